@@ -197,7 +197,22 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
         set(),
     ),
     "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
-    "`[[teams.templates]]`": (records.Template, {"team", "version", "refused_reason", "unfinished", *RESENDS}, set()),
+    "`[[teams.templates]]`": (
+        records.Template,
+        {
+            "team",
+            "version",
+            "refused_reason",
+            "unfinished",
+            "shapes",
+            "locale",
+            "locales",
+            "timezone",
+            "layout",
+            *RESENDS,
+        },
+        set(),
+    ),
     "`[[teams.keys]]`": (
         records.Key,
         {"id", "team", "hash", "revoked", "expires_at", "created_at", "secret"},

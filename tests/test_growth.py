@@ -148,7 +148,7 @@ def template_with(**parts: str) -> Template:
 def rendered(given: str) -> object:
     part = "{{customer.name}}"
     source = template_with(html=f"<p>{part}</p><a href='{part}'>", text=part)
-    return render.render(source, {"name": given}, {})
+    return render.render(source, values.Values({"name": given}), {})
 
 
 def compiled(given: str) -> object:

@@ -12,6 +12,7 @@ from heliograph.rules.setup.template_edit import edit_template, read_template
 from heliograph.rules.templates.check import check_template, placeholder_names
 from heliograph.rules.templates.placeholders import complete, cure, known_of
 from heliograph.rules.templates.render import render
+from heliograph.rules.templates.values import Values
 
 BASE = Template(id="tpl_a", team="team_a", channel="email", name="A", subject="s", text="t")
 
@@ -54,8 +55,8 @@ def test_a_short_placeholder_is_made_whole_where_it_means_one_thing(
         ("{{{code}}}", [], "write {{customer.code}}"),
         ("{{brand}}", [], "say which, as in {{brand.name}}"),
         ("{{1}}", [], "write the variable's name, as in {{customer.order.id}}"),
-        ("{{#if x}}", [], "no logic"),
-        ("{{name | upper}}", [], "no logic"),
+        ("{{#if x}}", [], "write {{#each customer.items}}, {{#if customer.name}}"),
+        ("{{name | upper}}", [], "a format is number"),
         ("{{customer.name", [], "close it with }}"),
         ("{{é}}", [], "a name is of a-z"),
         ("{{" + ".".join(["a" * 40] * 6) + "}}", [], "at most 200 characters"),
@@ -103,7 +104,7 @@ def test_what_is_kept_has_full_names_and_is_not_changed_again(text: str, names: 
         assert check_template(done.template) == []
         assert again.template == done.template
         values = {name: f"<{name}>" for name in placeholder_names(done.template)}
-        shown = render(done.template, values, {}).text or ""
+        shown = render(done.template, Values(values), {}).text or ""
         assert all(f"<{name}>" in shown for name in values), "each variable has its place"
 
 

@@ -23,7 +23,7 @@ from heliograph.rules.routing import builtin_simulator
 from heliograph.rules.sender import brand_domain, brand_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
 from heliograph.rules.templates.render import render
-from heliograph.rules.templates.values import asked_names, with_brand
+from heliograph.rules.templates.values import Values, asked_names, with_brand
 from heliograph.rules.verification import RECEIPT_MS, channels_from, code_template, derived_code
 from heliograph.rules.verify_text import verify_mail, verify_text
 from heliograph.storage.verifications import Claimed, Finish
@@ -176,7 +176,7 @@ def _parcel(
         content = to_content(mail, mail_sender(caller, platform), to)
     elif template := code_template(team):
         brand = _brand(caller, platform)
-        values = dict.fromkeys(asked_names(template), code)
+        values = Values(dict.fromkeys(asked_names(template), code))
         content = whatsapp_content(template, with_brand(template, values, brand), render(template, values, brand).body)
     return Parcel(
         message_id=id_,

@@ -13,7 +13,13 @@ from heliograph.rules.refusals import TemplateNotFound
 from heliograph.rules.sender import usual_brand
 from heliograph.rules.setup.records import Team, Template
 from heliograph.rules.templates.render import most_octets, render
-from heliograph.rules.templates.values import check_size_of_variables, missing_and_unknown, read_variables
+from heliograph.rules.templates.values import (
+    Values,
+    check_size_of_variables,
+    leaf_texts,
+    missing_and_unknown,
+    read_variables,
+)
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer_of
@@ -48,15 +54,13 @@ async def render_template(call: Call) -> Response:
     if request.to is not None and template.channel != "email":
         country = country_of(read_phone(request.to))
     check_size_of_variables(request.variables)
-    octets = most_octets(template, values.values())
+    octets = most_octets(template, leaf_texts(request.variables))
     await call.hold(octets)
     brand = usual_brand(team, template.channel, call.context.store.setup.current.platform)
     return await answer_of(octets, lambda: _view(template, values, brand, team, country))
 
 
-def _view(
-    template: Template, values: dict[str, str], brand: dict[str, str], team: Team, country: str | None
-) -> RenderView:
+def _view(template: Template, values: Values, brand: dict[str, str], team: Team, country: str | None) -> RenderView:
     rendered = render(template, values, brand)
     missing, unknown = missing_and_unknown(template, values)
     segments = segment(rendered.body or "") if template.channel == "sms" else None

@@ -342,6 +342,18 @@ class UnknownVariable(Refusal):
     fix = "Remove every name in details.variables."
 
 
+class ListTooLong(Refusal):
+    """A list has more items than the template takes."""
+
+    fix = "Send fewer items, or have the template's `max` raised."
+
+
+class InvalidVariable(Refusal):
+    """A value is longer than the template takes, or its format cannot write it."""
+
+    fix = "Shorten every value in details.variables, or send a number, a date or a time where the template formats one."
+
+
 # -- phones ------------------------------------------------------------------------------------------------
 
 

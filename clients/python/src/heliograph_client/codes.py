@@ -52,6 +52,8 @@ class TemplateNotFound(e.NotFoundError): "The team has no approved template with
 class WrongTemplateChannel(e.ConflictError): "The template is for another channel."
 class MissingVariable(e.InvalidRequestError): "A variable that the template requires is missing."
 class UnknownVariable(e.InvalidRequestError): "A passed variable is not declared by the template."
+class ListTooLong(e.InvalidRequestError): "A list has more items than the template takes."
+class InvalidVariable(e.InvalidRequestError): "A value is longer than the template takes, or its format cannot write it."
 class InvalidPhone(e.InvalidRequestError): "`to` is not a phone number in E.164 form."
 class BrandDomainNotFound(e.NotFoundError): "`brand_domain_id` is not an approved verified domain of the team."
 class BodyTooLong(e.InvalidRequestError): "A rendered SMS has over 1600 characters, html and text over 5 MiB, a batch over 64, or variables over 256 KiB."

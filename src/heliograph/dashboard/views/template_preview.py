@@ -13,8 +13,9 @@ from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import placeholder_names
 from heliograph.rules.templates.placeholders import BRAND, PLACEHOLDER
-from heliograph.rules.templates.render import PARTS, Rendered, most_octets, render
-from heliograph.rules.templates.values import asked_names, with_brand
+from heliograph.rules.templates.render import Rendered, most_octets, render
+from heliograph.rules.templates.source import PARTS
+from heliograph.rules.templates.values import Values, asked_names, with_brand
 from heliograph.web.reading import work
 from heliograph.web.request import Headers
 
@@ -45,7 +46,7 @@ async def document(visit: Visit, template: Template, errors: dict[str, str] | No
 
 def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> dict[str, Any]:
     brand = usual_brand(team, template.channel, setup.platform)
-    given = {name: template.examples.get(name, name) for name in template.variables}
+    given = Values({name: template.examples.get(name, name) for name in template.variables})
     errors = errors or {}
     try:
         shown = render(template, given, brand)

@@ -144,6 +144,25 @@ class DisplayName(Setting, frozen=True):
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
 
 
+class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a template declares of a variable beyond its name."""
+
+    list: tuple[str, ...] = ()  # the fields of its items; none: it is one value
+    max: int = 50  # items
+    max_length: int | None = None  # characters of it, or of each field of its items
+
+
+class LocaleParts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A template in another language."""
+
+    subject: str | None = None
+    html: str | None = None
+    text: str | None = None
+    body: str | None = None
+    language: str | None = None
+    upstream_name: str | None = None
+
+
 class Template(Setting, frozen=True):
     id: str
     team: str
@@ -159,6 +178,11 @@ class Template(Setting, frozen=True):
     language: str | None = None
     upstream_name: str | None = None
     variables: tuple[str, ...] = ()  # declared names in manifest order, without `customer.`
+    shapes: dict[str, Shape] = {}  # of those that declare more than their name
+    locale: str = "en"  # of its parts
+    locales: dict[str, LocaleParts] = {}  # in other languages, by their tag
+    timezone: str = "UTC"  # of the times that it writes
+    layout: str | None = None  # lay_… around its html and text
     optional: tuple[str, ...] = ()
     price: int = 0
     prices: dict[str, int] = {}  # by ISO country; 0 is a price
@@ -173,6 +197,18 @@ class Template(Setting, frozen=True):
     reply_to: tuple[str, ...] = ()
     fallback: dict[str, str | int | float] = {}  # of variables that a send leaves out
     written: dict[str, str] = {}  # variables that they do not write in capitals: ours → theirs
+
+
+class Layout(Setting, frozen=True):
+    """What stands around the content of a team's emails."""
+
+    id: str
+    team: str
+    name: str
+    status: Literal["approved", "draft", "archived"] = "approved"
+    version: int = 1
+    html: str | None = None
+    text: str | None = None
 
 
 class TemplateDraft(Setting, frozen=True):

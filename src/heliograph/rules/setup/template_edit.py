@@ -22,7 +22,7 @@ from heliograph.rules.setup.template_approvals import (
 )
 from heliograph.rules.templates.check import check_template
 from heliograph.rules.templates.placeholders import complete, used_names
-from heliograph.rules.templates.render import PARTS
+from heliograph.rules.templates.source import PARTS
 
 DRAFT = 0  # the version that a message made from a draft records
 SHOWN = ("name", *CONTENT, "priority", "price", "prices")  # what a comparison shows
@@ -38,7 +38,7 @@ def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, d
     errors = {name: _sentence(why) for name, why in wrong.items()}
     told: dict[str, list[str]] = {}
     for problem in check_template(new):
-        places, _, why = problem.partition(": ")
+        places, _, why = str(problem).partition(": ")
         place = places.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several
         told.setdefault(place, []).append(_sentence(why.replace("one of them", f"one of {places}")))
     return new, {place: "\n".join(dict.fromkeys(whys)) for place, whys in told.items()} | errors

@@ -2,22 +2,55 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
+from typing import Literal
+
+import msgspec
 
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import TemplateNotFound, WrongTemplateChannel
-from heliograph.rules.setup.records import Channel, Team, Template
-from heliograph.rules.templates.placeholders import NAME, NAME_MAX, PLACEHOLDER, cure, known_of
-from heliograph.rules.templates.render import CONTROL, PARTS
-from heliograph.rules.templates.source import compiled
+from heliograph.rules.setup.records import Channel, Layout, Shape, Team, Template
+from heliograph.rules.templates.formats import is_timezone
+from heliograph.rules.templates.locales import in_locale, written
+from heliograph.rules.templates.placeholders import NAME, NAME_MAX, cure, known_of
+from heliograph.rules.templates.render import CONTROL
+from heliograph.rules.templates.source import PARTS, Each, If, Pieces, Slot, Usage, compiled
 from heliograph.rules.templates.values import BRAND_NAME, asked_names
 from heliograph.rules.text import quoted
 
 VARIABLES_MAX = 100
 EXAMPLE_MAX = 4096  # characters of an example value
+LIST_MAX = 200  # items that a list may take
+LENGTH_MAX = 100_000  # characters that a variable may declare
+LOCALES_MAX = 50
+PIECES_MAX = 100_000  # that a part may become with all items of its lists
 # Characters as written, placeholders too; how long a text may become is checked when it is sent.
 LENGTHS = {"subject": 1000, "html": 512 * KIB, "text": 512 * KIB, "body": 4096}
 
 _COUNTRY = re.compile(r"[A-Z]{2}")
+_FOREIGN = re.compile(r"\{%|\{\{\{")
+_INSTEAD = {
+    "{%": "write {{#if customer.name}} or {{#each customer.items}}",
+    "{{{": "write two braces, as in {{customer.name}}",
+}
+STRAYS_MAX = 1000  # of another language's signs that are looked at
+
+Level = Literal["error", "warning"]
+
+
+class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with a template, where, and in words."""
+
+    level: Level = "error"
+    code: str
+    part: str  # the field of the template
+    locale: str | None = None  # of another language's part
+    line: int | None = None  # of the part's text, from 1
+    text: str
+
+    def __str__(self) -> str:
+        where = f"locales.{self.locale}.{self.part}" if self.locale else self.part
+        return f"{where}, line {self.line}: {self.text}" if (self.line or 1) > 1 else f"{where}: {self.text}"
 
 
 def find_template(team: Team, template_id: str, channel: Channel) -> Template:
@@ -36,83 +69,241 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
 
 def placeholder_names(template: Template) -> list[str]:
     """The variables that its texts name, in their order; for WhatsApp the brand's name has a position too."""
-    parts = (template.subject, template.html, template.text, template.body)
-    slots = [(slot[1], slot[2]) for part in parts if part for slot in PLACEHOLDER.finditer(part)]
-    has_positions = template.channel == "whatsapp"
-    names = [f"{group}.{name}".removeprefix("customer.") for group, name in slots]
-    return list(dict.fromkeys(n for n in names if not n.startswith("brand.") or (has_positions and n == BRAND_NAME)))
+    cut = [compiled(source, part == "html") for part, source in sources_of(template).items()]
+    names = [use.name for one in cut for use in one.uses if use.list is None]
+    if template.channel == "whatsapp" and template.body:
+        return list(dict.fromkeys(_positions(compiled(template.body, False).pieces)))
+    return list(dict.fromkeys(names))
 
 
-def check_template(template: Template) -> list[str]:
-    """What is wrong with a template, in words; empty when it can be used."""
+def _positions(pieces: Pieces) -> Iterator[str]:
+    for piece in pieces:
+        if isinstance(piece, Slot):
+            name = f"{piece.scope}.{piece.name}".removeprefix("customer.")
+            if piece.scope == "customer" or name == BRAND_NAME:
+                yield name
+
+
+def sources_of(template: Template | Layout) -> dict[str, str]:
+    return {part: source for part in PARTS if (source := getattr(template, part, None)) is not None}
+
+
+def check_template(template: Template) -> list[TemplateProblem]:
+    """What is wrong with a template; empty when it can be used."""
     # What is too long is looked at no further.
     return list(_size_problems(template)) or [
         *_part_problems(template),
         *_variable_problems(template),
         *_price_problems(template),
+        *_locale_problems(template),
     ]
 
 
-def _size_problems(template: Template) -> Iterator[str]:
+def _size_problems(template: Template) -> Iterator[TemplateProblem]:
     for part, most in LENGTHS.items():
-        if len(getattr(template, part) or "") > most:
-            yield f"{part}: it has {len(getattr(template, part)):,} characters, {most:,} is the most"
-    if len(template.variables) > VARIABLES_MAX:
-        yield f"variables: there are {len(template.variables)}, {VARIABLES_MAX} is the most"
+        for locale, texts in [(None, template), *template.locales.items()]:
+            size = len(getattr(texts, part) or "")
+            if size > most:
+                told = f"it has {size:,} characters, {most:,} is the most"
+                yield TemplateProblem(code="too_long", part=part, locale=locale, text=told)
+    for field, given in (("variables", template.variables), ("examples", template.examples)):
+        if len(given) > VARIABLES_MAX:
+            yield TemplateProblem(
+                code="too_many", part=field, text=f"there are {len(given)}, {VARIABLES_MAX} is the most"
+            )
+    if len(template.locales) > LOCALES_MAX:
+        told = f"there are {len(template.locales)}, {LOCALES_MAX} is the most"
+        yield TemplateProblem(code="too_many", part="locales", text=told)
     if any(len(name) > NAME_MAX for name in template.variables):
-        yield f"variables: a name has at most {NAME_MAX} characters"
-    if len(template.examples) > VARIABLES_MAX:
-        yield f"examples: there are {len(template.examples)}, {VARIABLES_MAX} is the most"
-    for name, value in template.examples.items():
-        if max(len(name) - NAME_MAX, len(value) - EXAMPLE_MAX) > 0:
-            yield f"examples: a value has at most {EXAMPLE_MAX:,} characters, its name {NAME_MAX}"
-            break
+        yield TemplateProblem(code="invalid_name", part="variables", text=f"a name has at most {NAME_MAX} characters")
+    if any(len(name) > NAME_MAX or len(value) > EXAMPLE_MAX for name, value in template.examples.items()):
+        told = f"a value has at most {EXAMPLE_MAX:,} characters, its name {NAME_MAX}"
+        yield TemplateProblem(code="too_long", part="examples", text=told)
 
 
-def _part_problems(template: Template) -> Iterator[str]:
+def _part_problems(template: Template) -> Iterator[TemplateProblem]:
     if template.channel == "email":
         if not template.subject:
-            yield "subject: an email template needs one"
+            yield TemplateProblem(code="missing_part", part="subject", text="an email template needs one")
         elif CONTROL.search(template.subject):
-            yield "subject: it must be one line without control characters"
+            told = "it must be one line without control characters"
+            yield TemplateProblem(code="invalid_subject", part="subject", text=told)
         if not (template.html or template.text):
-            yield "html, text: an email template needs at least one of them"
+            yield TemplateProblem(
+                code="missing_part", part="html, text", text="an email template needs at least one of them"
+            )
     elif not template.body:
-        yield f"body: a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
+        told = f"a template for {'SMS' if template.channel == 'sms' else 'WhatsApp'} needs one"
+        yield TemplateProblem(code="missing_part", part="body", text=told)
     if template.channel == "whatsapp" and template.category is None:
-        yield "category: a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
-    sources = {part: source for part in PARTS if (source := getattr(template, part)) is not None}
+        told = "a WhatsApp template needs AUTHENTICATION, UTILITY or MARKETING"
+        yield TemplateProblem(code="missing_part", part="category", text=told)
+    if template.layout and template.channel != "email":
+        yield TemplateProblem(code="misplaced_layout", part="layout", text="only an email template has one")
+    yield from _source_problems(template, None)
+
+
+def _source_problems(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
+    """Of the parts of a template, in the language that they are in."""
+    sources = sources_of(template)
     known = known_of(sources.values(), template.variables)
     for part, source in sources.items():
         cut = compiled(source, part == "html")
-        yield from (f"{part}: {quoted(stray)} is not a placeholder: {cure(stray, known)}" for stray in cut.strays)
-        yield from (f"{part}: {problem}" for problem in cut.problems)
-        undeclared = sorted(set(cut.names) - set(asked_names(template)))
-        yield from (f"{part}: {{{{customer.{name}}}}} is not in variables" for name in undeclared)
+
+        def problem(code: str, at: int | None, text: str) -> TemplateProblem:
+            line = None if at is None else source.count("\n", 0, at) + 1  # noqa: B023
+            return TemplateProblem(code=code, part=part, locale=locale, line=line, text=text)  # noqa: B023
+
+        foreign = {found[0]: found.start() for found in reversed(list(islice(_FOREIGN.finditer(source), STRAYS_MAX)))}
+        for syntax, at in foreign.items():
+            yield problem("foreign_syntax", at, f"{syntax} is of another template language: {_INSTEAD[syntax]}")
+        for at, stray in cut.strays:
+            if not stray.startswith("{{{"):
+                yield problem("not_a_placeholder", at, f"{quoted(stray)} is not a placeholder: {cure(stray, known)}")
+        yield from (problem(fault.code, fault.at, fault.text) for fault in cut.faults)
+        yield from (problem("unknown_variable", None, told) for told in _undeclared(template, cut.uses))
+        if cut.contents:
+            yield problem("misplaced_placeholder", None, "{{content}} stands in layouts only")
+        if wrong := cut.blocks & _refused_blocks(template.channel, part):
+            yield problem(
+                "misplaced_block", None, f"{{{{#{min(wrong)}}}}} cannot stand in {_where(template.channel, part)}"
+            )
+        if _weight(cut.pieces, template.shapes) > PIECES_MAX:
+            yield problem("too_long", None, "its lists with all their items become too much: lower a max")
 
 
-def _variable_problems(template: Template) -> Iterator[str]:
+def _refused_blocks(channel: Channel, part: str) -> set[str]:
+    return {"each", "if"} if channel == "whatsapp" else {"each"} if part == "subject" else set()
+
+
+def _where(channel: Channel, part: str) -> str:
+    return "a WhatsApp template" if channel == "whatsapp" else f"the {part}"
+
+
+def _undeclared(template: Template, uses: tuple[Usage, ...]) -> Iterator[str]:
+    declared = set(asked_names(template))
+    for use in dict.fromkeys(msgspec.structs.replace(use, format=None) for use in uses):
+        fields = template.shapes.get(use.list or use.name, Shape()).list
+        if use.list == "":
+            yield f"{{{{item.{use.name}}}}} stands only inside {{{{#each …}}}}"
+        elif use.list is not None and use.name not in fields and use.list in template.shapes:
+            yield f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
+        elif use.list is None and use.name not in declared:
+            yield f"{{{{customer.{use.name}}}}} is not in variables"
+        elif use.list is None and use.is_list and not fields:
+            yield f'{use.name} is no list: declare it as {{ name = "{use.name}", list = ["…"] }}'
+
+
+def _weight(pieces: Pieces, shapes: dict[str, Shape]) -> int:
+    """How many pieces they become at most."""
+    total = len(pieces)
+    for piece in pieces:
+        if isinstance(piece, Each | If):
+            times = shapes.get(piece.name, Shape()).max if isinstance(piece, Each) else 1
+            total += max(times * _weight(piece.pieces, shapes), _weight(piece.otherwise, shapes))
+    return total
+
+
+def _variable_problems(template: Template) -> Iterator[TemplateProblem]:
+    def problem(code: str, told: str, part: str = "variables") -> TemplateProblem:
+        return TemplateProblem(code=code, part=part, text=told)
+
     for name in dict.fromkeys(template.variables):
         if template.variables.count(name) > 1:
-            yield f"variables: {name!r} is there twice"
+            yield problem("duplicate_variable", f"{name!r} is there twice")
         if not NAME.fullmatch(name):
-            yield f"variables: {name!r} is not a name of a-z, 0-9 and _ that begins with a letter"
+            yield problem("invalid_name", f"{name!r} is not a name of a-z, 0-9 and _ that begins with a letter")
         if name == BRAND_NAME and template.channel == "whatsapp":
             continue
         if name.startswith(("customer.", "brand.")):
-            yield f"variables: write {name!r} without its first part"
+            yield problem("invalid_name", f"write {name!r} without its first part")
+    for name, shape in template.shapes.items():
+        if shape.list and template.channel == "whatsapp":
+            yield problem("misplaced_block", f"{name!r} is a list: a WhatsApp template takes none")
+        if bad := next((field for field in shape.list if not NAME.fullmatch(field)), None):
+            yield problem("invalid_name", f"{name!r} has a field {bad!r}: write a-z, 0-9 and _, a letter first")
+        if len(set(shape.list)) < len(shape.list):
+            yield problem("duplicate_variable", f"{name!r} has a field twice")
+        if len(shape.list) > VARIABLES_MAX or not 1 <= shape.max <= LIST_MAX:
+            yield problem("too_many", f"{name!r} takes 1 to {LIST_MAX} items of at most {VARIABLES_MAX} fields")
+        if shape.max_length is not None and not 1 <= shape.max_length <= LENGTH_MAX:
+            yield problem("too_long", f"max_length of {name!r} is 1 to {LENGTH_MAX:,}")
     for name in template.optional:
         if name not in template.variables:
-            yield f"optional: {name!r} is not in variables"
+            yield problem("unknown_variable", f"{name!r} is not in variables", "optional")
         elif name == BRAND_NAME:
-            yield f"optional: {name!r} is always there"
+            yield problem("invalid_name", f"{name!r} is always there", "optional")
+    if not is_timezone(template.timezone):
+        told = f"{quoted(template.timezone)} is no time zone: write a name such as Europe/Vienna"
+        yield problem("invalid_timezone", told, "timezone")
 
 
-def _price_problems(template: Template) -> Iterator[str]:
+def _price_problems(template: Template) -> Iterator[TemplateProblem]:
     if template.price < 0:
-        yield "price: it cannot be negative"
+        yield TemplateProblem(code="invalid_price", part="price", text="it cannot be negative")
     for country, price in template.prices.items():
         if price < 0:
-            yield f"prices.{country}: it cannot be negative"
+            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text="it cannot be negative")
         if not _COUNTRY.fullmatch(country):
-            yield f"prices.{country}: write the country as an ISO code such as GB"
+            told = "write the country as an ISO code such as GB"
+            yield TemplateProblem(code="invalid_price", part=f"prices.{country}", text=told)
+
+
+def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
+    """Each language has every part of the template's own, with the same variables in it."""
+    for tag in (template.locale, *template.locales):
+        if written(tag) != tag:
+            told = f"{quoted(tag)} is no language tag: write {written(tag) or 'one such as de-AT'}"
+            yield TemplateProblem(code="invalid_locale", part="locale", text=told)
+    if template.locale in template.locales:
+        told = f"{template.locale} is the language of the template itself"
+        yield TemplateProblem(code="invalid_locale", part="locales", text=told)
+    own = sources_of(template)
+    for tag, parts in template.locales.items():
+        theirs = sources_of(in_locale(msgspec.structs.replace(template, locale=""), tag))
+        lacking = [part for part in own if getattr(parts, part) is None]
+        if lacking and template.channel != "whatsapp":
+            told = f"it lacks {', '.join(lacking)}"
+            yield TemplateProblem(code="missing_part", part="locales", locale=tag, text=told)
+            continue
+        yield from _source_problems(in_locale(msgspec.structs.replace(template, locale=""), tag), tag)
+        if fewer := sorted(_names(own) - _names(theirs)):
+            told = f"it does not use {', '.join(fewer)}, which the template's own language does"
+            yield TemplateProblem(code="missing_variable", part="locales", locale=tag, text=told)
+
+
+def _names(sources: dict[str, str]) -> set[str]:
+    return {
+        f"{use.list}.{use.name}" if use.list else use.name
+        for part, source in sources.items()
+        for use in compiled(source, part == "html").uses
+    }
+
+
+def check_layout(layout: Layout) -> list[TemplateProblem]:
+    """A layout has {{content}} once in each part, and no variables but the brand's."""
+    problems = []
+    if not (layout.html or layout.text):
+        problems.append(
+            TemplateProblem(code="missing_part", part="html, text", text="a layout needs at least one of them")
+        )
+    for part, source in sources_of(layout).items():
+        if len(source) > LENGTHS[part]:
+            told = f"it has {len(source):,} characters, {LENGTHS[part]:,} is the most"
+            problems.append(TemplateProblem(code="too_long", part=part, text=told))
+            continue
+        cut = compiled(source, part == "html")
+        if cut.contents != 1:
+            told = f"{{{{content}}}} stands in it {cut.contents} times: write it once"
+            problems.append(TemplateProblem(code="missing_content", part=part, text=told))
+        if cut.uses or cut.blocks:
+            told = "a layout has {{content}} and {{brand.…}} only"
+            problems.append(TemplateProblem(code="unknown_variable", part=part, text=told))
+        for fault in cut.faults:
+            line = source.count("\n", 0, fault.at) + 1
+            problems.append(TemplateProblem(code=fault.code, part=part, line=line, text=fault.text))
+        for at, stray in cut.strays:
+            told = f"{quoted(stray)} is not a placeholder"
+            line = source.count("\n", 0, at) + 1
+            problems.append(TemplateProblem(code="not_a_placeholder", part=part, line=line, text=told))
+    return problems

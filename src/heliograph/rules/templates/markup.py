@@ -36,12 +36,12 @@ class Stretch(msgspec.Struct, frozen=True):
 
     start: int
     end: int
-    place: Literal["address", "refused"]
+    place: Literal["attribute", "address", "refused"]
     what: str
 
 
 def stretches(source: str) -> Iterator[Stretch]:
-    """The addresses and the refused places of a masked source, in order, up to the last placeholder."""
+    """The attributes, addresses and refused places of a masked source, in order, up to the last placeholder."""
     last = source.rfind(MASK) + 1
     found = _OPEN.search(source, 0, last)
     while found:
@@ -66,8 +66,8 @@ def stretches(source: str) -> Iterator[Stretch]:
             if name in _WHOLE_TAGS and source[tag.start() + 1] != "/":
                 close = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, at)
                 assert close
-                if name in _RAW_TAGS or "<" in source[at : close.start()]:
-                    yield Stretch(at, close.start(), "refused", f"<{name}>")
+                whole = name in _RAW_TAGS or "<" in source[at : close.start()]
+                yield Stretch(at, close.start(), "refused" if whole else "attribute", f"<{name}>")
                 at = close.start()
         found = _OPEN.search(source, at, last)
 
@@ -84,3 +84,5 @@ def _attribute_stretches(tag: str, attribute: re.Match[str]) -> Iterator[Stretch
         elif name in _ADDRESS_ATTRIBUTES:
             closed = len(attribute[2]) > 1 and attribute[2][-1] == attribute[2][0]
             yield Stretch(start + 1, end - closed, "address", f"the attribute {name} of <{tag}>")
+        else:
+            yield Stretch(start, end, "attribute", f"the attribute {name} of <{tag}>")

@@ -10,13 +10,18 @@ import msgspec
 
 _SEGMENT = r"[a-z][a-z0-9_]{0,62}"
 NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
-PLACEHOLDER = re.compile(rf"\{{\{{\s*(customer|brand)\.({NAME.pattern})\s*\}}\}}")
+# Scope, name, format and its argument of a placeholder; or what a block does: its word, and of what.
+PLACEHOLDER = re.compile(
+    rf"\{{\{{\s*(customer|brand|item)\.({NAME.pattern})\s*(?:\|\s*([a-z]+)(?::([A-Za-z]+))?\s*)?\}}\}}"
+)
+BLOCK = re.compile(rf"\{{\{{\s*(?:#(each|if)\s+(customer|item)\.({NAME.pattern})|(else)|/(each|if))\s*\}}\}}")
+TOKEN = re.compile(rf"{PLACEHOLDER.pattern}|{BLOCK.pattern}|\{{\{{\s*(content)\s*\}}\}}")
 NAME_MAX = 200  # characters of a variable's name
 BRAND = ("name", "domain")  # what a brand has
 
 _SHORT = re.compile(rf"(?<!\{{)\{{\{{\s*({NAME.pattern})\s*\}}\}}(?!\}})")
 _WRITTEN = re.compile(r"\{\{\{?([^{}]{0,400})\}\}")
-_LOGIC = re.compile(r"[#^/>!&|(=?]|else\b")
+_LOGIC = re.compile(r"[#^/>!&(=?]|else\b")
 MEANT_MAX = 10  # of what a short name can mean that are told
 _SHOWN = 40  # characters of what is not closed
 
@@ -64,11 +69,11 @@ def used_names(parts: Collection[str]) -> list[str]:
     )
 
 
-def strays(source: str, masked: str) -> Iterator[str]:
+def strays(source: str, masked: str) -> Iterator[tuple[int, str]]:
     """What begins like a placeholder and is none, as far as it goes. `masked`: without its placeholders."""
     for at in re.finditer(r"\{\{", masked):
         written = _WRITTEN.match(masked, at.start())
-        yield source[at.start() : written.end() if written else at.start() + _SHOWN]
+        yield at.start(), source[at.start() : written.end() if written else at.start() + _SHOWN]
 
 
 def cure(stray: str, known: Known) -> str:
@@ -81,8 +86,10 @@ def cure(stray: str, known: Known) -> str:
         return "a position has no meaning here, write the variable's name, as in {{customer.order.id}}"
     if inside in ("customer", "brand"):
         return f"say which, as in {{{{{inside}.name}}}}"
+    if "|" in inside:
+        return "a format is number, percent, money:EUR, date, time or datetime, as in {{customer.total|number}}"
     if _LOGIC.search(inside):
-        return "a template has no logic, only names, as in {{customer.name}}"
+        return "write {{#each customer.items}}, {{#if customer.name}}, {{else}}, {{/each}} or {{/if}}"
     name = inside if NAME.fullmatch(inside) else _likely(inside)
     if not NAME.fullmatch(name):
         return "a name is of a-z, 0-9 and _, and begins with a letter, as in {{customer.name}}"

@@ -1,20 +1,25 @@
 """Rendering: the pieces of a template with a caller's values, joined once their length is known."""
 
+import html
 import re
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
 
 import msgspec
 
-from heliograph.rules.limits import SUBJECT_OCTETS_MAX
+from heliograph.rules.limits import BODY_OCTETS_MAX, SUBJECT_OCTETS_MAX
 from heliograph.rules.refusals import InvalidSubject
-from heliograph.rules.setup.records import Template
-from heliograph.rules.templates.markup import SAFE_ADDRESS
-from heliograph.rules.templates.source import Slot, UrlAttribute, compiled
-from heliograph.rules.templates.values import check_size, with_fallback
+from heliograph.rules.setup.records import Layout, Template
+from heliograph.rules.templates.formats import Region, formatted, plain_spaces
+from heliograph.rules.templates.markup import BLANK, SAFE_ADDRESS
+from heliograph.rules.templates.source import PARTS, Each, If, Pieces, Slot, UrlAttribute, compiled
+from heliograph.rules.templates.values import NONE, Values, check_size, with_fallback
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
-PARTS = ("subject", "html", "text", "body")
+_ADDRESS_SAFE = "/:?#[]@!$&()*+,;=%~"
+_QUERY_SAFE = "/:@?!$()*,=~"  # not & + # % ;: they would end the value or change it
+_NOT_OF_A_HOST = re.compile(r"[^A-Za-z0-9.-]+")
+_MOST = {"subject": SUBJECT_OCTETS_MAX}  # octets of a part alone; html and text share theirs
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,31 +29,27 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     body: str | None
 
 
-def render(template: Template, values: dict[str, str], brand: dict[str, str]) -> Rendered:
+def render(template: Template, values: Values, brand: Mapping[str, str], layout: Layout | None = None) -> Rendered:
     """Values that are absent render empty; whether that is allowed is decided by `check_variables`.
 
     Nothing is joined before its length is known: a value can stand in a template thousands of times.
     """
-    values = with_fallback(template, values)
-    fill = cache(lambda slot: _measured(slot.fill(values, brand)))
-    parts = {
-        part: [_filled(piece, fill) for piece in compiled(source, part == "html").pieces]
-        for part in PARTS
-        if (source := getattr(template, part)) is not None
-    }
-    sizes = {part: sum(size for _, size in pieces) for part, pieces in parts.items()}
-    check_size(sizes.get("html", 0) + sizes.get("text", 0), "rendered html and text have", param="variables")
-    check_size(sizes.get("body", 0), "rendered body has", param="variables")
-    check_size(sizes.get("subject", 0), "rendered subject has", param="variables", most=SUBJECT_OCTETS_MAX)
-    joined = {part: "".join([_one(text) for text, _ in pieces]) for part, pieces in parts.items()}
-    return Rendered(**dict.fromkeys(PARTS) | joined)
-
-
-def most_octets(template: Template, values: Iterable[str]) -> int:
-    """What it becomes with these values at most, roughly: known in a moment, however often they stand in it."""
-    longest = max(map(len, values), default=0)
-    sources = [source for part in PARTS if (source := getattr(template, part))]
-    return sum(len(source) + source.count("{{") * longest for source in sources)
+    values, parts = with_fallback(template, values), {}
+    left = BODY_OCTETS_MAX  # of html and text together
+    for part in PARTS:
+        if (source := getattr(template, part)) is None:
+            continue
+        most = _MOST.get(part, left)
+        writer = _Writer(values, brand, Region(template.locale, template.timezone), most, part)
+        around = getattr(layout, part, None) if layout and part in ("html", "text") else None
+        if around is not None:
+            writer.around(compiled(around, part == "html").pieces, compiled(source, part == "html").pieces)
+        else:
+            writer.write(compiled(source, part == "html").pieces, NONE)
+        if part in ("html", "text"):
+            left = most - writer.size
+        parts[part] = "".join(writer.texts)
+    return Rendered(**dict.fromkeys(PARTS) | parts)
 
 
 def octets(text: str | None) -> int:
@@ -56,26 +57,92 @@ def octets(text: str | None) -> int:
     return 0 if text is None else len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-Fill = Callable[[Slot], tuple[str, int]]
+def most_octets(template: Template, values: Iterable[str]) -> int:
+    """What it becomes with these values at most, roughly: known in a moment, however often they stand in it."""
+    longest = max(map(len, values), default=0)
+    times = max((shape.max for shape in template.shapes.values() if shape.list), default=1)
+    sources: list[str] = [source for part in PARTS if (source := getattr(template, part))]
+    return times * sum(len(source) + source.count("{{") * longest for source in sources)
 
 
-def _measured(text: str) -> tuple[str, int]:
-    return text, octets(text)
+class _Writer:
+    """Writes the pieces of one part, and stops where it becomes too long."""
 
+    def __init__(self, values: Values, brand: Mapping[str, str], region: Region, most: int, part: str) -> None:
+        self.texts: list[str] = []
+        self.size = 0
+        self._values = values
+        self._brand = brand
+        self._region = region
+        self._most = most
+        self._part = part
+        self._filled: dict[Slot, str] = {}  # of the customer's and the brand's: they stand in it more than once
 
-def _filled(piece: str | Slot | UrlAttribute, fill: Fill) -> tuple[str | list[str], int]:
-    """The text of a piece, or the texts that an address is to be joined of, and how long that will be."""
-    if isinstance(piece, UrlAttribute):
-        inside = [_measured(each) if isinstance(each, str) else fill(each) for each in piece.pieces]
-        return [text for text, _ in inside], sum(size for _, size in inside)
-    return _measured(piece) if isinstance(piece, str) else fill(piece)
+    def around(self, layout: Pieces, content: Pieces) -> None:
+        for piece in layout:
+            if isinstance(piece, Slot) and piece.scope == "content":
+                self.write(content, NONE)
+            else:
+                self.write((piece,), NONE)
 
+    def write(self, pieces: Pieces, item: Values) -> None:
+        for piece in pieces:
+            match piece:
+                case str():
+                    self._add(piece)
+                case Slot():
+                    self._add(self._fill(piece, item))
+                case UrlAttribute(pieces=inside):
+                    self._add_address([each if isinstance(each, str) else self._fill(each, item) for each in inside])
+                case Each(name=name):
+                    items = self._values.lists.get(name, ())
+                    for each in items:
+                        self.write(piece.pieces, each)
+                    if not items:
+                        self.write(piece.otherwise, NONE)
+                case If(scope=scope, name=name):
+                    holds = (item if scope == "item" else self._values).has(name)
+                    self.write(piece.pieces if holds else piece.otherwise, item)
 
-def _one(text: str | list[str]) -> str:
-    if isinstance(text, str):
-        return text
-    address = "".join(text)
-    return address if SAFE_ADDRESS.match(address) else "#"
+    def _add(self, text: str) -> None:
+        self._measure(octets(text))
+        self.texts.append(text)
+
+    def _add_address(self, texts: list[str]) -> None:
+        self._measure(sum(map(octets, texts)))
+        address = "".join(texts)
+        self.texts.append(address if SAFE_ADDRESS.match(address) else "#")
+
+    def _measure(self, more: int) -> None:
+        self.size += more
+        if self.size > self._most:
+            check_size(self.size, f"rendered {self._part} has at least", param="variables", most=self._most)
+
+    def _fill(self, slot: Slot, item: Values) -> str:
+        if slot.scope == "item":
+            return self._escaped(slot, item.texts.get(slot.name, ""))
+        if (filled := self._filled.get(slot)) is None:
+            of = self._brand if slot.scope == "brand" else self._values.texts
+            filled = self._filled[slot] = self._escaped(slot, of.get(slot.name, ""))
+        return filled
+
+    def _escaped(self, slot: Slot, value: str) -> str:
+        if slot.format and value:
+            value = formatted(slot.format, value, self._region)
+            value = plain_spaces(value) if self._part == "body" else value
+        match slot.place:
+            case "plain":
+                return value
+            case "text" | "attribute":
+                return html.escape(value)
+            case "address":
+                return html.escape(quote(value.strip(BLANK), safe=_ADDRESS_SAFE, errors="replace"))
+            case "query":
+                return html.escape(quote(value, safe=_QUERY_SAFE, errors="replace"))
+            case "host":
+                return _NOT_OF_A_HOST.sub("", value)
+            case "refused":
+                return ""
 
 
 def check_subject(subject: str) -> None:

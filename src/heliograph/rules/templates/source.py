@@ -1,58 +1,76 @@
-"""A template's source, cut once into literals and slots, so that a value is never scanned again.
+"""A template's source, cut once into literals, slots and blocks, so that a value is never scanned again (contract 18).
 
 In HTML each slot knows its place: text and quoted attributes escape the value, an address (`href`, `src`,
 …) encodes it and must come out as http(s), mailto or tel, and every other place is refused. In the host of a link,
-in whatever part, letters, digits, dots and hyphens pass and nothing else: a value does not say where it leads.
+in whatever part, letters, digits, dots and hyphens pass and nothing else: a value does not say where it leads. A block
+stands between tags or around text, so that what it leaves out changes the place of nothing.
 """
 
 import html
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
-from urllib.parse import quote
 
 import msgspec
 
+from heliograph.rules.templates.formats import ValueFormat, read_format
 from heliograph.rules.templates.markup import BLANK, MASK, SAFE_ADDRESS, Stretch, stretches
-from heliograph.rules.templates.placeholders import PLACEHOLDER, strays
+from heliograph.rules.templates.placeholders import TOKEN, strays
 
-PROBLEMS_MAX = 20  # of a kind in one part that are told
-_ADDRESS_SAFE = "/:?#[]@!$&()*+,;=%~"
-_QUERY_SAFE = "/:@?!$()*,=~"  # not & + # % ;: they would end the value or change it
+PARTS = ("subject", "html", "text", "body")
+FAULTS_MAX = 20  # of a kind in one part that are told
+DEPTH_MAX = 2
+MISPLACED = "a block stands between tags or around text, never inside a tag or an address"
 
 HOST_MAX = 300  # characters of a link before a placeholder in its host; a host has at most 253
 _AUTHORITY_END = re.compile(r"[\s/?#\"'<>\\]")
-_NOT_OF_A_HOST = re.compile(r"[^A-Za-z0-9.-]+")
 
-# plain: not HTML. text: HTML text or a quoted attribute. address, query: inside an address, before and after
-# its `?`. host: between `://` and the path, in any part. refused: anywhere else in HTML.
-Place = Literal["plain", "text", "address", "query", "host", "refused"]
+Scope = Literal["customer", "brand", "item", "content"]
+# plain: not HTML. text: HTML text. attribute: a quoted one. address, query: inside an address, before and after its
+# `?`. host: between `://` and the path, in any part. refused: anywhere else in HTML.
+Place = Literal["plain", "text", "attribute", "address", "query", "host", "refused"]
+Code = Literal[
+    "crossed_block",
+    "misplaced_block",
+    "misplaced_placeholder",
+    "nested_too_deep",
+    "not_a_placeholder",
+    "unclosed_block",
+    "unknown_format",
+    "unknown_variable",
+    "unsafe_address",
+]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    code: Code
+    at: int  # character of the source
+    text: str
+
+
+class Faults:
+    """What is wrong with a source; of each kind the first ones are enough."""
+
+    def __init__(self) -> None:
+        self.found: list[Fault] = []
+        self._counts: Counter[Code] = Counter()
+
+    def add(self, code: Code, at: int, text: str) -> None:
+        self._counts[code] += 1
+        if self._counts[code] <= FAULTS_MAX:
+            self.found.append(Fault(code, at, text))
 
 
 class Slot(msgspec.Struct, frozen=True):
     """A placeholder and where it stands."""
 
-    brand: bool
+    scope: Scope
     name: str
     place: Place
-
-    def fill(self, values: Mapping[str, str], brand: Mapping[str, str]) -> str:
-        value = (brand if self.brand else values).get(self.name, "")
-        match self.place:
-            case "plain":
-                return value
-            case "text":
-                return html.escape(value)
-            case "address":
-                return html.escape(quote(value.strip(BLANK), safe=_ADDRESS_SAFE, errors="replace"))
-            case "query":
-                return html.escape(quote(value, safe=_QUERY_SAFE, errors="replace"))
-            case "host":
-                return _NOT_OF_A_HOST.sub("", value)
-            case "refused":
-                return ""
+    format: ValueFormat | None = None
 
 
 class UrlAttribute(msgspec.Struct, frozen=True):
@@ -61,55 +79,177 @@ class UrlAttribute(msgspec.Struct, frozen=True):
     pieces: tuple[str | Slot, ...]
 
 
+class Each(msgspec.Struct, frozen=True):
+    name: str
+    pieces: "Pieces"
+    otherwise: "Pieces"  # where the list is empty
+
+
+class If(msgspec.Struct, frozen=True):
+    scope: Scope
+    name: str
+    pieces: "Pieces"
+    otherwise: "Pieces"
+
+
+Piece = str | Slot | UrlAttribute | Each | If
+Pieces = tuple[Piece, ...]
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """A variable as the source uses it: of the customer, or of the items of a list."""
+
+    name: str
+    list: str | None = None  # whose items have it
+    format: ValueFormat | None = None
+    is_list: bool = False
+
+
 class Compiled(msgspec.Struct, frozen=True):
-    pieces: tuple[str | Slot | UrlAttribute, ...]
-    names: tuple[str, ...]  # of the customer's slots
-    problems: tuple[str, ...]
-    strays: tuple[str, ...]  # what begins like a placeholder and is none
+    pieces: Pieces
+    uses: tuple[Usage, ...]  # each once, in their order
+    faults: tuple[Fault, ...]
+    strays: tuple[tuple[int, str], ...]  # what begins like a placeholder and is none
+    blocks: frozenset[str]  # the words of its blocks
+    contents: int  # how often {{content}} stands in it
+
+
+class _Tag(msgspec.Struct, frozen=True):
+    """What opens a block, turns it or closes it."""
+
+    word: str
+    scope: str
+    name: str
+    at: int
+    place: Place
+
+
+class _Open(msgspec.Struct):
+    tag: _Tag | None  # None: the source itself
+    pieces: list[Piece] = []
+    otherwise: list[Piece] | None = None
+
+    def add(self, piece: Piece) -> None:
+        (self.pieces if self.otherwise is None else self.otherwise).append(piece)
 
 
 @lru_cache(maxsize=4096)
 def compiled(source: str, markup: bool) -> Compiled:
-    found = list(PLACEHOLDER.finditer(source))
-    masked = PLACEHOLDER.sub(lambda slot: MASK * len(slot[0]), source)
-    problems: list[str] = []
-    pieces: list[str | Slot | UrlAttribute] = []
-    if not markup:
-        pieces += _cut(source, masked, 0, len(source), "plain")
-    else:
-        at = 0
-        for stretch in stretches(masked):
-            if MASK not in masked[stretch.start : stretch.end]:
-                continue
-            pieces += _cut(source, masked, at, stretch.start, "text")
-            at = stretch.end
-            if stretch.place == "refused":
-                problems.append(f"a placeholder cannot stand in {stretch.what}")
-                pieces += _cut(source, masked, stretch.start, stretch.end, "refused")
-            else:
-                address = _cut_address(source, masked, stretch)
-                if address is None:
-                    problems.append(
-                        f"{stretch.what} must begin with https:, http:, mailto:, tel: or with a placeholder"
-                    )
-                pieces += address or ["#"]
-        pieces += _cut(source, masked, at, len(source), "text")
+    masked = TOKEN.sub(lambda token: MASK * len(token[0]), source)
+    faults = Faults()
+    flat = list(
+        _html_pieces(source, masked, faults) if markup else _cut(source, masked, 0, len(source), "plain", faults)
+    )
+    nest = _Nest(faults)
+    for piece in flat:
+        nest.take(piece)
     return Compiled(
-        pieces=tuple(pieces),
-        names=tuple(slot[2] for slot in found if slot[1] == "customer"),
-        problems=tuple(problems),
-        strays=tuple(islice(strays(source, masked), PROBLEMS_MAX)),
+        pieces=nest.end(),
+        uses=tuple(dict.fromkeys(nest.uses)),
+        faults=tuple(sorted(faults.found, key=lambda fault: fault.at)),
+        strays=tuple(islice(strays(source, masked), FAULTS_MAX)),
+        blocks=frozenset(piece.word for piece in flat if isinstance(piece, _Tag)),
+        contents=sum(isinstance(piece, Slot) and piece.scope == "content" for piece in flat),
     )
 
 
-def _cut(source: str, masked: str, start: int, end: int, place: Place) -> list[str | Slot]:
-    pieces: list[str | Slot] = []
-    for slot in PLACEHOLDER.finditer(source, start, end):
-        stands = "host" if place != "refused" and _is_in_host(masked, slot.start()) else place
-        pieces += [source[start : slot.start()], Slot(slot[1] == "brand", slot[2], stands)]
-        start = slot.end()
-    pieces.append(source[start:end])
-    return [piece for piece in pieces if piece]
+class _Nest:
+    """Puts the pieces of blocks into their blocks, and says which do not fit."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.uses: list[Usage] = []
+        self._faults = faults
+        self._open = [_Open(None)]
+
+    def take(self, piece: "Piece | _Tag") -> None:
+        if isinstance(piece, _Tag):
+            self._take_tag(piece)
+            return
+        self._open[-1].add(piece)
+        for slot in piece.pieces if isinstance(piece, UrlAttribute) else (piece,):
+            if isinstance(slot, Slot):
+                self._use(slot.scope, slot.name, slot.format)
+
+    def end(self) -> Pieces:
+        for opened in self._open[1:]:
+            assert opened.tag
+            word = opened.tag.word
+            self._faults.add("unclosed_block", opened.tag.at, f"{{{{#{word}}}}} is not closed: add {{{{/{word}}}}}")
+        return tuple(self._open[0].pieces)
+
+    def _take_tag(self, tag: _Tag) -> None:
+        inner = self._open[-1]
+        if tag.place not in ("plain", "text"):
+            self._faults.add("misplaced_block", tag.at, MISPLACED)
+        elif tag.word in ("each", "if") and tag.name:
+            if len(self._open) > DEPTH_MAX or (tag.word == "each" and self._list()):
+                self._faults.add("nested_too_deep", tag.at, "blocks nest at most two deep, and an each holds no each")
+            self._use(tag.scope, tag.name, None, is_list=tag.word == "each")
+            self._open.append(_Open(tag))
+        elif inner.tag is None or (tag.word != "else" and inner.tag.word != tag.word):
+            what = f"{{{{{tag.word if tag.word == 'else' else '/' + tag.word}}}}}"
+            self._faults.add("crossed_block", tag.at, f"{what} does not fit the block that is open here")
+        elif tag.word != "else":
+            self._close(inner, inner.tag)
+        elif inner.otherwise is None:
+            inner.otherwise = []
+        else:
+            self._faults.add("crossed_block", tag.at, "a block has one {{else}}")
+
+    def _close(self, inner: _Open, tag: _Tag) -> None:
+        self._open.pop()
+        pieces, otherwise = tuple(inner.pieces), tuple(inner.otherwise or ())
+        made = Each(tag.name, pieces, otherwise) if tag.word == "each" else If(_scope(tag), tag.name, pieces, otherwise)
+        self._open[-1].add(made)
+
+    def _use(self, scope: str, name: str, format_: ValueFormat | None, *, is_list: bool = False) -> None:
+        if scope == "customer":
+            self.uses.append(Usage(name, None, format_, is_list))
+        elif scope == "item":
+            self.uses.append(Usage(name, self._list() or "", format_))
+
+    def _list(self) -> str | None:
+        """The list whose item it is here; the part after else has none."""
+        for opened in self._open:
+            if opened.tag and opened.tag.word == "each" and opened.otherwise is None:
+                return opened.tag.name
+        return None
+
+
+def _scope(tag: _Tag) -> Scope:
+    return "item" if tag.scope == "item" else "customer"
+
+
+def _plain_pieces(source: str, masked: str, faults: Faults) -> "Iterator[Piece | _Tag]":
+    yield from _cut(source, masked, 0, len(source), "plain", faults)
+
+
+def _html_pieces(source: str, masked: str, faults: Faults) -> "Iterator[Piece | _Tag]":
+    at = 0
+    for stretch in stretches(masked):
+        if MASK not in masked[stretch.start : stretch.end]:
+            continue
+        yield from _cut(source, masked, at, stretch.start, "text", faults)
+        at = stretch.end
+        if stretch.place == "refused":
+            where = masked.index(MASK, stretch.start)
+            faults.add("misplaced_placeholder", where, f"a placeholder cannot stand in {stretch.what}")
+        if stretch.place == "address":
+            yield from _cut_address(source, masked, stretch, faults)
+        else:
+            yield from _cut(source, masked, stretch.start, stretch.end, stretch.place, faults)
+    yield from _cut(source, masked, at, len(source), "text", faults)
+
+
+def _cut(source: str, masked: str, start: int, end: int, place: Place, faults: Faults) -> "Iterator[str | Slot | _Tag]":
+    for token in TOKEN.finditer(source, start, end):
+        if token.start() > start:
+            yield source[start : token.start()]
+        start = token.end()
+        in_host = place != "refused" and _is_in_host(masked, token.start())
+        yield _slot(token, "host" if in_host else place, faults) or _tag(token, place)
+    if end > start:
+        yield source[start:end]
 
 
 def _is_in_host(masked: str, at: int) -> bool:
@@ -117,17 +257,47 @@ def _is_in_host(masked: str, at: int) -> bool:
     return begin >= 0 and not _AUTHORITY_END.search(masked, begin + 3, at)
 
 
-def _cut_address(source: str, masked: str, stretch: Stretch) -> "list[str | Slot | UrlAttribute] | None":
-    """The pieces of an address, or None when its beginning can never be safe."""
+def _slot(token: re.Match[str], place: Place, faults: Faults) -> Slot | None:
+    scope, name, kind, argument = token.group(1, 2, 3, 4)
+    if token[10]:
+        scope, name = "content", ""
+        if place not in ("plain", "text"):
+            faults.add("misplaced_placeholder", token.start(), "{{content}} stands between tags, never inside one")
+    if scope is None:
+        return None
+    format_ = read_format(kind, argument) if kind else None
+    if isinstance(format_, str):
+        faults.add("unknown_format", token.start(), format_)
+        format_ = None
+    return Slot(scope, name, place, format_)  # type: ignore[arg-type]
+
+
+def _tag(token: re.Match[str], place: Place) -> _Tag:
+    opens, scope, name, turns, closes = token.group(5, 6, 7, 8, 9)
+    return _Tag(opens or turns or closes, scope or "", name or "", token.start(), place)
+
+
+def _cut_address(
+    source: str, masked: str, stretch: Stretch, faults: Faults
+) -> "Iterator[str | Slot | UrlAttribute | _Tag]":
+    """The pieces of an address; only # when its beginning can never be safe."""
     pieces: list[str | Slot] = []
     before = ""
-    for piece in _cut(source, masked, stretch.start, stretch.end, "address"):
+    for piece in _cut(source, masked, stretch.start, stretch.end, "address", faults):
+        if isinstance(piece, _Tag):
+            yield piece
+            continue
         if isinstance(piece, str):
             before += html.unescape(piece)
         elif "?" in before:
-            piece = Slot(piece.brand, piece.name, "query")
+            piece = msgspec.structs.replace(piece, place="query")
         pieces.append(piece)
-    first = html.unescape(pieces[0]) if isinstance(pieces[0], str) else ""
+    first = html.unescape(pieces[0]) if pieces and isinstance(pieces[0], str) else ""
     if SAFE_ADDRESS.match(first):
-        return [*pieces]
-    return None if first.strip(BLANK) else [UrlAttribute(tuple(pieces))]
+        yield from pieces
+    elif first.strip(BLANK):
+        told = f"{stretch.what} must begin with https:, http:, mailto:, tel: or with a placeholder"
+        faults.add("unsafe_address", stretch.start, told)
+        yield "#"
+    elif pieces:
+        yield UrlAttribute(tuple(pieces))

@@ -1,44 +1,88 @@
-"""A caller's variables: read, and held against what a template declares (contract 5)."""
+"""A caller's variables: read, and held against what a template declares (contract 5, 18)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from heliograph.rules.limits import BODY_OCTETS_MAX, VARIABLES_OCTETS_MAX
-from heliograph.rules.refusals import BodyTooLong, InvalidRequest, MissingVariable, UnknownVariable
-from heliograph.rules.setup.records import Template
+from heliograph.rules.refusals import (
+    BodyTooLong,
+    InvalidRequest,
+    InvalidVariable,
+    ListTooLong,
+    MissingVariable,
+    Refusal,
+    UnknownVariable,
+)
+from heliograph.rules.setup.records import Shape, Template
+from heliograph.rules.templates.formats import can_format
 from heliograph.rules.templates.placeholders import NAME_MAX
+from heliograph.rules.templates.source import PARTS, Usage, compiled
 
-_REFUSED_BY_META = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]| {5}")
 BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself
-READ_MAX = 10_000  # variables of a caller that are looked at: no template declares so many
+# What is looked at of a caller's variables, of a list's items and of an item's fields: no template declares so many.
+READ_MAX, ITEMS_READ_MAX, FIELDS_READ_MAX = 10_000, 1_000, 200
+_REFUSED_BY_META = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]| {5}")
+TOLD_MAX = 100  # of the names that a refusal tells
 
 
-def read_variables(given: dict[str, Any] | None) -> dict[str, str]:
-    """A caller's variables by their name without `customer.`; null counts as missing.
+class Values(msgspec.Struct, frozen=True):
+    """Values by their name without `customer.`, or the fields of one item of a list."""
+
+    texts: dict[str, str] = {}
+    false: frozenset[str] = frozenset()  # those that are the boolean
+    lists: dict[str, "list[Values]"] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether a condition on it holds: 0 does, "" and false and an empty list do not."""
+        return bool(self.texts.get(name) or self.lists.get(name)) and name not in self.false
+
+
+NONE = Values()
+
+
+def read_variables(given: dict[str, Any] | None) -> Values:
+    """A caller's variables; null counts as missing.
 
     `brand.*` keeps its name, which no template declares, and so becomes an unknown variable.
     """
-    values: dict[str, str] = {}
-    if not given:
-        return values
-    for path, value in islice(_leaves(given, ""), READ_MAX):
-        name = path.removeprefix("customer.")
-        text = _text_of(value, name)
-        if values.setdefault(name, text) != text:
+    return _read(given, "") if given else NONE
+
+
+def _read(given: Mapping[str, Any], within: str) -> Values:
+    texts: dict[str, str] = {}
+    lists: dict[str, list[Values]] = {}
+    false = []
+    for path, value in islice(_leaves(given, ""), FIELDS_READ_MAX if within else READ_MAX):
+        name = path if within else path.removeprefix("customer.")
+        if isinstance(value, list) and not within:
+            same, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
+        else:
+            text = _text_of(value, within + name)
+            same = texts.setdefault(name, text) == text
+        if not same or (name in lists and name in texts):
             raise InvalidRequest(
-                f"The variable {name!r} is given twice with different values. Send it once.",
-                param=f"variables.{name}",
+                f"The variable {within}{name!r} is given twice with different values. Send it once.",
+                param=f"variables.{within}{name}",
             )
-    return values
+        if value is False:
+            false.append(name)
+    return Values(texts, frozenset(false), lists)
 
 
-def leaf_texts(given: dict[str, Any] | None) -> Iterator[str]:
-    """The texts among a caller's variables, as many as are looked at."""
-    return (value for _, value in islice(_leaves(given or {}, ""), READ_MAX) if isinstance(value, str))
+def _read_items(given: list[Any], name: str) -> list[Values]:
+    items = []
+    for index, item in enumerate(islice(given, ITEMS_READ_MAX)):
+        if not isinstance(item, dict):
+            raise InvalidRequest(
+                f"The variable {name}[{index}] is not an object. A list holds objects with the fields of its items.",
+                param=f"variables.{name}[{index}]",
+            )
+        items.append(_read(item, f"{name}[{index}]."))
+    return items
 
 
 def check_size_of_variables(given: dict[str, Any] | None) -> None:
@@ -47,7 +91,7 @@ def check_size_of_variables(given: dict[str, Any] | None) -> None:
         check_size(size, "variables have, as JSON,", param="variables", most=VARIABLES_OCTETS_MAX)
 
 
-def _leaves(group: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _leaves(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in group.items():
         if isinstance(value, dict):
             inner = f"{prefix}{key}."
@@ -56,6 +100,17 @@ def _leaves(group: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
         elif value is not None:
             name = prefix + key
             yield (name, value) if len(name) <= 2 * NAME_MAX else (f"{name[:NAME_MAX]}…", "")
+
+
+def leaf_texts(given: dict[str, Any] | None) -> Iterator[str]:
+    """The texts among a caller's variables, as many as are looked at."""
+    for _, value in islice(_leaves(given or {}, ""), READ_MAX):
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from (
+                text for item in islice(value, ITEMS_READ_MAX) if isinstance(item, dict) for text in leaf_texts(item)
+            )
 
 
 def _text_of(value: Any, name: str) -> str:
@@ -95,15 +150,10 @@ def wrong_passthrough(template: Template | None) -> str:
     return "" if count == 1 else f"has {count} variables; the text needs a template with one"
 
 
-def with_fallback(template: Template, values: dict[str, str]) -> dict[str, str]:
+def with_fallback(template: Template, values: Values) -> Values:
     if not template.fallback:
         return values
-    return {name: _text_of(value, name) for name, value in template.fallback.items()} | values
-
-
-def with_brand(template: Template, values: Mapping[str, str], brand: Mapping[str, str]) -> dict[str, str]:
-    """A value for each declared variable, the brand's name where it has a position (contract 5)."""
-    return {**values, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+    return msgspec.structs.replace(values, texts=read_variables(template.fallback).texts | values.texts)
 
 
 def check_parameters(template: Template, values: Mapping[str, str]) -> None:
@@ -119,26 +169,94 @@ def check_parameters(template: Template, values: Mapping[str, str]) -> None:
         )
 
 
-def missing_and_unknown(template: Template, values: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def with_brand(template: Template, values: Values, brand: Mapping[str, str]) -> dict[str, str]:
+    """A value for each declared variable, the brand's name where it has a position (contract 5)."""
+    return {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+
+
+def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], list[str]]:
     declared = dict.fromkeys(asked_names(template))
-    missing = [name for name in declared if name not in {*values, *template.optional, *template.fallback}]
-    return missing, [name for name in values if name not in declared]
+    given = {**values.texts, **values.lists} if values.lists else values.texts
+    spared = {*given, *template.optional, *template.fallback}
+    missing = [name for name in declared if name not in spared]
+    unknown = [name for name in given if name not in declared]
+    for name, shape in template.shapes.items():
+        for index, item in enumerate(values.lists.get(name, ()) if shape.list else ()):
+            missing += [f"{name}[{index}].{field}" for field in shape.list if field not in item.texts]
+            unknown += [f"{name}[{index}].{field}" for field in item.texts if field not in shape.list]
+    return missing, unknown
 
 
-def check_variables(template: Template, values: dict[str, str]) -> None:
+def check_variables(template: Template, values: Values) -> None:
+    """Types, then the order of contract 18: missing, unknown, too many items, too long or not to be formatted."""
+    if values.lists or template.shapes:
+        _check_types(template, values)
     missing, unknown = missing_and_unknown(template, values)
     if missing:
-        raise MissingVariable(
-            f"The template {template.id} needs these variables: {', '.join(missing)}.",
-            param="variables",
-            details={"variables": missing},
-        )
+        raise _naming(MissingVariable, f"The template {template.id} needs these variables", missing)
     if unknown:
-        raise UnknownVariable(
-            f"The template {template.id} does not declare these variables: {', '.join(unknown)}.",
-            param="variables",
-            details={"variables": unknown},
-        )
+        raise _naming(UnknownVariable, f"The template {template.id} does not declare these variables", unknown)
+    for name, shape in template.shapes.items():
+        if shape.list and len(values.lists.get(name, ())) > shape.max:
+            raise ListTooLong(
+                f"The variable {name!r} has more than {shape.max} items. {ListTooLong.fix}",
+                param=f"variables.{name}",
+                details={"variables": [name]},
+            )
+    if invalid := list(dict.fromkeys(_invalid(template, values))):
+        raise _naming(InvalidVariable, f"The template {template.id} cannot use these variables as they are", invalid)
+
+
+def _check_types(template: Template, values: Values) -> None:
+    for name, shape in template.shapes.items():
+        wrong = name in values.texts or any(given.startswith(f"{name}.") for given in values.texts)
+        if shape.list and wrong:
+            raise InvalidRequest(f"The variable {name!r} is a list of objects.", param=f"variables.{name}")
+    for name in values.lists:
+        if name in template.variables and not template.shapes.get(name, Shape()).list:
+            raise InvalidRequest(
+                f"The variable {name!r} is a list. Send a string, a number or a boolean.", param=f"variables.{name}"
+            )
+
+
+def _invalid(template: Template, values: Values) -> Iterator[str]:
+    """The names of those that are too long, then of those that their format cannot write."""
+    for name, shape in template.shapes.items():
+        if shape.max_length is not None:
+            yield from (
+                named
+                for field in (shape.list or (None,))
+                for named, text in _given(values, name, field)
+                if len(text) > shape.max_length
+            )
+    for use in formatted_uses(template):
+        assert use.format
+        given = _given(values, use.list, use.name) if use.list else _given(values, use.name, None)
+        yield from (named for named, text in given if not can_format(use.format, text))
+
+
+def _given(values: Values, name: str, field: str | None) -> Iterator[tuple[str, str]]:
+    """The value, or that of each item, with its name as a caller reads it."""
+    if field is None:
+        if name in values.texts:
+            yield name, values.texts[name]
+        return
+    for index, item in enumerate(values.lists.get(name, ())):
+        if field in item.texts:
+            yield f"{name}[{index}].{field}", item.texts[field]
+
+
+def formatted_uses(template: Template) -> Iterator[Usage]:
+    for part in PARTS:
+        source = getattr(template, part)
+        if source is not None and "|" in source:
+            yield from (use for use in compiled(source, part == "html").uses if use.format)
+
+
+def _naming(refusal: type[Refusal], told: str, names: Iterable[str]) -> Refusal:
+    names = list(names)
+    shown = ", ".join(names[:TOLD_MAX])
+    return refusal(f"{told}: {shown}. {refusal.fix}", param="variables", details={"variables": names[:READ_MAX]})
 
 
 def check_size(size: int, what: str, *, param: str, most: int = BODY_OCTETS_MAX) -> None:

@@ -1,0 +1,136 @@
+"""Formats of values by CLDR: `{{customer.total|money:EUR}}` in the locale and time zone of a template (contract 18)."""
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Literal, get_args
+from zoneinfo import ZoneInfo
+
+import msgspec
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_date, format_datetime, format_time
+from babel.numbers import format_currency, format_decimal, format_percent, list_currencies
+
+from heliograph.rules.ids import parse_timestamp
+from heliograph.rules.limits import SECOND_MS
+
+Kind = Literal["money", "number", "percent", "date", "time", "datetime"]
+Width = Literal["short", "medium", "long"]
+MEDIUM: Width = "medium"
+NUMBERS: tuple[Kind, ...] = ("money", "number", "percent")
+NUMBER_MAX = Decimal(10) ** 15  # what is not below it is no amount
+DECIMALS_MAX = 12
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,16}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,2})?", re.ASCII)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}")
+# The years 1000 to 9998: beyond them a time zone has no date.
+_FIRST, _LAST = -30_610_224_000_000, 253_370_764_800_000
+_NO_BREAK = str.maketrans("\u00a0\u202f\u2007\u2060", "    ")
+
+
+class ValueFormat(msgspec.Struct, frozen=True):
+    kind: Kind
+    argument: str = ""  # the currency, or the width
+
+
+class Region(msgspec.Struct, frozen=True):
+    """Where a text is read: its language and its time zone."""
+
+    locale: str = "en"
+    timezone: str = "UTC"
+
+
+def read_format(kind: str, argument: str | None) -> ValueFormat | str:
+    """The format, or what is wrong with it."""
+    if kind not in get_args(Kind):
+        return f"there is no format {kind}: write {', '.join(get_args(Kind))}"
+    if kind == "money":
+        if argument not in list_currencies():
+            return "money needs a currency's ISO code, as in |money:EUR"
+        return ValueFormat("money", argument or "")
+    if kind in NUMBERS:
+        return f"{kind} takes nothing after it" if argument else ValueFormat(kind)
+    if argument not in (None, *get_args(Width)):
+        return f"{kind} takes short, medium or long, as in |{kind}:long"
+    return ValueFormat(kind, argument or MEDIUM)  # type: ignore[arg-type]
+
+
+def can_format(wanted: ValueFormat, text: str) -> bool:
+    if wanted.kind in NUMBERS:
+        return _number(text) is not None
+    return _moment(text) is not None or (wanted.kind == "date" and _day(text) is not None)
+
+
+def formatted(wanted: ValueFormat, text: str, region: Region) -> str:
+    """The value as people there write it; what cannot be formatted is empty (`can_format` decides before)."""
+    locale = locale_of(region.locale)
+    if wanted.kind in NUMBERS:
+        number = _number(text)
+        if number is None:
+            return ""
+        if wanted.kind == "money":
+            return format_currency(number, wanted.argument, locale=locale)
+        return (format_percent if wanted.kind == "percent" else format_decimal)(number, locale=locale)
+    width: Width = wanted.argument  # type: ignore[assignment]
+    if wanted.kind == "date" and (day := _day(text)):
+        return format_date(day, width, locale=locale)
+    moment = _moment(text)
+    if moment is None:
+        return ""
+    zone = ZoneInfo(region.timezone)
+    if wanted.kind == "date":
+        return format_date(moment.astimezone(zone).date(), width, locale=locale)
+    write = format_time if wanted.kind == "time" else format_datetime
+    return write(moment, width, tzinfo=zone, locale=locale)
+
+
+def plain_spaces(text: str) -> str:
+    """Without CLDR's no-break spaces, which cost an SMS its alphabet."""
+    return text.translate(_NO_BREAK)
+
+
+@lru_cache(maxsize=256)
+def locale_of(tag: str) -> Locale:
+    """What CLDR knows of it: `de-XX` is written as `de`, what nobody knows as `en`."""
+    parts = tag.split("-")
+    while parts:
+        try:
+            return Locale.parse("-".join(parts), sep="-")
+        except (UnknownLocaleError, ValueError):
+            parts.pop()
+    return Locale("en")
+
+
+@lru_cache(maxsize=256)
+def is_timezone(name: str) -> bool:
+    try:
+        return bool(_ZONE.fullmatch(name)) and ZoneInfo(name) is not None
+    except (KeyError, OSError, ValueError):
+        return False
+
+
+def _number(text: str) -> Decimal | None:
+    if not _DECIMAL.fullmatch(text):
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return round(number, DECIMALS_MAX) if abs(number) < NUMBER_MAX else None
+
+
+def _day(text: str) -> date | None:
+    if not _DAY.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _moment(text: str) -> datetime | None:
+    at = parse_timestamp(text)
+    if at is None or not _FIRST <= at < _LAST:
+        return None
+    return datetime.fromtimestamp(at // SECOND_MS, UTC)
