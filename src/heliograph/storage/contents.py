@@ -6,7 +6,7 @@ from heliograph.rules.limits import IN_THREAD
 from heliograph.storage.engine.database import Database
 
 SMALL = IN_THREAD
-ANY_SIZE = 1 << 40
+ANY_SIZE = (1 << 31) - 1  # the most that PostgreSQL compares a length with
 
 Room = Callable[[int], Awaitable[None]]  # waits until so many bytes may be read
 
