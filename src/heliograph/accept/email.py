@@ -374,6 +374,8 @@ def email_acceptance(
         template_version=template.version if template else None,
         watch=[address.normal for address, _ in recipients.distinct()],
         blobs=sorted({file.blob for file in files if file.blob}),
+        file_octets=sum(file.size for file in files if file.blob),
+        octets_most=team.record.octets_most,
         retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
         due_at=draft.timing.due_at,

@@ -172,6 +172,7 @@ def phone_acceptance(
         lane=lanes.LANE[channel],
         status=status,
         sandbox=team.sandbox,
+        octets_most=team.record.octets_most,
         key_id=caller.key.id,
         created_at=now,
         content=msgspec.json.encode(content),

@@ -87,6 +87,7 @@ EMAIL = (
     r.RecipientNotAllowed,
     r.RecipientSuppressed,
     r.InsufficientCredit,
+    r.StorageLimitReached,
 )
 PHONE = (
     *ONCE,
@@ -104,6 +105,7 @@ PHONE = (
     r.SandboxLimitReached,
     r.NoCarrierAvailable,
     r.InsufficientCredit,
+    r.StorageLimitReached,
 )
 UNTOUCHED = (r.MessageNotFound, r.AlreadySending)
 MOVABLE: tuple[tuple[str, Channel, str, Any], ...] = (

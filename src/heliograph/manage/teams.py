@@ -44,7 +44,9 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
 
 
 async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
-    fields = _read(given)
+    """None: as the team's mode has it."""
+    fields = _read({name: value for name, value in given.items() if value is not None})
+    fields |= {name: None for name, value in given.items() if value is None}
 
     def revise(found: Team, _: Setup) -> TeamRecord:
         before = msgspec.to_builtins(found.record)

@@ -76,6 +76,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     credit_low: int = 0  # tell when credit falls below; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     blobs: Sequence[str] = ()  # hashes of attachment files
+    file_octets: int = 0  # of them together
+    octets_most: int = 0  # what the team may store in a day; 0: as much as it likes
     retry_key: IdempotencyKey | None = None
     audit: AuditEntry | None = None  # of a send by a person
     due_at: int | None = None  # None: at once

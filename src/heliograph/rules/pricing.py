@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from heliograph.rules.limits import DAY_MS, SECOND_MS
-from heliograph.rules.refusals import InsufficientCredit, SandboxLimitReached
+from heliograph.rules.refusals import InsufficientCredit, SandboxLimitReached, StorageLimitReached
 from heliograph.rules.setup.records import Platform, Template
 
 UNIT = 1_000_000
@@ -82,6 +82,8 @@ class Account(msgspec.Struct, kw_only=True):
     erased: int = 0  # 1: the team's suppression list has hashes of erased addresses
     sandbox_day: int = 0  # days since 1970, the day that `sandbox_used` counts
     sandbox_used: int = 0  # messages and codes of a sandbox team over real carriers
+    octets_day: int = 0  # days since 1970, the day that `octets_used` counts
+    octets_used: int = 0  # bytes of contents and attachments
 
 
 def month_of(ms: int) -> str:
@@ -118,9 +120,28 @@ def take_sandbox(account: Account, most: int, now: int) -> None:
         raise SandboxLimitReached(
             f"A sandbox team sends {most} messages and codes a day over real carriers. {SandboxLimitReached.fix}",
             param="to",
-            retry_after=max(1, -(-((account.sandbox_day + 1) * DAY_MS - now) // SECOND_MS)),
+            retry_after=_to_midnight(account.sandbox_day, now),
         )
     account.sandbox_used += 1
+
+
+def take_octets(account: Account, octets: int, most: int, now: int) -> None:
+    """Count what a message stores: so many bytes of a team in a UTC day (contract 1)."""
+    day = now // DAY_MS
+    if day > account.octets_day:  # a straggler of yesterday must not bring the old day back
+        account.octets_day, account.octets_used = day, 0
+    if account.octets_used + octets > most:
+        raise StorageLimitReached(
+            f"The team may store {most} bytes a day (octets_per_day) and has stored {account.octets_used}: "
+            f"this message has {octets}. {StorageLimitReached.fix}",
+            retry_after=_to_midnight(account.octets_day, now),
+        )
+    account.octets_used += octets
+
+
+def _to_midnight(day: int, now: int) -> int:
+    """Seconds until that UTC day is over."""
+    return max(1, -(-((day + 1) * DAY_MS - now) // SECOND_MS))
 
 
 def hold(account: Account, amount: int) -> None:

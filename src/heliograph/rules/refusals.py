@@ -393,6 +393,12 @@ class SandboxLimitReached(Refusal):
     fix = "Wait for the seconds in Retry-After, send to magic recipients, or go live."
 
 
+class StorageLimitReached(Refusal):
+    """The team has stored its day's share of bytes: texts, and attachments."""
+
+    fix = "Wait for the seconds in Retry-After, send less at once, or ask an operator for more (octets_per_day)."
+
+
 # -- money -------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from heliograph.rules.idempotency import Remembered
 from heliograph.rules.lanes import queue_of
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.notices import low_credit
-from heliograph.rules.pricing import Account, format_money
+from heliograph.rules.pricing import Account, format_money, take_octets
 from heliograph.rules.refusals import Refusal
 from heliograph.storage import audit, happenings
 from heliograph.storage.engine.database import Conflict, Tx, note
@@ -131,6 +131,8 @@ class _Desk(msgspec.Struct):
         account, to = self.accounts[item.team], (item.team, item.marketing_to or "")
         try:
             done = item.decide(Found(self.suppressed[item.team], account, self.marketing[to]))
+            if item.octets_most:
+                take_octets(account, len(item.content) + item.file_octets, item.octets_most, item.created_at)
         except Refusal:
             self._undo(before, [])
             raise
@@ -188,7 +190,8 @@ async def save_accounts(tx: Tx, accounts: Iterable[Account]) -> None:
 
 
 def _account(a: Account) -> tuple[Any, ...]:
-    return (a.team, a.available, a.held, a.month, a.used, a.sandbox_day, a.sandbox_used)
+    days = (a.sandbox_day, a.sandbox_used, a.octets_day, a.octets_used)
+    return (a.team, a.available, a.held, a.month, a.used, *days)
 
 
 async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -> dict[tuple[str, str], Remembered]:

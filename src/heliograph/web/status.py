@@ -29,6 +29,7 @@ STATUS: dict[type[Refusal], int] = {
     r.NoCarrierAvailable: 503,
     r.MarketingLimitReached: 429,
     r.SandboxLimitReached: 429,
+    r.StorageLimitReached: 429,
     r.FeatureNotOnPlan: 403,
     r.VerifyRateLimited: 429,
     r.VerificationNotFound: 404,

@@ -60,6 +60,7 @@ class BodyTooLong(e.InvalidRequestError): "A rendered SMS has over 1600 characte
 class NoCarrierAvailable(e.ServerError): "No enabled carrier serves the destination now."
 class MarketingLimitReached(e.RateLimitError): "The recipient has had the day's share of MARKETING messages."
 class SandboxLimitReached(e.RateLimitError): "The sandbox team has sent the day's share of messages and codes over real carriers."
+class StorageLimitReached(e.RateLimitError): "The team has stored its day's share of bytes: texts, and attachments."
 class InsufficientCredit(e.InvalidRequestError): "The credit balance cannot cover the price."
 class UnsupportedChannel(e.InvalidRequestError): "Verify sends by `sms`, and by `whatsapp` or `email` where the operator opens them for the team."
 class FeatureNotOnPlan(e.PermissionDenied): "The plan does not include Verify."

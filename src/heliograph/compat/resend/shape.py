@@ -52,6 +52,7 @@ ERRORS: dict[type[Refusal], tuple[int, str]] = {
     r.DisplayNameIdNotApproved: (403, "validation_error"),
     r.DisplayNameNotApproved: (403, "validation_error"),
     r.SandboxLimitReached: (429, "daily_quota_exceeded"),
+    r.StorageLimitReached: (429, "daily_quota_exceeded"),
     r.InsufficientCredit: (429, "monthly_quota_exceeded"),
 }
 # By the status that they have with us.

@@ -14,8 +14,8 @@ from heliograph.rules.setup.records import Team
 HERE = "/dashboard/operator"
 PAGE = 50
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
-PLAN = ("email_quota", "rate_limit", "marketing_per_day", "domains_max", "segmenting")
-NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "domains_max")
+PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting")
+NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
 
 
 async def create(visit: Visit) -> Answer:
@@ -44,7 +44,10 @@ async def set_plan(visit: Visit) -> Answer:
         },
     }
     try:
-        await teams.set_plan(visit.store, visit.actor, visit.team.record.id, _typed(given) | ticked)
+        plan = _typed(given) | ticked
+        if not given["octets_per_day"]:
+            plan["octets_per_day"] = None
+        await teams.set_plan(visit.store, visit.actor, visit.team.record.id, plan)
     except InvalidRequest as refusal:
         return await show_team(visit, given, errors_of(refusal))
     return Redirect(_page_of(visit), "The plan is saved.")
@@ -95,7 +98,7 @@ async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: d
     record = visit.team.record
     account = await visit.store.ledger.account(record.ref)
     counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
-    plan = {name: getattr(record, name) for name in PLAN}
+    plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN}
     this_month = account.month == month_of(visit.context.clock.now())
     values = {
         "record": record,

@@ -492,6 +492,7 @@ class _Team(_Table):
     verify: _Verify = _ABSENT
     marketing_per_day: _Count = _ABSENT
     credit_low: _Money = _ABSENT
+    octets_per_day: _Count = _ABSENT
     domains_max: _Count = _ABSENT
     keep_content_days: Annotated[int, _from(1, records.KEEP_CONTENT_DAYS_MAX)] = _ABSENT
     keep_messages_days: Annotated[int, _from(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.limits import MIB
 
 Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
@@ -68,6 +69,9 @@ class VerifyLimits(Setting, frozen=True):
     channels: tuple[Channel, ...] = ("sms",)  # SMS is always open
 
 
+OCTETS_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 200 * MIB}  # contract 1
+
+
 class TeamRecord(Setting, frozen=True):
     """A team's own fields; what it owns are records of their own that name it."""
 
@@ -84,6 +88,7 @@ class TeamRecord(Setting, frozen=True):
     verify: VerifyLimits = VerifyLimits()
     marketing_per_day: int = 2  # WhatsApp MARKETING messages for each recipient
     credit_low: int = 5_000_000  # credit below which `credit.low` is told; 0 = never
+    octets_per_day: int | None = None  # bytes of texts and attachments; 0 = off, None: as its mode has
     domains_max: int = 50  # that it may add itself
     keep_content_days: int = KEEP_CONTENT_DAYS  # after a message's end; its text and attachments
     keep_messages_days: int = KEEP_MESSAGES_DAYS  # its recipients and timeline; never shorter than its content
@@ -91,6 +96,11 @@ class TeamRecord(Setting, frozen=True):
     wanted_refused: str = ""
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
     passthrough: str = ""  # tpl_… of one variable, whose value is the free text of Twilio's programs
+
+    @property
+    def octets_most(self) -> int:
+        """That it may store in a day; 0 = off."""
+        return OCTETS_PER_DAY[self.mode] if self.octets_per_day is None else self.octets_per_day
 
     @property
     def wrong_days(self) -> str:

@@ -2,7 +2,7 @@
 
 -- name: lock_accounts
 -- The rows that racers for credit and quota wait on; in order, so that two batches cannot wait on each other.
-SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used
+SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used
 FROM account
 WHERE team IN (SELECT team FROM rows(:teams, team bigint) AS t)
 ORDER BY team
@@ -11,9 +11,10 @@ FOR UPDATE  --postgres
 
 -- name: update_accounts
 UPDATE account SET available = r.available, held = r.held, month = r.month, used = r.used,
-                   sandbox_day = r.sandbox_day, sandbox_used = r.sandbox_used
+                   sandbox_day = r.sandbox_day, sandbox_used = r.sandbox_used, octets_day = r.octets_day,
+                   octets_used = r.octets_used
 FROM rows(:accounts, team bigint, available bigint, held bigint, month text, used bigint, sandbox_day bigint,
-          sandbox_used bigint) AS r
+          sandbox_used bigint, octets_day bigint, octets_used bigint) AS r
 WHERE account.team = r.team;
 
 -- name: find_suppressed

@@ -23,4 +23,5 @@ ON CONFLICT (kind, id) DO UPDATE SET team = excluded.team, body = excluded.body,
 INSERT INTO account (team, available, held, month, used) VALUES (:team, :credit, 0, '', 0);
 
 -- name: find_account
-SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used FROM account WHERE team = :team;
+SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used FROM account
+WHERE team = :team;

@@ -1,0 +1,69 @@
+"""What a team may store in a day: exactly so much, over single messages and batches, and again tomorrow."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from heliograph.rules.limits import DAY_MS, MIB, SECOND_MS
+from heliograph.rules.refusals import StorageLimitReached
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.storage.samples import message
+from tests.storage.test_batches import batch
+
+pytestmark = pytest.mark.anyio
+
+ONE = b"x" * 100
+MOST = 450  # four of them
+
+
+def one(clock: TestClock, **more: Any) -> Any:
+    return message(clock, content=ONE, octets_most=MOST, **more)
+
+
+async def used(store: Store) -> int:
+    return (await store.ledger.account(1)).octets_used
+
+
+async def test_a_day_ends_at_its_limit_and_at_midnight(store: Store, clock: TestClock) -> None:
+    await store.messages.accept(one(clock, file_octets=250))
+    with pytest.raises(StorageLimitReached) as refused:
+        await store.messages.accept(one(clock, file_octets=1))
+    left = DAY_MS - clock.now() % DAY_MS
+    assert left // SECOND_MS <= (refused.value.retry_after or 0) <= left // SECOND_MS + 1
+    await store.messages.accept(one(clock))
+    assert await used(store) == MOST
+    await store.messages.accept(message(clock, content=ONE))  # a team without a limit is not counted
+    clock.forward(DAY_MS)
+    await store.messages.accept(one(clock))
+    assert await used(store) == 100
+
+
+async def test_racers_store_exactly_what_fits(store: Store, clock: TestClock) -> None:
+    done = await asyncio.gather(*(store.messages.accept(one(clock)) for _ in range(10)), return_exceptions=True)
+    assert [type(refusal) for refusal in done if isinstance(refusal, Exception)] == [StorageLimitReached] * 6
+    assert await used(store) == 400
+
+
+@pytest.mark.parametrize("strict", [True, False])
+async def test_a_batch_takes_what_it_stores(store: Store, clock: TestClock, strict: bool) -> None:
+    sends = batch(clock, *(one(clock) for _ in range(6)), strict=strict)
+    if strict:
+        with pytest.raises(StorageLimitReached):
+            await store.messages.accept(sends)
+        assert await used(store) == 0
+    else:
+        told = json.loads((await store.messages.accept(sends)).body)
+        assert told[4:] == ["storage_limit_reached"] * 2
+        assert await used(store) == 400
+
+
+@pytest.mark.parametrize(
+    ("mode", "own", "most"),
+    [("live", None, 10 * 1024 * MIB), ("sandbox", None, 200 * MIB), ("sandbox", 5, 5), ("live", 0, 0)],
+)
+def test_how_much_a_team_may_store(mode: Any, own: int | None, most: int) -> None:
+    assert TeamRecord(ref=1, id="team_a", name="A", mode=mode, octets_per_day=own).octets_most == most
