@@ -12,6 +12,7 @@ from heliograph.rules.outcome import Accepted
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
+from heliograph.storage.carrier_use import RecentUse
 from heliograph.storage.store import Store
 from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
@@ -44,6 +45,7 @@ async def test_a_test_message(store: Store, relay: str) -> None:
     with pytest.raises(InvalidRequest, match="Type an email address"):
         await carriers.test(store, ADA, handover, relay, "me")
     assert len(await entries(store)) == 1
+    assert (await store.carrier_use.recent(store.clock.now()))[relay] == RecentUse(answered=True)  # counted as nothing
 
 
 async def test_what_is_refused_leaves_no_entry(store: Store, relay: str) -> None:

@@ -171,6 +171,27 @@ def test_what_is_our_carriers_says_so_and_what_to_do(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("channel", "detail", "words"),
+    [
+        ("email", {"carrier": "smtp", "text": "cannot connect to relay.test: refused"}, "Check its host, port"),
+        ("email", {"carrier": "smtp", "code": "535", "text": "535 5.7.8 bad credentials"}, "user name and password"),
+        ("email", {"carrier": "smtp", "text": "relay.test does not offer STARTTLS"}, "encryption that it has"),
+        ("email", {"carrier": "smtp", "code": "554", "text": "554 5.7.1 Relaying denied"}, "Log in"),
+        ("email", {"carrier": "mx", "text": "cannot connect to mx.test: timed out"}, "port 25"),
+        ("sms", {"carrier": "smpp", "text": "closed"}, "Check its host, port"),
+        ("sms", {"carrier": "http", "code": "401"}, "the token"),
+        ("sms", {"carrier": "twilio", "code": "21211"}, explain._NUMBER),
+    ],
+)
+def test_an_operator_is_told_what_to_do_about_a_carrier(channel: Channel, detail: dict[str, Any], words: str) -> None:
+    assert words in explain.cure_of_carrier(channel, detail)
+
+
+def test_the_cures_of_carriers_are_of_causes() -> None:
+    assert explain._CARRIER_CURES.keys() <= CAUSES.keys()
+
+
+@pytest.mark.parametrize(
     ("changes", "cause", "category"),
     [
         ({"detail": '{"code":"550","enhanced":"5.1.1","text":"550 5.1.1 no such user"}'}, "unknown_user", "recipient"),

@@ -7,11 +7,11 @@ from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_setting
 from heliograph.manage.carriers import CarrierChange
 from heliograph.manage.carriers import change as change_carrier
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.circuit import Circuit
+from heliograph.rules.circuit import Circuit, health
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.settings import Settings
-from heliograph.storage.carrier_use import RecentUse, Use
+from heliograph.storage.carrier_use import RecentUse
 from heliograph.storage.store import Store
 
 
@@ -30,7 +30,7 @@ class CarrierLine(msgspec.Struct, frozen=True, kw_only=True):
     countries: tuple[str, ...]
     priority: int
     enabled: bool
-    health: str  # ok, disabled, or out of reach
+    health: str  # untested, ok, disabled, or out of reach
     since: str | None
     next_probe: str | None
     reason: str | None
@@ -81,7 +81,7 @@ def show(settings: Settings, as_json: bool) -> None:
             store.setup.current.carriers, key=lambda carrier: (carrier.channel, carrier.priority, carrier.id)
         )
         uses = await store.carrier_use.recent(store.clock.now())
-        return [_line(one, store.circuits.current.get(one.id), uses.get(one.id, RecentUse()).hour) for one in ordered]
+        return [_line(one, store.circuits.current.get(one.id), uses.get(one.id, RecentUse())) for one in ordered]
 
     lines = with_store(settings, "Reading", story)
     if as_json:
@@ -97,8 +97,8 @@ def show(settings: Settings, as_json: bool) -> None:
         click.echo(f"{head}  {_health(line)}; {counts}")
 
 
-def _line(carrier: CarrierRecord, circuit: Circuit | None, hour: Use) -> CarrierLine:
-    away = circuit if carrier.enabled else None
+def _line(carrier: CarrierRecord, circuit: Circuit | None, use: RecentUse) -> CarrierLine:
+    away, hour = circuit if carrier.enabled else None, use.hour
     return CarrierLine(
         id=carrier.id,
         channel=carrier.channel,
@@ -106,7 +106,7 @@ def _line(carrier: CarrierRecord, circuit: Circuit | None, hour: Use) -> Carrier
         countries=carrier.countries,
         priority=carrier.priority,
         enabled=carrier.enabled,
-        health="out of reach" if away else "ok" if carrier.enabled else "disabled",
+        health=health(carrier.enabled, circuit, use.answered).replace("_", " "),
         since=timestamp(away.since) if away else None,
         next_probe=timestamp(away.until) if away else None,
         reason=away.reason if away else None,

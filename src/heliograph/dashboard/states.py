@@ -24,12 +24,12 @@ STATES: dict[str, Word] = {
     **_all("wait", "clock", "waiting", "deferred", "invited", "expires", pending="Waiting", submitted="Waiting"),
     **_all("wait", "warning", "unverified", "low", "slow", warn="Warning", simulated="Simulated", failing="Failing"),
     **_all("wait", "pause", "paused"),
-    **_all("wait", "dot", "draft"),
+    **_all("wait", "dot", "draft", "untested"),
     **_all("wait", "inbox", "sandbox"),
     **_all(
         "bad", "error", "bounced", "failed", "complained", "exhausted", "suspended", "refused", "rejected", "stopped"
     ),
-    **_all("bad", "warning", "broken", "error"),
+    **_all("bad", "warning", "broken", "error", "out_of_reach"),
     **_all("", "clock", "expired"),
     **_all("", "suppression", "suppressed", "disabled", "revoked", "canceled", "cancelled", "archived", "off"),
 }

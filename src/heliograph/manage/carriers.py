@@ -15,7 +15,7 @@ from heliograph.rules.audit import Actor
 from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.outcome import Outcome
+from heliograph.rules.outcome import Deferred, Outcome
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest, NotFound
 from heliograph.rules.setup.carrier_form import Filled, read_form
@@ -149,6 +149,8 @@ async def test(store: Store, actor: Actor, handover: Handover, id_: str, address
         raise InvalidRequest(f"Type {what}.", param="address") from None
     await store.audit.add(actor.did(store.clock.now(), "carrier.test", id_, address))
     (asked,) = await handover.in_turn(first_of([carrier]), lambda _: parcel, within_s=TEST_S)
+    if not isinstance(asked.outcome, Deferred):
+        await store.carrier_use.tested(id_, store.clock.now())
     return asked.outcome
 
 

@@ -1,5 +1,7 @@
 """When a carrier counts as out of reach, and for how long nobody asks it."""
 
+from typing import Literal
+
 import msgspec
 
 from heliograph.rules.limits import SECOND_MS
@@ -23,6 +25,16 @@ class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def is_open(self, now: int) -> bool:
         return now < self.until
+
+
+Health = Literal["disabled", "untested", "ok", "out_of_reach"]
+
+
+def health(enabled: bool, circuit: Circuit | None, answered: bool) -> Health:
+    """What is known of a carrier: nothing, before it has answered for the first time."""
+    if not enabled:
+        return "disabled"
+    return "out_of_reach" if circuit else "ok" if answered else "untested"
 
 
 def opened(before: Circuit | None, carrier: str, reason: str, now: int) -> Circuit:

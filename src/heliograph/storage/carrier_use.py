@@ -11,6 +11,7 @@ from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.outcome import Asked
 from heliograph.storage.engine.database import Database, Tx
 
+TESTED = "test"  # the seat of a carrier's test, which is counted as nothing
 SHOWN = 60  # minutes, the last one not over yet
 NOW = 5  # full minutes that "now" is the mean of
 
@@ -38,6 +39,7 @@ class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
 
     minutes: tuple[Use, ...] = (Use(),) * SHOWN  # the oldest first
     day: Use = Use()
+    answered: bool = False  # it took or refused something, a test too, within the eight days that are kept
 
     @property
     def hour(self) -> Use:
@@ -66,8 +68,13 @@ class CarrierUse:
         self._database = database
 
     async def recent(self, now: int) -> dict[str, RecentUse]:
-        """By carrier; those that were handed nothing for a day are missing."""
+        """By carrier; those that were handed nothing for a day, and answered nothing for eight, are missing."""
         return await self._database.read(lambda tx: _recent(tx, now))
+
+    async def tested(self, carrier: str, now: int) -> None:
+        """It has answered a test."""
+        row = (carrier, now - now % MINUTE_MS, TESTED, *Use())
+        await self._database.write(lambda tx: tx.run("count_carrier_use", uses=[row]))
 
 
 async def _recent(tx: Tx, now: int) -> dict[str, RecentUse]:
@@ -79,6 +86,11 @@ async def _recent(tx: Tx, now: int) -> dict[str, RecentUse]:
             minutes.setdefault(carrier, [Use()] * SHOWN)[index] = Use(*counts)
     quiet = [Use()] * SHOWN
     days = await tx.run("carrier_use_since", since=first + SHOWN * MINUTE_MS - DAY_MS)
+    used = {carrier: Use(*counts) for carrier, *counts in days}
+    answered = {carrier for (carrier,) in await tx.run("carriers_that_answered", since=0, test=TESTED)}
     return {
-        carrier: RecentUse(minutes=tuple(minutes.get(carrier, quiet)), day=Use(*counts)) for carrier, *counts in days
+        carrier: RecentUse(
+            minutes=tuple(minutes.get(carrier, quiet)), day=used.get(carrier, Use()), answered=carrier in answered
+        )
+        for carrier in used.keys() | answered
     }

@@ -418,6 +418,20 @@ CAUSES: dict[str, Cause] = {
     "unexplained": Cause("infrastructure", "theirs", "The other side gave no reason.", _THEIR_SIDE),
 }
 
+# What an operator does about a carrier, by the cause; of others, its own cure.
+_CARRIER_CURES: dict[str, str] = {
+    "out_of_reach": "Check its host, port and encryption, that the other side runs, and that a firewall lets us out.",
+    "no_answer": "Look at its own status page or log: it took the connection and did not answer in time.",
+    "carrier_encryption": "Choose the encryption that it has on this port: STARTTLS is usual on 587, TLS on 465.",
+    "account": "Check user name and password, or the token, and that the account may send.",
+    "carrier_policy": "Log in with a user name and password, or have the other side allow this machine's address.",
+    "carrier_limit": "Ask it for a higher limit, or use fewer connections.",
+    "carrier_trouble": "Wait, and ask whoever runs it if this goes on.",
+    "rejected": "Ask whoever runs it, with the words above.",
+    "unexplained": "Ask whoever runs it, with the words above.",
+    "unreachable": "Try another recipient: this one's server cannot be reached. If none can, check port 25 outwards.",
+}
+
 # What `policy` is about, where the words or codes say it.
 _POLICIES = (
     ("utf8", re.compile(r"smtputf8", re.I)),
@@ -611,6 +625,14 @@ def explain(
         text = f"{cause.what} It was tried for {tried_for(channel)}, and then given up."
         return Explanation(*TITLES["expired"], text, cause.cure, name, True, cause.see)
     return Explanation(*TITLES[status], MEANINGS[channel, status])
+
+
+def cure_of_carrier(channel: Channel, detail: Mapping[str, Any]) -> str:
+    """What an operator does where a carrier did not take a message."""
+    name = cause_of(channel, detail)
+    if name == "unexplained" and not detail.get("code"):  # of an HTTP API or an SMSC that said nothing
+        name = "out_of_reach"
+    return _CARRIER_CURES.get(name) or CAUSES[name].cure
 
 
 def last_words(own: Mapping[str, Any], type_: str, said: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

@@ -9,6 +9,7 @@ from heliograph.dashboard.charts import Chart, Series
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
+from heliograph.rules.circuit import Circuit, health
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.routing import simulated_channels
@@ -17,6 +18,7 @@ from heliograph.rules.setup.file import CarrierKind
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.secrets import FIELDS
 from heliograph.storage.carrier_use import RecentUse
+from heliograph.words.explain import cure_of_carrier
 
 HERE = "/dashboard/operator/carriers"
 
@@ -27,6 +29,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     word: str
     text: str  # the other side's
+    cure: str
     took_ms: int | None
 
 
@@ -45,21 +48,27 @@ async def show(visit: Visit) -> Page:
         }
         for channel in get_args(Channel)
     ]
-    others = [(id_, recent[id_]) for id_ in sorted(recent.keys() - known)]
+    others = [(id_, recent[id_]) for id_ in sorted(recent.keys() - known) if recent[id_].day.total]
     return Page("carriers.html", {"channels": channels, "others": others, "share": _share, "any": bool(known)})
 
 
 def _line(visit: Visit, carrier: CarrierRecord, recent: dict[str, RecentUse]) -> dict[str, Any]:
     circuit = visit.store.circuits.current.get(carrier.id)
-    options = carrier.options
+    options, use = carrier.options, recent.get(carrier.id, RecentUse())
     place = str(options.get("host") or options.get("base_url") or "")
     return {
         "carrier": carrier,
         "kind": carrier_form.KINDS[carrier.channel, carrier.kind].title,
         "place": place,
-        "state": "disabled" if not carrier.enabled else "failed" if circuit else "ok",
-        "hour": recent.get(carrier.id, RecentUse()).hour,
+        "state": health(carrier.enabled, circuit, use.answered),
+        "circuit": circuit,
+        "cure": _cure(carrier, circuit),
+        "hour": use.hour,
     }
+
+
+def _cure(carrier: CarrierRecord, circuit: Circuit | None) -> str:
+    return cure_of_carrier(carrier.channel, {"carrier": carrier.kind, "text": circuit.reason}) if circuit else ""
 
 
 def _share(part: int, whole: int) -> str:
@@ -78,11 +87,14 @@ async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: T
     facts = [(one.said.label, "set" if one.secret else texts[one.name]) for one in carrier_form.inputs(kind)
              if one.name in texts or (one.secret and one.name in carrier.options)]  # fmt: skip
     order = carriers.of_channel(visit.setup, carrier.channel)
+    circuit = visit.store.circuits.current.get(carrier.id)
     values = {
         "carrier": carrier,
+        "state": health(carrier.enabled, circuit, recent.answered),
+        "cure": _cure(carrier, circuit),
         "kind": carrier_form.KINDS[kind],
         "facts": facts,
-        "circuit": visit.store.circuits.current.get(carrier.id),
+        "circuit": circuit,
         "recent": recent,
         "chart": _chart(visit, recent, now) if recent.hour.total else None,
         "share": _share,
@@ -141,16 +153,17 @@ async def test(visit: Visit) -> Answer:
         outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, carrier.id, address)
     except InvalidRequest as refusal:
         return await show_one(visit, {"address": refusal.message})
-    return await show_one(visit, tested=_told(address, outcome))
+    return await show_one(visit, tested=_told(carrier, address, outcome))
 
 
-def _told(address: str, outcome: Outcome) -> Tested:
+def _told(carrier: CarrierRecord, address: str, outcome: Outcome) -> Tested:
     word = "ok" if isinstance(outcome, Accepted) else "deferred" if isinstance(outcome, Deferred) else "refused"
     detail = outcome.detail
     codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
     text = str(detail.get("text") or "")
     said = " ".join([*(code for code in codes if code not in text), text])
-    return Tested(address=address, word=word, text=said, took_ms=detail.get("duration_ms"))
+    cure = "" if word == "ok" else cure_of_carrier(carrier.channel, detail | {"carrier": carrier.kind})
+    return Tested(address=address, word=word, text=said, cure=cure, took_ms=detail.get("duration_ms"))
 
 
 # -- the form --------------------------------------------------------------------------------------------------------

@@ -23,6 +23,12 @@ FROM carrier_use
 INDEXED BY carrier_use_by_minute  --sqlite
 WHERE minute >= :since GROUP BY carrier;
 
+-- name: carriers_that_answered
+SELECT DISTINCT carrier
+FROM carrier_use
+INDEXED BY carrier_use_by_minute  --sqlite
+WHERE minute >= :since AND (accepted + refused > 0 OR seat = :test);
+
 -- name: purge_carrier_use
 DELETE FROM carrier_use WHERE (carrier, minute, seat) IN (
     SELECT carrier, minute, seat FROM carrier_use WHERE minute <= :before ORDER BY minute LIMIT :limit) RETURNING 1;
