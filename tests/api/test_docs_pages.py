@@ -30,7 +30,7 @@ from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route
 from heliograph.web.snippets import LANGUAGES
 from tests.npm import miss
-from tests.service import Service
+from tests.service import TOKENS, Service
 from tests.test_docs import DEMO, ROOT
 
 BASE = "http://127.0.0.1:8700"
@@ -217,7 +217,7 @@ def test_the_example_of_an_answer_fits_its_schema(route: Route) -> None:
 
 
 SENDS = [route for route in V1 if route.idempotent and "{" not in route.path]
-TOKEN = make_token(bytes(range(64)))
+TOKEN, SANDBOX = make_token(bytes(range(64))), TOKENS["SANDBOX"]
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     del os.environ["LIVE"]
 
 
-def run(language: str, code: str) -> str:
+def run(language: str, code: str, key: str = TOKEN) -> str:
     command = {
         "curl": ["sh", "-c", code],
         "python": [sys.executable, "-c", code],
@@ -244,7 +244,7 @@ def run(language: str, code: str) -> str:
     done = subprocess.run(
         command[language],
         input=code if language == "node" else None,
-        env={**os.environ, "HELIOGRAPH_KEY": TOKEN},
+        env={**os.environ, "HELIOGRAPH_KEY": key},
         capture_output=True,
         text=True,
         timeout=60,
@@ -258,14 +258,16 @@ def run(language: str, code: str) -> str:
 def test_an_example_runs_on_the_demo_as_it_is(demo: Service, route: Route, language: str) -> None:
     base = f"http://127.0.0.1:{demo.ports[0]}"
     operation = DOCUMENT["paths"][route.path]["post"]
-    printed = run(language, request_examples(route, base, operation)[language])
+    key = SANDBOX if route.path.startswith("/v1/emails") else TOKEN  # only the live team has those templates
+    for _ in range(2):  # as often as it is run, whatever was sent before
+        printed = run(language, request_examples(route, base, operation)[language], key)
     example = answer_example(route, route.answer, DOCUMENT["components"]["schemas"])
     for name in example:
         assert name in printed
     if language == "curl":
         answer = json.loads(printed)
         assert answer.keys() == example.keys()
-        same = ("status", "to", "sandbox") if route.preview else ("object",)  # of a batch
+        same = ("status", "to") if route.preview else ("object",)  # of a batch
         assert {name: answer[name] for name in same} == {name: example[name] for name in same}
     else:
         assert printed.startswith("202 ")

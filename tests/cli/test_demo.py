@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import heliograph
-from heliograph.cli.demo import demo, in_own_folder, with_mail
+from heliograph.cli.demo import demo, in_own_folder, with_loopback, with_mail
 from heliograph.settings import Origin, Settings
 
 HOME = Path("heliograph-demo")
@@ -35,6 +35,12 @@ def test_what_is_off_stays_off() -> None:
     settings = with_mail(Settings(sources={"bounce_listen": off, "submission_listen": off}))
     assert settings.bounce_listen is None
     assert not settings.submission()
+
+
+def test_webhooks_reach_this_machine_unless_something_else_was_said() -> None:
+    assert with_loopback(Settings()).webhook_allow_private == ("127.0.0.0/8", "::1/128")
+    said = Settings(sources={"webhook_allow_private": Origin("environment", "HELIOGRAPH_…")})
+    assert with_loopback(said).webhook_allow_private == ()
 
 
 def test_its_help_tells_its_own_defaults() -> None:
@@ -77,7 +83,8 @@ def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
                 done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
                 answers[title] = done.stdout
     assert [title for title, answer in answers.items() if '"error":' in answer or '"id":"' not in answer] == []
-    assert len(answers) == 8
+    assert len(answers) == 9
+    assert '"text":"From the sandbox."' in answers["# what the sandbox would have delivered"]
     assert '"verified":true' in answers["# verify, start and check"]
     assert '"sandbox":true' in answers["# email, in the sandbox"]
     with running(tmp_path) as second:

@@ -8,7 +8,6 @@ from typing import Any
 
 from heliograph.api.openapi import RESOURCES, ULID, resource_of
 from heliograph.rules.field_docs import Schema
-from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
 from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES, snippet
@@ -169,11 +168,8 @@ def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str
     path = route.path
     for one in operation["parameters"]:
         path = path.replace(f"{{{one['name']}}}", one.get("example", ""))
-    headers = {HEADER: f"{route.path[4:].replace('/', '-')}-4711"} if route.idempotent else {}
     return {
-        language: snippet(
-            language, route.method, base_url + path, route.example, keyed=route.scopes is not None, headers=headers
-        )
+        language: snippet(language, route.method, base_url + path, route.example, keyed=route.scopes is not None)
         for language in LANGUAGES
     }
 

@@ -21,6 +21,7 @@ from heliograph.storage.store import Store
 
 FOLDER = Path("heliograph-demo")
 BOUNCES, MAILS = ("127.0.0.1", 8725), ("127.0.0.1", 8587)
+LOOPBACK = ("127.0.0.0/8", "::1/128")
 PERSON = "demo@heliograph.test"
 TEAMS = ("team_demo", "team_demo_sandbox")
 
@@ -37,7 +38,7 @@ def demo(settings: Settings) -> None:
     heliograph demo
     heliograph demo --listen 127.0.0.1:8800 --data /tmp/demo
     """
-    settings = with_mail(in_own_folder(settings))
+    settings = with_loopback(with_mail(in_own_folder(settings)))
     with clear_mistakes(settings):
         secrets = make_secrets(settings)
         tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX")}
@@ -77,6 +78,13 @@ def with_mail(settings: Settings) -> Settings:
     return settings
 
 
+def with_loopback(settings: Settings) -> Settings:
+    """Webhooks reach programs on this machine, where nothing was said about it: that is where they are written."""
+    if "webhook_allow_private" in settings.sources:
+        return settings
+    return msgspec.structs.replace(settings, webhook_allow_private=LOOPBACK)
+
+
 def _is_free(host: str, port: int) -> bool:
     """A second demo beside the first goes without bounces and SMTP rather than not at all."""
     try:
@@ -110,6 +118,9 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         "verify, start and check": curl(base, live, f"/v1/verify/{verification}/check", {"code": "000000"}),
         "email, in the sandbox": curl(
             base, sandbox, "/v1/emails", email | {"subject": "Hello", "text": "From the sandbox."}
+        ),
+        "what the sandbox would have delivered": (
+            f"curl -sS '{base}/v1/inbox?to={email['to']}&wait=10' -H 'Authorization: Bearer {sandbox}'"
         ),
         "what became of the emails": f"curl -sS '{base}/v1/emails?limit=2' -H 'Authorization: Bearer {live}'",
     }

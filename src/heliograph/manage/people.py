@@ -167,12 +167,12 @@ async def first_link(store: Store) -> str | None:
 
 
 async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequence[str]) -> str:
-    """For somebody who runs the demo and owns its teams without being asked: the link is printed for them."""
+    """For somebody who runs the demo and owns its teams without being asked: the link leads to the first of them."""
     email, name = read_person(wanted)
     roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
     person = await store.people.settle(email, name, roles, actor.did(store.clock.now(), "person.add", email, "demo"))
     entry = actor.did(store.clock.now(), "person.link", email, "demo")
-    return await store.people.make_link(Link(person.id, "demo"), entry)
+    return await store.people.make_link(Link(person.id, "demo", team=teams[0]), entry)
 
 
 async def make_link(

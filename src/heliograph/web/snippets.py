@@ -8,14 +8,10 @@ LANGUAGES = {"curl": "curl", "python": "Python", "node": "Node"}
 JSON_TYPE = "application/json"
 
 
-def snippet(
-    language: str, method: str, url: str, body: Any = None, *, keyed: bool = True, headers: dict[str, str] | None = None
-) -> str:
-    """`body` is of JSON; `headers` come on top of those that every request has."""
-    typed = {} if body is None else {"Content-Type": JSON_TYPE}
-    return {"curl": _curl, "python": _python, "node": _node}[language](
-        method, url, body, keyed, typed | (headers or {})
-    )
+def snippet(language: str, method: str, url: str, body: Any = None, *, keyed: bool = True) -> str:
+    """`body` is of JSON."""
+    headers = {} if body is None else {"Content-Type": JSON_TYPE}
+    return {"curl": _curl, "python": _python, "node": _node}[language](method, url, body, keyed, headers)
 
 
 def _curl(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]) -> str:

@@ -30,7 +30,7 @@ async def follow(visit: Visit) -> Answer:
         raise Gone(CLOSED)
     if link.purpose == "demo" and person:
         await visit.store.people.use_link(visit.params["token"], "demo")
-        return await let_in(visit, person, notice="Welcome.", how="with a link")
+        return await let_in(visit, person, f"/dashboard/teams/{link.team}", notice="Welcome.", how="with a link")
     if link.purpose == "first":
         return await _begin(visit, link)
     if person is None or (_is_here(link, person) and not _is_signed_in(visit, person)):
