@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.dashboard.pages import PAGES
 from heliograph.rules.setup.records import Domain, TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
@@ -35,6 +36,31 @@ async def test_each_page_has_the_frame_and_marks_its_place(pages: Pages) -> None
         assert html.count("<h1") == 1
     assert "/keys" not in (await pages.get(TEAM, "viewer")).html.partition("<main")[0]
     assert 'aria-label="Operator"' in (await pages.get("/dashboard/operator", OPERATOR)).html
+
+
+@pytest.mark.anyio
+async def test_the_address_of_a_form_leads_to_its_page_when_it_is_opened_again(pages: Pages) -> None:
+    shown = {route.path for route in PAGES if route.method == "GET"}
+    for route in PAGES:
+        if route.path not in shown:
+            path = re.sub(r"{\w+}", "x", route.path.replace("{team}", "team_acme"))
+            answer = await pages.get(path, OPERATOR)
+            where = answer.headers.get("location", "").replace("team_acme", "{team}")
+            assert answer.status == 303 and path.startswith(where.replace("{team}", "team_acme")), route.path
+            assert any(re.fullmatch(re.sub(r"{(?!team)\w+}", "x", one), where) for one in shown), (route.path, where)
+
+
+@pytest.mark.anyio
+async def test_a_suspended_team_does_not_wear_its_mode(pages: Pages, store: Store) -> None:
+    record = TeamRecord(ref=1, id="team_acme", name="Acme", mode="live", suspended=True)
+    await set_up(store, ("team", record.id, record, record.id))
+    for path, who in (
+        (TEAM, "owner"),
+        ("/dashboard/operator", OPERATOR),
+        ("/dashboard/operator/teams/team_acme", OPERATOR),
+    ):
+        html = (await pages.get(path, who)).html
+        assert "badge bad suspended" in html and "badge good live" not in html, path
 
 
 @pytest.mark.anyio

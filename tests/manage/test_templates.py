@@ -67,7 +67,7 @@ async def test_a_draft_is_refused_approved_or_discarded(store: Store, teams: Non
         ("usr_ada", "template.publish"),
         ("command line", "template.approve"),
         ("command line", "template.refuse"),
-        ("usr_ada", "template.publish"),
+        ("usr_ada", "template.submit"),
     ]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -109,7 +110,9 @@ class Dashboard:
                         return await route.expired(visit), visit
                     return _error(403, "This form has expired. Go back, reload the page and send it again."), visit
             return await route.view(visit), visit
-        except (NotFound, MethodNotAllowed):
+        except (NotFound, MethodNotAllowed) as missing:
+            if isinstance(missing, MethodNotAllowed) and request.method == "GET":
+                return Redirect(self._page_above(request)), None
             return _error(404, NOT_FOUND), visit or await self._lost(request)
         except Gone as gone:
             return _error(404, str(gone) or NOT_FOUND), visit
@@ -122,6 +125,15 @@ class Dashboard:
         except Exception:
             log.exception("page failed", request_id=request.id, address=request.address)
             return _broken(request), visit
+
+    def _page_above(self, request: Request) -> str:
+        """Where the address of a form that was sent leads when it is opened again: to the page that has the form."""
+        path = request.raw_path.decode("ascii")
+        while path := path.rpartition("/")[0]:
+            with suppress(NotFound, MethodNotAllowed):
+                self._router.find("GET", unquote(path), path.encode())
+                return path
+        return "/dashboard"
 
     async def _arrive(self, request: Request, params: dict[str, str]) -> Visit:
         """Who asks about what; the body is still unread."""

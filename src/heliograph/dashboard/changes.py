@@ -36,6 +36,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
         _all(
             save="Template saved",
             publish="Template published",
+            submit="Template approval requested",
             approve="Template approved",
             refuse="Template refused",
             restore="Template version restored",

@@ -12,7 +12,7 @@ async def change_rows(
     store: Store,
     actor: Actor,
     team: str | None,
-    action: str,
+    action: str | Callable[[Setup], str],
     subject: str,
     rows_of: Callable[[Setup], list[Row]],
     detail: str = "",
@@ -20,7 +20,8 @@ async def change_rows(
     """Whether anything was changed; without rows there is no entry. No team: the entry is the instance's."""
 
     def decide(setup: Setup, _: int) -> SetupChange:
-        entry = actor.did(store.clock.now(), action, subject, detail, team=team)
+        named = action if isinstance(action, str) else action(setup)
+        entry = actor.did(store.clock.now(), named, subject, detail, team=team)
         return SetupChange(rows=rows_of(setup), audit=entry)
 
     return bool((await store.setup.change(decide)).rows)

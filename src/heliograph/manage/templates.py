@@ -14,7 +14,7 @@ from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
-from heliograph.rules.setup.template_edit import read_template, save_rows, unfinished_rows
+from heliograph.rules.setup.template_edit import goes_live, read_template, save_rows, unfinished_rows
 from heliograph.storage.store import Store
 
 REASON_MAX = 500
@@ -57,7 +57,10 @@ async def save(
             return unfinished_rows(setup, new, operator=by_operator, by=actor.name, at=store.clock.now())
         return _saved(store, actor, setup, new, by_operator, free)
 
-    return await change_rows(store, actor, new.team, "template.publish" if publish else "template.save", new.id, rows)
+    def action(setup: Setup) -> str:
+        return _published(setup, new, by_operator) if publish else "template.save"
+
+    return await change_rows(store, actor, new.team, action, new.id, rows)
 
 
 async def publish(
@@ -70,7 +73,10 @@ async def publish(
         draft = approvals.seen(setup, id_, mark)
         return _saved(store, actor, setup, draft.template, by_operator, free)
 
-    return await change_rows(store, actor, own, "template.publish", id_, rows)
+    def action(setup: Setup) -> str:
+        return _published(setup, approvals.seen(setup, id_, mark).template, by_operator)
+
+    return await change_rows(store, actor, own, action, id_, rows)
 
 
 async def restore(
@@ -184,6 +190,10 @@ def _mark(setup: Setup, id_: str, seen: str | None) -> str:
     if draft is None or draft.template.unfinished:
         raise InvalidRequest(f"{id_} has no draft that waits.")
     return draft.mark
+
+
+def _published(setup: Setup, new: Template, by_operator: bool) -> str:
+    return "template.publish" if goes_live(setup, new, operator=by_operator) else "template.submit"
 
 
 def _saved(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:

@@ -97,7 +97,7 @@ class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     attempt: int
     due_at: int | None  # the next try
-    created_at: int  # or last replayed
+    created_at: int  # the event, however often it was replayed
     attempts: list[StoredAttempt]
 
 
@@ -225,7 +225,7 @@ async def stored(
             type=type_,
             state=state,
             attempt=attempt,
-            due_at=(due_at or created_at) if state == "waiting" else None,
+            due_at=due_at if state == "waiting" else None,
             created_at=created_at,
             attempts=attempts[key],
         )

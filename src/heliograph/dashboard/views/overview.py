@@ -18,8 +18,10 @@ from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS, HOUR_MS
+from heliograph.rules.magic import is_magic
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.reputation import MIN_SENDS, judge_share, warned_from
+from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Team
 from heliograph.storage.figures import QUEUE_MOST, Reached
 
@@ -52,10 +54,10 @@ async def send_test(visit: Visit) -> Answer:
     except Refusal as refusal:
         return await show(visit, to, _in_words(refusal))
     id_ = msgspec.json.decode(done.body, type=EmailRecord).id
-    return Redirect(
-        f"{visit.base}/messages/{id_}",
-        "The test message is on its way. What the simulator delivers is in the test inbox.",
-    )
+    told = "The test message is on its way."
+    if is_magic(to) or "email" in simulated_channels(visit.setup.carriers):
+        told += " A simulator takes it: read it in the test inbox."
+    return Redirect(f"{visit.base}/messages/{id_}", told)
 
 
 def _in_words(refusal: Refusal) -> str:
