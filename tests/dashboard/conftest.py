@@ -187,11 +187,21 @@ def shoot() -> Shoot:
     return take
 
 
+# What reaches beyond the right edge of a page that can be scrolled sideways.
+TOO_WIDE = """() => {
+  const { scrollWidth, clientWidth } = document.documentElement;
+  const reaches = (one) => one.getBoundingClientRect().left + one.scrollWidth > clientWidth;
+  const wide = scrollWidth > clientWidth ? [...document.querySelectorAll("body *")].filter(reaches) : [];
+  const named = wide.map((one) => `${one.tagName} ${one.className}: ${one.textContent.slice(0, 60)}`);
+  return scrollWidth > clientWidth ? [`${scrollWidth} px`, ...named] : [];
+}"""
+
+
 def fits(page: Any, shoot: Shoot, name: str) -> None:
     """On a desk and on a phone, whichever it is on; keeps a picture of both."""
     own = page.viewport_size
     for size in (DESKTOP, PHONE):
         page.set_viewport_size(size)
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), name
+        assert page.evaluate(TOO_WIDE) == [], f"{name}, {page.url}"
         shoot(page, f"{name}-{size['width']}")
     page.set_viewport_size(own)

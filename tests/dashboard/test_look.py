@@ -51,6 +51,21 @@ async def test_the_address_of_a_form_leads_to_its_page_when_it_is_opened_again(p
 
 
 @pytest.mark.anyio
+async def test_an_empty_instance_offers_its_first_team(store: Store, clock: Any) -> None:
+    html = (await Pages(make_context(store, clock)).get("/dashboard", OPERATOR)).html
+    assert "Create the first team" in html and "Choose a team" not in html and "No team yet" in html
+
+
+@pytest.mark.anyio
+async def test_only_those_who_may_send_are_offered_it(pages: Pages) -> None:
+    for place in ("/messages", "/inbox"):
+        offered = {
+            who: "Send the first one" in (await pages.get(TEAM + place, who)).text for who in ("viewer", "developer")
+        }
+        assert offered == {"viewer": False, "developer": True}, place
+
+
+@pytest.mark.anyio
 async def test_a_suspended_team_does_not_wear_its_mode(pages: Pages, store: Store) -> None:
     record = TeamRecord(ref=1, id="team_acme", name="Acme", mode="live", suspended=True)
     await set_up(store, ("team", record.id, record, record.id))

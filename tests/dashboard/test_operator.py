@@ -151,7 +151,7 @@ def test_a_dead_letter_is_looked_into_and_paid_for_again(site: Site, shoot: Shoo
     book(page, "-0.4500")
     page.goto(f"{OPERATOR}/queues")
     page.get_by_role("link", name="+14155550123").click()
-    expect(page.get_by_text("Trying it again holds 0.0450")).to_be_visible()
+    expect(page.get_by_text("Trying it again holds 0.045")).to_be_visible()
     expect(page.get_by_label("What happened").locator("tbody tr").last).to_contain_text("3 workers died")
     shoot(page, "dead-letter")
     letter = page.url

@@ -35,7 +35,7 @@ async def test_approving_a_draft_begins_with_the_price_list(pages: Pages) -> Non
     for who in ("developer", OPERATOR):
         shown = await pages.get(f"{place}/preview?draft=yes", who)
         text = shown.text.replace("\xa0", " ")
-        assert "Elsewhere 0.0500 USD" in text and "GB 0.0350 USD" in text
+        assert "Elsewhere 0.05 USD" in text and "GB 0.035 USD" in text
     shown = await pages.get(place, OPERATOR)
     assert 'value="0.0500"' in shown.html and "GB 0.0350" in shown.html
     mark = shown.html.partition('name="mark" value="')[2].partition('"')[0]

@@ -171,8 +171,8 @@ async def test_a_preview_marks_what_makes_it_ucs2_and_counts_its_price(pages: Pa
     assert "’ right single quotation mark, “ left double quotation mark" in shown.text
     assert "it takes 1 segment instead of 2" in shown.text
     assert "Length 73 of 140 characters" in shown.text
-    assert "GB, IE 0.0700 USD 2 × 0.0350" in shown.text.replace("\xa0", " ")
-    assert "Elsewhere 0.0900 USD 2 × 0.0450" in shown.text.replace("\xa0", " ")
+    assert "GB, IE 0.07 USD 2 × 0.035" in shown.text.replace("\xa0", " ")
+    assert "Elsewhere 0.09 USD 2 × 0.045" in shown.text.replace("\xa0", " ")
     assert "<script" not in shown.html
 
 

@@ -136,7 +136,7 @@ def test_edit_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
     assert sent.status == 202, "the approved version is sent until then"
 
     operator = site.open("op@example.com", "--operator", path=f"{HERE}/tpl_sms")
-    expect(inside(operator).get_by_text("0.0450 USD")).to_be_visible()
+    expect(inside(operator).get_by_text("0.045 USD")).to_be_visible()
     operator.get_by_role("button", name="Approve").click()
     expect(operator.get_by_role("alert")).to_contain_text("say that it is free")  # in Germany it costs nothing
     operator.get_by_label("It is free where its price is nothing").check()
@@ -218,14 +218,14 @@ def test_prices_are_the_operators(site: Site) -> None:
     dev.request.post(f"{site.url}{HERE}/new", form=form)
     dev.goto(HERE)
     dev.get_by_role("link", name="Cheap").click()
-    expect(dev.locator("dl.facts").first).to_contain_text("0.0450 USD a segment, GB 0.0350")  # of the dearest one
+    expect(dev.locator("dl.facts").first).to_contain_text("0.045 USD a segment, GB 0.035")  # of the dearest one
     operator = site.open("priced@example.com", "--operator", path=dev.url.removeprefix(site.url) + "/edit")
     operator.get_by_label("Prices by country").fill("GB 0.01\nnowhere 1")
     operator.get_by_role("button", name="Publish").click()
     expect(operator.locator(".wrong")).to_contain_text("ISO code")
     operator.get_by_label("Prices by country").fill("GB 0.01")
     operator.get_by_role("button", name="Publish").click()
-    expect(operator.locator("dl.facts").first).to_contain_text("GB 0.0100")
+    expect(operator.locator("dl.facts").first).to_contain_text("GB 0.01")
 
 
 def test_positions_and_no_script(site: Site, shoot: Shoot) -> None:

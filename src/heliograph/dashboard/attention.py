@@ -83,13 +83,13 @@ def of_team(
     for hook in team.webhooks:
         if not hook.enabled and hook.disabled_reason:
             text = f"The webhook {hook.url} was disabled: {hook.disabled_reason}."
-            yield Concern("failed", text, "Mend and enable it", f"/webhooks/{hook.id}")
+            yield Concern("failed", text, "See the webhook", f"/webhooks/{hook.id}")
         elif hook.id in failing:
             text = f"The webhook {hook.url} does not take events."
             yield Concern("failed", text, "See its deliveries", f"/webhooks/{hook.id}")
     if team.sandbox:
         text = "The team is in the sandbox: only verified and simulated recipients get messages."
-        yield Concern("sandbox", text, "Go live", "/settings")
+        yield Concern("sandbox", text, "See what going live takes", "/settings")
     else:
         yield from _money(team, account, now)
 
@@ -103,7 +103,7 @@ def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
         text = f"{what}: {rates(reputation)}."
         yield Concern(reputation.state, text, "See what bounced", "/messages?status=bounced")
     if not team.sandbox and not team.domains:
-        yield Concern("pending", "There is no domain to send from.", "Add one", "/senders")
+        yield Concern("pending", "There is no domain to send from.", "Domains & senders", "/senders")
     for domain in team.domains.values():
         here = f"/senders/domains/{domain.id}"
         if not domain.verified:

@@ -132,8 +132,9 @@ def money(micros: int, currency: str | None = None) -> str:
 
 
 def unit_price(micros: int, currency: str = "") -> str:
-    """45000 and USD → '0.0450 USD': what one costs, so that the fourth decimal counts."""
-    return format_money(micros) + (f"\u00a0{currency}" if currency else "")
+    """45000 and USD → '0.045 USD': what one costs, so that every decimal counts that it has; two at least."""
+    whole, _, part = format_money(micros).partition(".")
+    return f"{whole}.{part.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
 
 
 def are(names: list[str]) -> str:
