@@ -199,6 +199,28 @@ async def test_a_broken_server_is_passed_over(
     assert not verdict.ok and not verdict.answered and expected_words in verdict.mend
 
 
+@pytest.mark.parametrize(
+    ("above", "ok"),
+    [
+        (['"v=DMARC1; p=reject; sp=quarantine"'], True),
+        (['"v=spf1 -all"', '"v=DMARC1; p=none"'], True),
+        (['"v=DMARC1; p=what"'], False),
+        (['"v=DMARC1; p=none"', '"v=DMARC1; p=reject"'], False),
+        (['"v=DMARC1; p=none; psd=y"'], False),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("name", ["_dmarc.mail.acme.test", "_dmarc.a.b.c.d.e.f.g.h.i.mail.acme.test"])
+async def test_a_policy_above_is_right_as_it_is(name: str, above: list[str], ok: bool) -> None:
+    record = Record(type="TXT", name=name, value="v=DMARC1; p=none", purpose="dmarc")
+    zone: Zone = {("_dmarc.acme.test.", "TXT"): above, ("acme.test.", "TXT"): ['"x"']}
+    peer = Peer(zone)
+    async with serving(peer) as port:
+        [(_, verdict)] = await check([record], ("127.0.0.1", port))
+    assert verdict.ok is ok
+    assert len(peer.asked) <= 8
+
+
 async def test_a_truncated_answer_is_asked_for_by_tcp() -> None:
     peer = Peer(GOOD, small=True)
     async with serving(peer) as port:

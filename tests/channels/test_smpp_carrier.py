@@ -462,7 +462,7 @@ async def test_the_carrier_s_own_requests_are_answered() -> None:
         bound = smsc.bound[0]
         alive = await bound.ask(command.ENQUIRE_LINK)
         assert (alive.command, alive.status) == (command.ENQUIRE_LINK | command.RESP, 0)
-        unknown = await bound.ask(0x00000103)  # data_sm
+        unknown = await bound.ask(0x00000021)  # submit_multi
         assert (unknown.command, unknown.status) == (command.GENERIC_NACK, status.RINVCMDID)
         bound.ask(command.ALERT_NOTIFICATION)
         gone = await bound.ask(command.UNBIND)
@@ -577,6 +577,20 @@ async def test_a_receipt_is_acknowledged_when_it_is_stored_and_not_before() -> N
         assert [(await task).body for task in told] == [b"\0"] * 4
     assert sorted(reports.states()) == [(f"{n}", "delivered") for n in range(4)]
     assert len(reports.calls) <= 2  # those that came meanwhile went together
+
+
+async def test_receipts_may_come_by_data_sm() -> None:
+    reports = Reports()
+    tlvs = b"\x00\x1e\x00\x02" + b"7\0" + b"\x04\x27\x00\x01\x02"  # receipted_message_id, message_state
+    body = b"\0" + b"\1\1447700900123\0" + b"\5\0Acme\0" + b"\x04\0\0" + tlvs
+    async with Smsc() as smsc, carrier_of(smsc.port, reports) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        broken = await smsc.bound[0].ask(command.DATA_SM, b"\0\1")
+        assert (broken.command, broken.status) == (command.DATA_SM | command.RESP, status.RX_P_APPN)
+        told = await smsc.bound[0].ask(command.DATA_SM, body)
+        assert (told.command, told.status, told.body) == (command.DATA_SM | command.RESP, 0, b"\0")
+    assert reports.states() == [("7", "delivered")]
 
 
 async def test_a_receipt_that_cannot_be_stored_comes_again() -> None:

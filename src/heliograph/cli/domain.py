@@ -120,7 +120,14 @@ def dns(settings: Settings, name: str, as_json: bool) -> None:
     heliograph domain dns acme.test
     heliograph domain dns acme.test --json
     """
-    show_records(_with_domains(settings, f"Reading {name}", lambda domains: domains.records(name)), as_json)
+
+    async def story(domains: Domains) -> tuple[list[Record], bool]:
+        return await domains.records(name), domains.is_public
+
+    records, is_public = _with_domains(settings, f"Reading {name}", story)
+    show_records(records, as_json)
+    if not is_public:
+        click.echo("Bounces cannot reach this service: set mail_host or the public URL to a public name.", err=True)
 
 
 @domain.command()

@@ -30,7 +30,7 @@ from heliograph.rules.setup.domain_records import (
 from heliograph.rules.setup.records import DkimKey, Domain
 from heliograph.rules.setup.sender_approvals import wish
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
-from heliograph.rules.setup.zone import is_public, likely_zone, next_look
+from heliograph.rules.setup.zone import NO_HOST, is_address, is_public, likely_zone, next_look
 from heliograph.rules.text import quoted
 from heliograph.rules.verp import return_path
 from heliograph.storage.domain_checks import DomainCheck, KeptVerdict
@@ -192,8 +192,9 @@ class Domains:
 
     @property
     def mail_host(self) -> str:
-        """What MX and SPF records name."""
-        return self._store.setup.current.platform.mail_host or self._mail_host
+        """What MX and SPF records name; no record can name an address, so without a name one that leads nowhere."""
+        host = self._store.setup.current.platform.mail_host or self._mail_host
+        return NO_HOST if is_address(host) else host
 
     @property
     def is_public(self) -> bool:
@@ -439,7 +440,9 @@ def _own(setup: Setup, team: str, id_: str) -> Domain:
 
 def _alignment(name: str, answers: list[tuple[Record, Verdict]]) -> Alignment:
     policy = next((v.found[0] for r, v in answers if r.purpose == "dmarc" and v.ok and v.found), None)
-    return alignment(name, name, return_path(name), policy)
+    proofs = {record.purpose for record, verdict in answers if verdict.ok}
+    by_name = alignment(name, name, return_path(name), policy)
+    return replace(by_name, passes=(by_name.dkim and "dkim" in proofs) or (by_name.spf and "spf" in proofs))
 
 
 def _taken(answers: list[tuple[Record, Verdict]]) -> list[tuple[Record, Verdict]]:

@@ -22,9 +22,19 @@ import dns.resolver
 from dns.rdtypes.ANY.CNAME import CNAME
 from dns.rdtypes.ANY.MX import MX
 from dns.rdtypes.ANY.TXT import TXT
+from msgspec.structs import replace
 
 from heliograph.rules.denied import Network, is_denied
-from heliograph.rules.setup.domain_records import Record, Verdict, judge, txt, unanswered
+from heliograph.rules.setup.domain_records import (
+    Record,
+    Verdict,
+    has_policy,
+    holds_below,
+    judge,
+    policies_above,
+    txt,
+    unanswered,
+)
 
 ALL_S = 15.0  # for all records of a domain
 LOOK_UP_S = 5.0  # for one query to the system's resolver, with retries
@@ -78,11 +88,23 @@ async def zone_of(domain: str, resolver: tuple[str, int] | None = None) -> str:
 
 async def _verdict(source: Source, record: Record) -> Verdict:
     try:
-        return judge(record, await _found(source, record))
+        found = await _found(source, record)
+        if record.purpose == "dmarc" and not has_policy(found):
+            found = await _above(source, record) or found
+        return judge(record, found)
     except NotAnswered as error:
         return unanswered(f"{record.type} {record.name} could not be looked up: {error}")
     except dns.exception.DNSException as error:  # its text names our own resolvers
         return unanswered(f"{record.type} {record.name} could not be looked up ({type(error).__name__}).")
+
+
+async def _above(source: Source, record: Record) -> list[str]:
+    """The policy of the nearest domain above that has one, if it is good."""
+    for name in policies_above(record.name):
+        found = [text for text in await _found(source, replace(record, name=name)) if has_policy([text])]
+        if found:
+            return found if holds_below(record, found) else []
+    return []
 
 
 async def _found(source: Source, record: Record) -> list[str]:

@@ -18,6 +18,7 @@ from heliograph.rules.field_docs import says
 
 FAILURES_MAX = 3  # failed checks in a row before a domain is no longer verified
 SPF_LOOKUPS_MAX = 10  # RFC 7208, 4.6.4: more is a permanent error
+WALK_MAX = 8  # names that a tree walk asks for (RFC 9989, 4.10)
 FOUND_MAX = 10  # records of a name that are shown
 FOUND_CHARS_MAX = 1000  # of each
 
@@ -329,12 +330,29 @@ _MEND = {
 # -- what it comes to --------------------------------------------------------------------------------------
 
 
+def has_policy(found: Sequence[str]) -> bool:
+    return any(_DMARC.fullmatch(text) for text in found)
+
+
+def policies_above(name: str) -> list[str]:
+    """Where a domain's DMARC policy may be besides its own `_dmarc` name: the tree walk of RFC 9989, below the top."""
+    labels = name.removeprefix("_dmarc.").split(".")
+    above = [labels[at:] for at in range(1, len(labels) - 1)]
+    return [f"_dmarc.{'.'.join(one)}" for one in above if len(one) < WALK_MAX]
+
+
+def holds_below(record: Record, found: Sequence[str]) -> bool:
+    """Whether what was found above is a good policy of the organisation's, and not a registry's."""
+    tags = _tags(found[0]) if len(found) == 1 else None
+    return judge(record, found).ok and (tags or {}).get("psd", "u").lower() != "y"
+
+
 def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc: str | None) -> Alignment:
     """What DMARC will make of mail from `from_domain`; `dmarc` is the policy as found.
 
-    Relaxed alignment asks for the same organisational domain, which only the Public Suffix List knows. Here it is
+    Relaxed alignment asks for the same organisational domain, which a tree walk finds (RFC 9989). Here it is
     taken to be the From domain itself: a subdomain of it aligns, a parent or sibling does not. That errs only on the
-    side of caution, but for a From domain that is itself on that list.
+    side of caution.
     """
     tags = (_tags(dmarc) if dmarc and _DMARC.fullmatch(dmarc) else None) or {}
     strict_dkim, strict_spf = (tags.get(tag, "r").lower() == "s" for tag in ("adkim", "aspf"))

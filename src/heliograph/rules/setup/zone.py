@@ -18,6 +18,7 @@ LOOKS = (
     (3 * DAY_MS, 10 * MINUTE_MS),
 )
 _PRIVATE = ("localhost", "localdomain", "local", "internal", "lan", "home", "home.arpa", "invalid")
+NO_HOST = "mail-host.invalid"  # in records, where nobody said how this service is called
 _SHORT = re.compile(r"[a-z]{2,3}")  # the second level of co.uk, com.au
 
 
@@ -31,11 +32,15 @@ def is_public(host: str) -> bool:
     name = host.lower().removesuffix(".")
     if "." not in name or name.endswith(tuple(f".{private}" for private in _PRIVATE)):
         return False
+    return not is_address(name)
+
+
+def is_address(host: str) -> bool:
     try:
-        ip_address(name)
+        ip_address(host.strip("[]"))
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def zones(domain: str) -> list[str]:

@@ -8,12 +8,20 @@ from typing import Any, Literal
 import msgspec
 
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.channels.sms.smpp import status
+from heliograph.channels.sms.smpp import command, status
 from heliograph.channels.sms.smpp.compose import Long, compose, sender_address
 from heliograph.channels.sms.smpp.intake import Intake, ToStore
 from heliograph.channels.sms.smpp.link import SmppLink
 from heliograph.channels.sms.smpp.pace import Pace
-from heliograph.channels.sms.smpp.pdu import Malformed, Pdu, bind_body, decode_short_message, read_id
+from heliograph.channels.sms.smpp.pdu import (
+    Malformed,
+    Pdu,
+    ShortMessage,
+    bind_body,
+    decode_data,
+    decode_short_message,
+    read_id,
+)
 from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
 from heliograph.rules.content import SmsContent
@@ -135,7 +143,7 @@ class Smpp(Carrier):
             session.answer(pdu, b"\0", error=how)
 
         try:
-            receipt = read_receipt(decode_short_message(pdu.body), self._options.receipt_id)
+            receipt = read_receipt(_decoded(pdu), self._options.receipt_id)
         except Malformed:
             acknowledge(status.RX_P_APPN)
             return
@@ -143,6 +151,10 @@ class Smpp(Carrier):
             self._intake.take(receipt, acknowledge)
         else:  # an incoming SMS, which nobody here expects
             acknowledge(status.ROK)
+
+
+def _decoded(pdu: Pdu) -> ShortMessage:
+    return decode_data(pdu.body) if pdu.command == command.DATA_SM else decode_short_message(pdu.body)
 
 
 def _refusal(code: int, detail: dict[str, Any], is_first: bool) -> Outcome:

@@ -133,6 +133,24 @@ def decode_short_message(body: bytes) -> ShortMessage:
     )
 
 
+def decode_data(body: bytes) -> ShortMessage:
+    """The body of data_sm, whose text is a TLV."""
+    try:
+        source, at = _read_address(body, body.index(0) + 1)
+        destination, at = _read_address(body, at)
+        esm_class, registered, coding = body[at : at + 3]
+    except (IndexError, ValueError):
+        raise Malformed from None
+    return ShortMessage(
+        source=source,
+        destination=destination,
+        esm_class=esm_class,
+        registered=registered,
+        coding=coding,
+        tlvs=dict(_read_tlvs(body, at + 3)),
+    )
+
+
 def _read_address(body: bytes, at: int) -> tuple[SmppAddress, int]:
     end = body.index(0, at + 2)
     return SmppAddress(body[at], body[at + 1], body[at + 2 : end].decode("latin-1")), end + 1

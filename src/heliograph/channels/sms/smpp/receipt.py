@@ -1,4 +1,4 @@
-"""Delivery receipts: a deliver_sm, with TLVs or a line of text, as a report about an id."""
+"""Delivery receipts: a deliver_sm or data_sm, with TLVs or a line of text, as a report about an id."""
 
 import re
 from typing import Any, Literal

@@ -84,7 +84,7 @@ class SmppSession(asyncio.Protocol):
 
     def _take(self, pdu: Pdu) -> None:
         match pdu.command:
-            case command.DELIVER_SM:
+            case command.DELIVER_SM | command.DATA_SM:
                 self._deliver(self, pdu)
             case command.ENQUIRE_LINK:
                 self.answer(pdu)
