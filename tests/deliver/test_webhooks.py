@@ -18,19 +18,19 @@ from heliograph.deliver import webhooks as telling
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.receiving import verify_webhook
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.setup.records import OWN_FORMAT, TeamRecord, Webhook
+from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_signature import make_secret
 from heliograph.sealing import Sealer
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
 from heliograph.storage.engine import hints
+from heliograph.storage.events import Event
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.channels.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.deliver.test_worker import until
 from tests.entries import set_up
-from tests.storage.samples import ENTRY
+from tests.storage.samples import ENTRY, message
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,7 @@ class Gate:
         self.shut: set[str] = set()  # URLs that never answer
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
-        self.came.append((url, json.loads(body)))
+        self.came.append((url, json.loads(body) if body.startswith(b"{") else {}))
         self.headers.append(headers)
         self.bodies.append(body)
         self.inside[url] += 1
@@ -476,16 +476,27 @@ async def test_five_days_of_nothing_but_failures_disable(store: Store, clock: Te
     assert current(store).disabled_reason.endswith("Z, the last one: status 500")
 
 
-async def test_a_messages_own_address_says_nothing_of_the_endpoint(
-    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever may send names it, so it must not disable what others listen with."""
-    elsewhere = replace(FORMATS[OWN_FORMAT], target=lambda _: "https://own.test")
-    monkeypatch.setitem(FORMATS, OWN_FORMAT, elsewhere)
+async def tell_of_message(store: Store, clock: TestClock, callback: str | None) -> None:
+    """That a message was sent, which may have an address of its own for that."""
+    added = b'{"to":"+15005550006","metadata":{"StatusCallback":"https://metadata.test"}}'
+    made = message(clock, "+15005550006", channel="sms", callback=callback, added=added)
+    await store.messages.accept(made)
+
+    async def story(tx: Any) -> None:
+        ((key, *_),) = await tx.run("find_message", team=1, id=made.id)
+        sent: dict[str, Any] = {"type": "sms.sent", "status": "sent", "created_at": clock.now()}
+        event = Event(id=clock.new_id("evt_"), team=1, subject=made.id, message=key, **sent)
+        await store.setup.publisher.publish(tx, [event])
+
+    await store.database.write(story)
+
+
+async def test_a_messages_own_address_says_nothing_of_the_endpoint(store: Store, clock: TestClock) -> None:
+    """Whoever may send names it: it must not disable what others listen with. It hears what the endpoint does not."""
     gate = Gate(answer(410))
     gate.open.set()
-    await save(store, webhook())
-    await tell(store)
+    await save(store, webhook(format="twilio", events=("sms.failed",)))
+    await tell_of_message(store, clock, "https://own.test")
     async with running(store, gate, clock):
         await until(tried(store, 1))
         assert await store.deliveries.failing_since([HOOK]) == {}
@@ -493,6 +504,25 @@ async def test_a_messages_own_address_says_nothing_of_the_endpoint(
         await until(tried(store, 2))
     assert current(store).enabled
     assert {url for url, _ in gate.came} == {"https://own.test"}
+
+
+async def test_metadata_leads_nowhere(store: Store, clock: TestClock, gate: Gate) -> None:
+    await save(store, webhook(format="twilio"))
+    await tell_of_message(store, clock, None)
+    async with running(store, gate, clock):
+        await until(all_are(store, "delivered"))
+    assert [url for url, _ in gate.came] == [f"https://{HOOK}.test"]
+
+
+async def test_callbacks_that_hang_hold_up_no_endpoint(store: Store, clock: TestClock) -> None:
+    gate = Gate()  # whoever comes waits
+    await save(store, webhook(format="twilio"))
+    for _ in range(2 * serving.WINDOW):
+        await tell_of_message(store, clock, "https://hangs.test")
+    await tell_of_message(store, clock, None)
+    async with running(store, gate, clock):
+        await until(lambda: len(gate.came) == serving.WINDOW + 1)
+        assert Counter(url for url, _ in gate.came) == {"https://hangs.test": serving.WINDOW, f"https://{HOOK}.test": 1}
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,16 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-async def send_sms(context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None) -> Answer:
-    return await context.store.messages.accept(await prepare_sms(context, caller, request, retry_key))
+async def send_sms(
+    context: Context,
+    caller: Caller,
+    request: PhoneRequest,
+    retry_key: IdempotencyKey | None,
+    callback: str | None = None,
+) -> Answer:
+    """`callback`: where its own events are told."""
+    item = await prepare_sms(context, caller, request, retry_key)
+    return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
 
 
 async def prepare_sms(

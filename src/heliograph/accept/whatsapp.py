@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
@@ -41,9 +42,15 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_whatsapp(
-    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None
+    context: Context,
+    caller: Caller,
+    request: PhoneRequest,
+    retry_key: IdempotencyKey | None,
+    callback: str | None = None,
 ) -> Answer:
-    return await context.store.messages.accept(await prepare_whatsapp(context, caller, request, retry_key))
+    """`callback`: where its own events are told."""
+    item = await prepare_whatsapp(context, caller, request, retry_key)
+    return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
 
 
 async def prepare_whatsapp(

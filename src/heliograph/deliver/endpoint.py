@@ -1,4 +1,8 @@
-"""One endpoint that this process alone serves: its events in order, at most ten in flight, each try recorded."""
+"""One endpoint that this process alone serves: its events in order, at most ten in flight, each try recorded.
+
+The callbacks that a webhook signs, to addresses of the messages' own, are a line beside it that is served the same way:
+one that hangs holds up neither the webhook nor its state.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,6 +25,7 @@ from heliograph.rules.webhook_formats.format import Signing
 from heliograph.rules.webhook_formats.formats import FORMATS
 from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs
+from heliograph.storage.events import OWN
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.words.explain import explained
 
@@ -112,7 +117,7 @@ class Endpoint:
 
     def _open(self) -> Webhook | None:
         """The webhook, as long as tries may begin."""
-        hook = self._shared.store.setup.current.records.get(("webhook", self.lease.webhook))
+        hook = self._shared.store.setup.current.records.get(("webhook", self.lease.webhook.removesuffix(OWN)))
         if not isinstance(hook, Webhook) or not hook.enabled or self._shared.stopping.is_set():
             return None
         return hook if self._shared.clock.count() < self.until - TRY_MS and not self._shared.clock.off() else None
@@ -176,14 +181,14 @@ class Endpoint:
 
     async def _try(self, due: Due, hook: Webhook) -> DeliveryTry:
         clock = self._shared.clock
-        at = clock.now()
-        own = FORMATS[hook.format].target(due.told) if due.told else None
-        posted = await self._post(due, hook, at, own or hook.url)
+        at, own = clock.now(), self.lease.webhook.endswith(OWN)
+        url = hook.url if not own else due.told.callback if due.told else None
+        posted = await self._post(due, hook, at, url)
         made = to_try(self.lease, due, posted, at=at, now=clock.now(), jitter=lambda: clock.below(2001) / 1000 - 1)
-        return replace(made, state=made.state if due.told else "exhausted", elsewhere=own is not None)
+        return replace(made, state=made.state if due.told and url else "exhausted", elsewhere=own)
 
-    async def _post(self, due: Due, hook: Webhook, at: int, url: str) -> Posted:
-        if due.told is None:
+    async def _post(self, due: Due, hook: Webhook, at: int, url: str | None) -> Posted:
+        if due.told is None or url is None:
             return Posted(error="the event is no longer kept", duration_ms=0)
         try:
             known = self._secrets(hook, at)

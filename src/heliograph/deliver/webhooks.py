@@ -12,6 +12,7 @@ from heliograph.rules.lanes import WEBHOOKS
 from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage.deliveries import Lease
+from heliograph.storage.events import OWN
 from heliograph.storage.store import Store
 
 CLAIM_MOST = 50  # endpoints at once, so that several processes share a rush
@@ -79,7 +80,7 @@ class WebhookWorker:
         return bool(due)
 
     def _find(self, webhook: str) -> Webhook | None:
-        hook = self._store.setup.current.records.get(("webhook", webhook))
+        hook = self._store.setup.current.records.get(("webhook", webhook.removesuffix(OWN)))
         return hook if isinstance(hook, Webhook) else None
 
     def _wants(self, webhook: str) -> bool:

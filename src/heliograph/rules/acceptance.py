@@ -86,6 +86,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     batch: str | None = None  # public id of the batch that it came in
     trace: str | None = None  # the traceparent of its request
+    callback: str | None = None  # where its own events are told, in place of the team's endpoint
 
 
 class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
     sandbox: int | None  # the message's
     kind: str | None  # of the recipient: to, cc, bcc
     trace: str | None = None  # the message's traceparent, where it is needed
+    callback: str | None = None  # the message's own address for its events, where it is needed
     explanation: dict[str, Any] | None = None  # of bad news, in words: `words/explain.py` adds it
 
 

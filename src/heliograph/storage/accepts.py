@@ -255,6 +255,7 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tupl
 
 async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]) -> None:
     messages, contents, blobs, recipients, outbox, holds, marketing, tags = [], [], [], [], [], [], [], []
+    callbacks = []
     keys = await tx.run("next_message_keys", count=len(accepted))
     for (key,), (item, done) in zip(keys, accepted, strict=True):
         at = item.created_at
@@ -269,6 +270,8 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
         note(tx, item.lane, due_at - at)
         if done.price:
             holds.append((item.team, "hold", done.price, item.id, at, 0))
+        if item.callback:
+            callbacks.append((key, item.callback))
         if item.marketing_to:
             marketing.append((item.team, item.marketing_to, at))
     await tx.write(
@@ -282,6 +285,7 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
             "insert_blobs": blobs,
             "insert_marketing": marketing,
             "insert_tags": tags,
+            "insert_callbacks": callbacks,
         }
     )
 

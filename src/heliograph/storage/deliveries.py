@@ -19,7 +19,7 @@ from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.engine.group import GroupCommit
-from heliograph.storage.events import Event, Publisher
+from heliograph.storage.events import OWN, Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.setup import SetupChange, SetupStore
 
@@ -212,9 +212,11 @@ async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
 async def stored(
     tx: Tx, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
 ) -> list[StoredDelivery]:
-    """Newest events first; one more than the limit, when there are more."""
+    """Newest events first; one more than the limit, when there are more. With the callbacks that the webhook signs."""
     query = "list_failed" if failed_only else "list_deliveries"
-    rows = await tx.run(query, webhook=webhook, before=before or PAST_ANY_ID, limit=limit + 1)
+    span = {"before": before or PAST_ANY_ID, "limit": limit + 1}
+    both = [row for line in (webhook, webhook + OWN) for row in await tx.run(query, webhook=line, **span)]
+    rows = sorted(both, key=lambda row: row[1], reverse=True)[: limit + 1]
     attempts: dict[int, list[StoredAttempt]] = defaultdict(list)
     for key, *attempt in await tx.run("attempts_of", deliveries=[(row[0],) for row in rows]):
         attempts[key].append(StoredAttempt(*attempt))
@@ -408,5 +410,6 @@ class Deliveries:
 
     async def drop(self, webhook: str) -> None:
         """Delete its deliveries."""
-        while await self._database.write(lambda tx: drop(tx, webhook)):
-            continue
+        for line in (webhook, webhook + OWN):
+            while await self._database.write(partial(drop, webhook=line)):
+                continue

@@ -5,6 +5,7 @@ A delivery is written in the transaction that makes the change, so an event can 
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,8 @@ SETTLING_MS = 500  # events of the last moment may still be committed out of ord
 
 NewId = Callable[[str], str]
 Subscribers = Callable[[int, str, str | None], Iterable[str]]  # team, event type, why it failed → its webhooks' ids
+Signer = Callable[[int, str], str | None]  # team, event type → id of the webhook that signs messages' own callbacks
+OWN = "+own"  # behind a webhook's id: the line of the callbacks that it signs, with a window and tries of its own
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,20 +51,27 @@ class EventPage(msgspec.Struct, frozen=True):
 class Publisher(msgspec.Struct, frozen=True):
     new_id: NewId
     subscribers: Subscribers = lambda team, type_, reason: ()
+    signer: Signer = lambda team, type_: None
 
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
             return
-        subscribers = cache(self.subscribers)  # few kinds of events, many of each
-        deliveries = [
-            (webhook, event.team, event.id, event.subject, event.created_at)
-            for event in events
-            if event.sequence is not None
-            for webhook in subscribers(event.team, event.type, _reason(event))
-        ]
+        subscribers, signer = cache(self.subscribers), cache(self.signer)  # few kinds of events, many of each
+        deliveries, own = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+        for event in events:
+            if event.sequence is None:
+                continue
+            told = event.team, event.id, event.subject, event.created_at
+            signs = signer(event.team, event.type) if event.message is not None else None
+            heard = subscribers(event.team, event.type, _reason(event))
+            deliveries += [(webhook, *told) for webhook in heard if webhook != signs]
+            if signs:
+                own.append((signs, *told, event.message, int(signs in heard)))
         rows = [msgspec.structs.astuple(event) for event in events]
         await tx.write({"insert_events": rows, "insert_deliveries": deliveries})
-        if deliveries:
+        if own:
+            await tx.run("insert_own_deliveries", deliveries=own, own=OWN)
+        if deliveries or own:
             note(tx, WEBHOOKS)
 
 

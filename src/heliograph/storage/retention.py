@@ -43,7 +43,10 @@ LONE = {
     "old_batches": "purge_batches",
 }
 BODY = ("purge_contents", "purge_blobs", "mark_bodiless")
-WHOLE = ("purge_events", "purge_parts", "purge_seen", "purge_inbox_marks", "purge_recipients", "purge_messages")
+WHOLE = (
+    *("purge_events", "purge_parts", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
+    *("purge_recipients", "purge_messages"),
+)
 DEFAULTS = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_MESSAGES_DAYS}
 
 

@@ -12,7 +12,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.lanes import SETUP
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
-from heliograph.rules.webhook_formats.formats import hears
+from heliograph.rules.webhook_formats.formats import hears, signs_callbacks
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
 from heliograph.storage.events import Event, Publisher
@@ -158,7 +158,7 @@ class SetupStore:
         self._database = database
         self._clock = clock
         self.current = Setup()  # the newest that this process has seen
-        self.publisher = Publisher(clock.new_id, self._subscribers)
+        self.publisher = Publisher(clock.new_id, self._subscribers, self._signer)
         self._next_look: asyncio.Task[None] | None = None  # one that has not begun
         self._looked_at = 0.0
 
@@ -206,3 +206,7 @@ class SetupStore:
 
     def _subscribers(self, team: int, type_: str, reason: str | None) -> list[str]:
         return [hook.id for hook in self.current.webhooks.get(team, ()) if hears(hook, type_, reason)]
+
+    def _signer(self, team: int, type_: str) -> str | None:
+        hooks = self.current.webhooks.get(team, ())
+        return next((hook.id for hook in hooks if signs_callbacks(hook, type_)), None)

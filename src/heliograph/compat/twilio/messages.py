@@ -28,7 +28,7 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.setup.records import Caller, Channel
 from heliograph.rules.templates.values import asked_names, only_declared, wrong_passthrough
-from heliograph.rules.webhook_formats.twilio import ACCOUNT, CALLBACK, SERVICE, WHATSAPP, error_code, sender, to_status
+from heliograph.rules.webhook_formats.twilio import ACCOUNT, SERVICE, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, Search, Whole
 from heliograph.web.bodies import parse_json
 from heliograph.web.request import Response
@@ -56,11 +56,11 @@ async def send(call: Call) -> Response:
         to=to,
         template_id=template_id,
         variables=variables,
-        metadata={ACCOUNT: call.params["account"], **_service(form), **await _callback(call)},
+        metadata={ACCOUNT: call.params["account"], **_service(form)},
         scheduled_at=_send_at(form),
         expires_at=_expires_at(form, call.context.clock.now()),
     )
-    sent = await SEND[channel](call.context, call.caller, request, None)
+    sent = await SEND[channel](call.context, call.caller, request, None, await _callback(call))
     return await _show(call, msgspec.json.decode(sent.body)["id"], 201)
 
 
@@ -180,11 +180,11 @@ def _name(key: str, names: list[str]) -> str:
     return names[position - 1] if 1 <= position <= len(names) else key
 
 
-async def _callback(call: Call) -> dict[str, str]:
+async def _callback(call: Call) -> str | None:
     """Where the message's own events are told; what signs them is the secret of the team's endpoint of this format."""
-    url = call.json.get("StatusCallback")
+    url: str | None = call.json.get("StatusCallback")
     if not url:
-        return {}
+        return None
     hooks = call.context.store.setup.current.webhooks.get(call.team, ())
     if not any(hook.format == "twilio" for hook in hooks):
         raise InvalidRequest(
@@ -192,7 +192,7 @@ async def _callback(call: Call) -> dict[str, str]:
             param="StatusCallback",
         )
     await call.management.webhooks.check_target(url, "StatusCallback")
-    return {CALLBACK: url}
+    return url
 
 
 def _send_at(form: dict[str, str]) -> str | None:

@@ -27,7 +27,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = JSON
     name: Callable[[str, str | None], str] = lambda type_, _: type_  # ours and why it failed → its own name
     hushed: Collection[str] = ()  # why something failed that is no failure there: told to whom asked by name only
-    target: Callable[[StoredEvent], str | None] = lambda _: None  # where it goes instead of the endpoint's address
+    callbacks: bool = False  # a message may have an address of its own for its events
 
     def headers(self, signing: Signing) -> dict[str, str]:
         return {"Content-Type": self.content_type, **self.sign(signing)}

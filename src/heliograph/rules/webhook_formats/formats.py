@@ -23,7 +23,7 @@ FORMATS = {
         body=twilio.body,
         sign=twilio.sign,
         content_type=twilio.CONTENT_TYPE,
-        target=twilio.target,
+        callbacks=True,
     ),
 }
 
@@ -34,3 +34,9 @@ def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
     if hook.asked:
         return form.name(type_, reason) in hook.asked
     return type_ in form.types and reason not in form.hushed and not asked.isdisjoint(hook.events)
+
+
+def signs_callbacks(hook: Webhook, type_: str) -> bool:
+    """Also of events that the webhook itself does not listen to."""
+    form = FORMATS[hook.format]
+    return form.callbacks and type_ in form.types

@@ -15,7 +15,6 @@ from heliograph.rules.webhook_formats.format import Signing
 CONTENT_TYPE = "application/x-www-form-urlencoded"
 ACCOUNT = "AccountSid"  # in the metadata of a message that came in Twilio's shape: whose it is
 SERVICE = "MessagingServiceSid"  # beside it: what the caller named
-CALLBACK = "StatusCallback"  # beside it: where its own events are told
 WHATSAPP = "whatsapp:"  # before a number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
@@ -62,12 +61,6 @@ def body(event: StoredEvent, team: Team) -> bytes:
     if event.status == "failed" and status != "canceled":
         told["ErrorCode"] = str(error_code(reason))
     return urlencode(told).encode()
-
-
-def target(event: StoredEvent) -> str | None:
-    """The message's own place for its events; None: the endpoint's."""
-    found = event_data(event).get("metadata", {}).get(CALLBACK) if event.record else None
-    return found if isinstance(found, str) else None
 
 
 def sign(signing: Signing) -> dict[str, str]:

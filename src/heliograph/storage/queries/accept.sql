@@ -59,6 +59,9 @@ INSERT INTO blob (hash, message) SELECT hash, message FROM rows(:blobs, hash tex
 -- name: insert_tags
 INSERT INTO tag (team, tag, id) SELECT team, tag, id FROM rows(:tags, team bigint, tag bigint, id text) AS r;
 
+-- name: insert_callbacks
+INSERT INTO callback (message, url) SELECT message, url FROM rows(:callbacks, message bigint, url text) AS r;
+
 -- name: insert_recipients
 INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late)
 SELECT message, position, address, given, kind, status, updated_at, 0

@@ -13,6 +13,17 @@ INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, cre
 SELECT webhook, team, event, subject, 'waiting', 0, 0, created_at
 FROM rows(:deliveries, webhook text, team bigint, event text, subject text, created_at bigint) AS r;
 
+-- name: insert_own_deliveries
+-- Of messages whose team has an endpoint that signs callbacks: the event is told to the message's own address, when it has
+-- one, whatever the endpoint listens to, else to the endpoint if it listens. `own` marks a line of its own.
+INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, created_at)
+SELECT CASE WHEN c.url IS NULL THEN r.webhook ELSE r.webhook || :own END, r.team, r.event, r.subject, 'waiting', 0, 0,
+       r.created_at
+FROM rows(:deliveries, webhook text, team bigint, event text, subject text, created_at bigint, message bigint,
+          heard smallint) AS r
+LEFT JOIN callback c ON c.message = r.message
+WHERE c.url IS NOT NULL OR r.heard = 1;
+
 -- name: feed
 -- `before` leaves out the newest moment: ids of two processes may be committed out of order within it.
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,

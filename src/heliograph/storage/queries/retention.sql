@@ -115,6 +115,9 @@ SELECT m.team, m.id, m.record FROM rows(:messages, message bigint) AS r JOIN mes
 -- name: delete_tags
 DELETE FROM tag WHERE (team, tag, id) IN (SELECT team, tag, id FROM rows(:tags, team bigint, tag bigint, id text) AS r);
 
+-- name: purge_callbacks
+DELETE FROM callback WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
+
 -- name: purge_messages
 DELETE FROM message WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
