@@ -197,6 +197,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
         set(),
     ),
     "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
+    "`[[teams.layouts]]`": (records.Layout, {"team", "version"}, set()),
     "`[[teams.templates]]`": (
         records.Template,
         {
@@ -205,10 +206,6 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
             "refused_reason",
             "unfinished",
             "shapes",
-            "locale",
-            "locales",
-            "timezone",
-            "layout",
             *RESENDS,
         },
         set(),

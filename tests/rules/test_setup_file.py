@@ -99,6 +99,40 @@ CARRIER = '[[carriers]]\nid = "c"\n'
             "teams[0].templates[0].prices.uk: expected a country",
         ),
         (TEAM + '[[teams.templates]]\nprice = "1,5"', "teams[0].templates[0].price: '1,5' is not an amount"),
+        (
+            TEAM + "[[teams.templates]]\nvariables = [{ list = [] }]",
+            "teams[0].templates[0].variables[0].name: is missing",
+        ),
+        (
+            TEAM + '[[teams.templates]]\nvariables = ["a", { name = "x", list = [] }]',
+            "teams[0].templates[0].variables[1].list: expected at least one",
+        ),
+        (
+            TEAM + '[[teams.templates]]\nvariables = [{ name = "x", list = ["a"], max = 201 }]',
+            "teams[0].templates[0].variables[0].max: expected a whole number from 1 to 200, got 201",
+        ),
+        (
+            TEAM + "[[teams.templates]]\nvariables = [1]",
+            "teams[0].templates[0].variables[0]: expected a string or a table",
+        ),
+        (TEAM + '[[teams.templates]]\nlocale = "de_AT"', "teams[0].templates[0].locale: expected a language tag"),
+        (
+            TEAM + "[[teams.templates]]\n[teams.templates.locales.de_AT]",
+            "teams[0].templates[0].locales.de_AT: expected a language tag",
+        ),
+        (
+            TEAM + "[[teams.templates]]\n[teams.templates.locales.de]\n[teams.templates.locales.DE]",
+            "teams[0].templates[0].locales.DE: is there twice",
+        ),
+        (
+            TEAM + "[[teams.templates]]\n[teams.templates.locales.de]\nhtm = 1",
+            "teams[0].templates[0].locales.de.htm: is not known here",
+        ),
+        (
+            TEAM + '[[teams.templates]]\nlayout = "x"',
+            "teams[0].templates[0].layout: expected a layout's id such as lay_",
+        ),
+        (TEAM + '[[teams.layouts]]\nid = "x"', "teams[0].layouts[0].id: expected an id such as lay_"),
         (TEAM + "[[teams.keys]]", "teams[0].keys[0].name: is missing"),
         (
             TEAM + '[[teams.keys]]\nname = "k"\nscopes = ["all"]',

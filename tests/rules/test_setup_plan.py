@@ -8,7 +8,7 @@ from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.keys import make_token, parse_token, token_hash
 from heliograph.rules.setup.plan import NewKey, NewWebhook, Plan, plan
-from heliograph.rules.setup.records import VerifyLimits, Webhook
+from heliograph.rules.setup.records import LocaleParts, Shape, VerifyLimits, Webhook
 from heliograph.rules.setup.secrets import opened
 from heliograph.rules.setup.snapshot import Setup, updated
 from heliograph.sealing import Sealer
@@ -27,6 +27,10 @@ B = '[[teams]]\nid = "team_b"\nname = "B"\n'
 DOMAIN = '[[teams.domains]]\nid = "dom_a"\nname = "a.test"\nbrand = "A"\n'
 OWN = DOMAIN + "verified = true\n"
 TEMPLATE = '[[teams.templates]]\nid = "tpl_a"\nchannel = "sms"\nname = "N"\nbody = "Hi"\n'
+LAYOUT = '[[teams.layouts]]\nid = "lay_a"\nname = "L"\nhtml = "<p>{{content}}</p>"\n'
+MAIL = '[[teams.templates]]\nid = "tpl_m"\nchannel = "email"\nname = "M"\nsubject = "S"\nhtml = "<b>hi</b>"\n'
+GERMAN = '[teams.templates.locales.de-AT]\nsubject = "S"\nhtml = "<b>servus</b>"\n'
+ARCHIVED = '[[teams.layouts]]\nid = "lay_a"\nstatus = "archived"\n'
 KEY = '[[teams.keys]]\nname = "server"\n'
 HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
 
@@ -121,6 +125,22 @@ def test_records_without_ids_are_found_again_by_their_names() -> None:
             A + '[[teams.templates]]\nid = "tpl_a"\nstatus = "draft"',
             ["template tpl_a: changed (status)"],
         ),
+        (A + LAYOUT, A + LAYOUT.replace("<p>", "<p>Hi "), ["layout lay_a: changed (version 2)"]),
+        (A + LAYOUT, A + LAYOUT.replace('"L"', '"M"'), ["layout lay_a: changed (name)"]),
+        (A + LAYOUT + MAIL, A + MAIL + 'layout = "lay_a"', ["template tpl_m: changed (version 2)"]),
+        (A + LAYOUT + MAIL + 'layout = "lay_a"', A + MAIL + 'layout = ""', ["template tpl_m: changed (version 2)"]),
+        (A + LAYOUT + MAIL + 'layout = "lay_a"', A + ARCHIVED + MAIL, ["layout lay_a: changed (status)"]),
+        (A + MAIL, A + MAIL + 'locale = "de-at"', ["template tpl_m: changed (version 2)"]),
+        (A + MAIL, A + MAIL + 'timezone = "Europe/Vienna"', ["template tpl_m: changed (version 2)"]),
+        (A + MAIL, A + MAIL + GERMAN, ["template tpl_m: changed (version 2)"]),
+        (A + MAIL + GERMAN, A + MAIL, []),
+        (A + MAIL, A + MAIL + 'variables = [{ name = "x", max_length = 5 }]', ["template tpl_m: changed (version 2)"]),
+        (A + MAIL + 'variables = [{ name = "x", list = ["a"] }]', A + MAIL, []),
+        (
+            A + MAIL + 'variables = [{ name = "x", list = ["a"] }]',
+            A + MAIL + 'variables = ["x"]',
+            ["template tpl_m: changed (version 2)"],
+        ),
         (A + KEY, A + KEY + 'scopes = ["manage"]', ["key server of team_a: changed (scopes)"]),
         (A + KEY + f'token = "{TOKEN}"', A + KEY, []),
         (
@@ -157,6 +177,22 @@ def test_only_what_is_written_is_applied(first: str, second: str, changed: list[
     assert made.changed == changed
     assert len(made.rows) == len(changed)
     assert len(after.records) >= len(setup.records)
+
+
+def test_variables_languages_and_a_layout_are_read() -> None:
+    more = 'locale = "de"\ntimezone = "Europe/Vienna"\nlayout = "lay_a"\n'
+    more += 'variables = ["x", { name = "items", list = ["title"], max = 3, max_length = 9 }]\n'
+    text = A + LAYOUT + MAIL + more + GERMAN.replace("de-AT", "fr-ca")
+    made, setup = apply(text)
+    assert made.changed[1:] == ["layout lay_a: created", "template tpl_m: created"]
+    team = setup.teams["team_a"]
+    template = team.templates["tpl_m"]
+    assert team.layouts["lay_a"].html == "<p>{{content}}</p>"
+    assert (template.locale, template.timezone, template.layout) == ("de", "Europe/Vienna", "lay_a")
+    assert template.variables == ("x", "items")
+    assert template.shapes == {"items": Shape(list=("title",), max=3, max_length=9)}
+    assert template.locales == {"fr-CA": LocaleParts(subject="S", html="<b>servus</b>")}
+    assert apply(text, setup)[0].rows == []
 
 
 def test_verify_limits_and_carrier_options_are_merged() -> None:
@@ -344,6 +380,37 @@ def test_an_address_is_suppressed_once() -> None:
             A + TEMPLATE.replace("Hi", "x" * 4097),
             "teams[0].templates[0].body: it has 4,097 characters, 4,096 is the most",
         ),
+        ("", A + MAIL + 'layout = "lay_a"', "teams[0].templates[0].layout: there is no lay_a"),
+        (B + LAYOUT, A + MAIL + 'layout = "lay_a"', "teams[0].templates[0].layout: there is no lay_a"),
+        ("", A + LAYOUT + TEMPLATE + 'layout = "lay_a"', "teams[0].templates[0].layout: only an email template"),
+        *(
+            (
+                "",
+                A + LAYOUT + f'status = "{status}"\n' + MAIL + 'layout = "lay_a"',
+                f"teams[0].templates[0].layout: lay_a is {status}: take one that is approved",
+            )
+            for status in ("draft", "archived")
+        ),
+        ("", A + LAYOUT.replace("<p>", "\\n{{content}}"), "teams[0].layouts[0].html: {{content}} stands in it 2 times"),
+        ("", A + LAYOUT.replace("<p>", "\\n{{x}}"), "teams[0].layouts[0].html, line 2: '{{x}}' is not a placeholder"),
+        ("", A + LAYOUT.replace("<p>", "{{customer.x}}"), "teams[0].layouts[0].html: a layout has {{content}} and"),
+        (B + LAYOUT, A + LAYOUT, "teams[0].layouts[0].id: lay_a belongs to another team"),
+        (
+            "",
+            A + MAIL + GERMAN.replace("html", "text"),
+            "teams[0].templates[0].locales.de-AT.html: it lacks its html",
+        ),
+        (
+            "",
+            A + MAIL + GERMAN.replace("<b>", "\\n{{#if customer.x}}"),
+            "teams[0].templates[0].locales.de-AT.html, line 2: {{#if}} is not closed",
+        ),
+        (
+            "",
+            A + MAIL.replace("hi", "{{customer.x}}") + 'variables = ["x"]\n' + GERMAN,
+            "teams[0].templates[0].locales.de-AT: it does not use x",
+        ),
+        ("", A + MAIL + 'timezone = "Vienna"', "teams[0].templates[0].timezone: 'Vienna' is no time zone"),
         ("", A + KEY + 'passthrough = "tpl_x"', "teams[0].keys[0].passthrough: tpl_x is no template of the team"),
         ("", A + 'passthrough = "tpl_a"\n' + TEMPLATE, "teams[0].passthrough: tpl_a has 0 variables"),
         (B + TEMPLATE, A + 'passthrough = "tpl_a"', "teams[0].passthrough: tpl_a is no template of the team"),

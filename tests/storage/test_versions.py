@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from heliograph.opening import sqlite_path
 from heliograph.rules.audit import Actor, AuditEntry
-from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.records import Layout, Template
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.settings import Settings
 from heliograph.storage.engine.migrate import schema_files
@@ -96,3 +96,12 @@ async def test_pages_of_versions(store: Store) -> None:
     assert [line.version for line in first] == list(range(PAGE + 2, 1, -1))
     rest = await store.versions.of("tpl_x", first[-2].version)
     assert [line.version for line in rest] == [2, 1]
+
+
+async def test_layouts_have_versions_as_well(store: Store) -> None:
+    first = Layout(id="lay_x", team="team_a", name="L", text="{{content}}")
+    for one in (first, replace(first, version=2, text="{{content}}!")):
+        rows = [to_row("layout", one.id, one, one.team)]
+        await store.setup.change(lambda _, __, rows=rows: SetupChange(rows=rows, audit=SET_UP))  # type: ignore[misc]
+    assert [line.version for line in await store.versions.of("lay_x")] == [2, 1]
+    assert await store.versions.find_layout("lay_x", 1) == first

@@ -83,7 +83,7 @@ async def wanted_of(store: Store, team: Team, given: str) -> Wanted:
         name=store.suppressions.name_of(record.ref, address),
         webhooks=tuple(hook.id for hook in team.webhooks),
         keys=tuple(keys),
-        templates=tuple(team.templates),
+        templates=(*team.templates, *team.layouts),
         whole=not await _is_elsewhere(store, record.id, address),
     )
 

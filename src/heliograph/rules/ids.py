@@ -13,6 +13,7 @@ PREFIXES = {
     "event": "evt_",
     "request": "req_",
     "template": "tpl_",
+    "layout": "lay_",
     "domain": "dom_",
     "display_name": "dn_",
     "team": "team_",

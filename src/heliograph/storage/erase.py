@@ -36,7 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # its keyed hash, as the suppression list has it
     webhooks: tuple[str, ...]
     keys: tuple[str, ...]  # public parts of the team's API keys
-    templates: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()  # and layouts
     whole: bool = False  # no other team has an account of this address: the instance's audit log is looked through too
 
     @property

@@ -1,14 +1,21 @@
-"""The versions of templates: each is kept with the change that makes it, and read only by pages."""
+"""The versions of templates and layouts: each is kept with the change that makes it, and read only by pages."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.records import Layout, Template
 from heliograph.rules.setup.snapshot import Row
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
+
+
+class _Versioned(msgspec.Struct):
+    version: int = 1
+
+
+_VERSION = msgspec.json.Decoder(_Versioned)
 
 
 class VersionLine(msgspec.Struct, frozen=True):
@@ -18,11 +25,11 @@ class VersionLine(msgspec.Struct, frozen=True):
 
 
 async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int) -> None:
-    """Of the setup's rows that are templates."""
+    """Of the setup's rows that are templates or layouts."""
     kept = [
-        (row.id, msgspec.json.decode(row.body, type=Template).version, row.body, person, now)
+        (row.id, _VERSION.decode(row.body).version, row.body, person, now)
         for row in rows
-        if row.kind == "template" and row.body is not None
+        if row.kind in ("template", "layout") and row.body is not None
     ]
     if kept:
         await tx.run("keep_versions", versions=kept)
@@ -38,5 +45,13 @@ class Versions:
         return [VersionLine(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **given))]
 
     async def find(self, template: str, version: int) -> Template | None:
-        rows = await self._database.read(lambda tx: tx.run("find_version", template=template, version=version))
-        return msgspec.json.decode(rows[0][0], type=Template) if rows else None
+        body = await self._body(template, version)
+        return msgspec.json.decode(body, type=Template) if body else None
+
+    async def find_layout(self, layout: str, version: int) -> Layout | None:
+        body = await self._body(layout, version)
+        return msgspec.json.decode(body, type=Layout) if body else None
+
+    async def _body(self, id_: str, version: int) -> str | None:
+        rows = await self._database.read(lambda tx: tx.run("find_version", template=id_, version=version))
+        return rows[0][0] if rows else None

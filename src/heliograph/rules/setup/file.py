@@ -24,6 +24,8 @@ from heliograph.rules.setup.webhook import SECRET_PREFIX, check_format, checked_
 from heliograph.rules.setup.webhook_url import parse_target, read_host, split_login
 from heliograph.rules.shape import Misfit, form, read, read_at
 from heliograph.rules.suppression_file import MAGIC
+from heliograph.rules.templates.check import LENGTH_MAX, LIST_MAX
+from heliograph.rules.templates.locales import written
 from heliograph.rules.text import line, quoted
 from heliograph.rules.verify_text import check_text
 
@@ -179,6 +181,21 @@ def _format(given: str) -> str:
     return given
 
 
+def _locale(given: str) -> str:
+    tag = written(given)
+    if tag is None:
+        raise ValueError(f"expected a language tag such as en or de-AT, got {quoted(given)}")
+    return tag
+
+
+def _locales(given: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, parts in given.items():
+        if found.setdefault(read_at(name, name, _Locale), parts) is not parts:
+            raise Misfit(name, "is there twice, written differently")
+    return found
+
+
 def _some(given: list[str]) -> list[str]:
     if not given:
         raise ValueError("expected at least one, got an empty list")
@@ -214,13 +231,21 @@ _Priced = Annotated[str, _like(rf"{_CODES}|\*", "ISO codes such as GB, or '*'")]
 _Currency = Annotated[str, _like("[A-Z]{3}", "a currency such as USD")]
 _Language = Annotated[str, _like("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")]
 _TemplateLanguage = Annotated[str, _like("[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*", "a language such as en or en_GB")]
+_Locale = Annotated[str, form(_locale)]
 _JsonPath = Annotated[str, _like(r"\$(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*", "a path such as $.message_id")]
 _Count = Annotated[int, _from(0)]
 _Positive = Annotated[int, _from(1)]
 _Port = Annotated[int, _from(1, 65535)]
 _Statuses = list[Annotated[int, _from(100, 599)]]
+_Names = Annotated[list[str], form(_some)]
 _Uncertain = Literal["resend", "stop"]
 _Passthrough = Annotated[str, _like("tpl_[A-Za-z0-9_]{1,64}|", "a template's id such as tpl_free, or '' for none")]
+
+_LAYOUT = Meta(
+    pattern=r"^(?:lay_[A-Za-z0-9_]{1,64}|)\Z",
+    description="a layout's id such as lay_letter, or '' for none",
+    extra={"read": lambda given: given or None},
+)
 
 _ABSENT: Any = msgspec.UNSET  # what the file leaves out
 
@@ -425,11 +450,35 @@ class _SendingDomain(_Table, kw_only=True):
     display_names: list[_DisplayName] = _ABSENT
 
 
+class _Layout(_Table):
+    id: Annotated[str, _id("lay_")] = _ABSENT
+    name: _Line = _ABSENT
+    status: records.Status = _ABSENT
+    html: str = _ABSENT
+    text: str = _ABSENT
+
+
+class _Variable(_Table):
+    name: str
+    list: _Names = _ABSENT
+    max: Annotated[int, _from(1, LIST_MAX)] = _ABSENT
+    max_length: Annotated[int, _from(1, LENGTH_MAX)] = _ABSENT
+
+
+class _LocaleParts(_Table):
+    subject: str = _ABSENT
+    html: str = _ABSENT
+    text: str = _ABSENT
+    body: str = _ABSENT
+    language: _TemplateLanguage = _ABSENT
+    upstream_name: _Line = _ABSENT
+
+
 class _Template(_Table):
     id: Annotated[str, _id("tpl_")] = _ABSENT
     channel: records.Channel = _ABSENT
     name: _Line = _ABSENT
-    status: Literal["approved", "draft", "archived"] = _ABSENT
+    status: records.Status = _ABSENT
     subject: str = _ABSENT
     html: str = _ABSENT
     text: str = _ABSENT
@@ -437,7 +486,11 @@ class _Template(_Table):
     category: Literal["AUTHENTICATION", "UTILITY", "MARKETING"] = _ABSENT
     language: _TemplateLanguage = _ABSENT
     upstream_name: _Line = _ABSENT
-    variables: list[str] = _ABSENT
+    variables: list[str | _Variable] = _ABSENT
+    locale: _Locale = _ABSENT
+    locales: Annotated[dict[str, _LocaleParts], form(_locales)] = _ABSENT
+    timezone: _Line = _ABSENT
+    layout: Annotated[str, _LAYOUT] = _ABSENT
     optional: list[str] = _ABSENT
     price: _Money = _ABSENT
     prices: dict[_Country, _Money] = _ABSENT
@@ -498,6 +551,7 @@ class _Team(_Table):
     keep_messages_days: Annotated[int, _from(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
     passthrough: _Passthrough = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
+    layouts: list[_Layout] = _ABSENT
     templates: list[_Template] = _ABSENT
     keys: list[_Key] = _ABSENT
     webhooks: list[_Webhook] = _ABSENT
@@ -514,5 +568,6 @@ class _Document(_Table):
 
 read_platform_fields = partial(_read_fields, _Platform)
 read_team_fields = partial(_read_fields, _Team)
+read_layout_fields = partial(_read_fields, _Layout)
 read_template_fields = partial(_read_fields, _Template)
 read_sender_id_fields = partial(_read_fields, _SenderId)

@@ -13,6 +13,7 @@ from heliograph.rules.setup.records import (
     DisplayName,
     Domain,
     Key,
+    Layout,
     Setting,
     TeamRecord,
     Template,
@@ -22,14 +23,17 @@ from heliograph.rules.setup.secrets import FIELDS, Vault, is_sealed, opened, sea
 from heliograph.rules.setup.snapshot import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
 from heliograph.rules.setup.webhook import rotated, sealed_login, sealed_secret
 from heliograph.rules.setup.webhook_url import split_login
-from heliograph.rules.templates.check import check_template
+from heliograph.rules.templates.check import check_layout, check_template, layout_problems
+from heliograph.rules.templates.shapes import with_shapes
 from heliograph.rules.templates.values import wrong_passthrough
 
 # They decide what is sent: changing one makes a new version of the template.
 CONTENT = (
     *("channel", "subject", "html", "text", "body"),
     *("category", "language", "upstream_name", "variables", "optional"),
+    *("shapes", "locale", "locales", "timezone", "layout"),
 )
+LAYOUT_CONTENT = ("html", "text")
 
 S = TypeVar("S", bound=Setting)
 
@@ -88,6 +92,8 @@ def plan(
             next_ref += 1
         for step, domain in _entries(own, "domains", where):
             planner.domain(team, domain, step)
+        for step, layout in _entries(own, "layouts", where):
+            planner.layout(team, layout, step)
         for step, template in _entries(own, "templates", where):
             planner.template(team, template, step)
         planner.passthrough(team, own, where)
@@ -114,8 +120,9 @@ def plan(
     )
 
 
-def next_version(old: Template, new: Template) -> int:
-    return old.version + any(getattr(new, part) != getattr(old, part) for part in CONTENT)
+def next_version(old: Template | Layout, new: Template | Layout) -> int:
+    content = CONTENT if isinstance(new, Template) else LAYOUT_CONTENT
+    return old.version + any(getattr(new, part) != getattr(old, part) for part in content)
 
 
 def _entries(own: dict[str, Any], name: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -217,19 +224,35 @@ class _Planner:
             self._fail(f"{where}.id", f"{id_} belongs to the domain {old.domain}")
         self.owned("display_name", id_, given | {"id": id_, "domain": domain}, where, team)
 
+    def layout(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
+        named = (one.id for one in self._all(Layout) if (one.team, one.name) == (team.id, given.get("name")))
+        id_ = given.get("id") or next(named, None) or self._new_id("lay_")
+        old = self._records.get(("layout", id_))
+        unsaid = {} if old else {"name": id_}
+        given = unsaid | given | {"id": id_, "team": team.id}
+        new = self._merged(old, "layout", given, where)
+        assert isinstance(new, Layout)
+        if isinstance(old, Layout):
+            given["version"] = next_version(old, new)
+        self.owned("layout", id_, given, where, team)
+        for problem in check_layout(new):
+            raise SetupError(f"{self._file}: {where}.{problem}")
+
     def template(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         same = (team.id, given.get("channel"), given.get("name"))
         named = (t.id for t in self._all(Template) if (t.team, t.channel, t.name) == same)
         id_ = given.get("id") or next(named, None) or self._new_id("tpl_")
         old = self._records.get(("template", id_))
         unsaid = {} if old else {"name": id_}
-        given = unsaid | given | {"id": id_, "team": team.id}
+        given = with_shapes(unsaid | given | {"id": id_, "team": team.id})
         new = self._merged(old, "template", given, where)
         assert isinstance(new, Template)
         if isinstance(old, Template):
             given["version"] = next_version(old, new)
         self.owned("template", id_, given, where, team)
-        for problem in check_template(new):
+        layouts = {layout.id: layout for layout in self._all(Layout) if layout.team == team.id}
+        had = {old.layout} if isinstance(old, Template) else set()
+        for problem in (*check_template(new), *layout_problems(new, layouts, had)):
             raise SetupError(f"{self._file}: {where}.{problem}")
 
     def passthrough(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:

@@ -15,6 +15,7 @@ from heliograph.rules.limits import MIB
 Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
 Scope = Literal["send", "manage"]
+Status = Literal["approved", "draft", "archived"]  # of a template or a layout
 Segmenting = Literal["spec", "udh"]
 Priority = Literal["critical", "normal", "bulk"]
 
@@ -178,7 +179,7 @@ class Template(Setting, frozen=True):
     team: str
     channel: Channel
     name: str
-    status: Literal["approved", "draft", "archived"] = "approved"
+    status: Status = "approved"
     version: int = 1
     subject: str | None = None
     html: str | None = None
@@ -215,7 +216,7 @@ class Layout(Setting, frozen=True):
     id: str
     team: str
     name: str
-    status: Literal["approved", "draft", "archived"] = "approved"
+    status: Status = "approved"
     version: int = 1
     html: str | None = None
     text: str | None = None
@@ -293,6 +294,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     dkim_keys: tuple[DkimKey, ...] = ()
     display_names: dict[str, DisplayName] = {}  # by id
     templates: dict[str, Template] = {}  # by id
+    layouts: dict[str, Layout] = {}  # by id
     sender_ids: dict[str, SenderId] = {}  # by country
     recipients: frozenset[str] = frozenset()
     webhooks: tuple[Webhook, ...] = ()

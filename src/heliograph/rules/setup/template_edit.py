@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.rules.pricing import format_money
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.file import read_template_fields
 from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Team, Template
@@ -20,8 +21,9 @@ from heliograph.rules.setup.template_approvals import (
     draft_rows,
     find_draft,
 )
-from heliograph.rules.templates.check import check_template
+from heliograph.rules.templates.check import check_template, layout_problems
 from heliograph.rules.templates.placeholders import complete, used_names
+from heliograph.rules.templates.shapes import as_declared, name_of, with_shapes
 from heliograph.rules.templates.source import PARTS
 
 DRAFT = 0  # the version that a message made from a draft records
@@ -34,7 +36,7 @@ def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, d
     """The base with these fields (None: without), and by field what is wrong with it."""
     removed = {name: None for name, value in given.items() if value is None}
     fields, wrong = read_template_fields({name: value for name, value in given.items() if value is not None})
-    new = msgspec.convert(msgspec.to_builtins(base) | fields | removed, Template)
+    new = msgspec.convert(msgspec.to_builtins(base) | with_shapes(fields) | removed, Template)
     errors = {name: _sentence(why) for name, why in wrong.items()}
     told: dict[str, list[str]] = {}
     for problem in check_template(new):
@@ -51,11 +53,15 @@ class Edited(msgspec.Struct, frozen=True):
 
 
 def edit_template(base: Template, given: Mapping[str, Any]) -> Edited:
-    """As `read_template`, of what a person wrote: short placeholders are made whole, new variables declared."""
-    declared = list(given["variables"])
+    """As `read_template`, of what a person wrote: short placeholders are made whole, new variables declared.
+
+    A variable that is named only stays what it is.
+    """
+    tables = [as_declared(base, one) if isinstance(one, str) else one for one in given["variables"]]
+    declared = [name_of(one) for one in tables]
     parts = complete({part: given[part] for part in PARTS if given.get(part)}, declared)
     added = [name for name in used_names(parts.values()) if name not in declared]
-    new, errors = read_template(base, {**given, **parts, "variables": declared + added})
+    new, errors = read_template(base, {**given, **parts, "variables": tables + added})
     return Edited(new, errors, added)
 
 
@@ -68,6 +74,7 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, 
 
     `free`: the operator says that it may cost nothing; what did so already need not be said again.
     """
+    _check_layout(setup, new)
     if operator:
         old = setup.teams[new.team].templates.get(new.id)
         is_same = old is not None and old.status != "draft" and (old.price, old.prices) == (new.price, new.prices)
@@ -81,6 +88,13 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, 
     return draft_rows(setup, priced, by, at)
 
 
+def _check_layout(setup: Setup, new: Template) -> None:
+    team, draft = setup.teams[new.team], find_draft(setup, new.id)
+    had = {one.layout for one in (team.templates.get(new.id), draft and draft.template) if one}
+    for problem in layout_problems(new, team.layouts, had):
+        raise InvalidRequest(_sentence(str(problem)), param=problem.part)
+
+
 def goes_live(setup: Setup, new: Template, *, operator: bool) -> bool:
     """Whether publishing puts it into use at once; else an operator decides first."""
     if operator:
@@ -90,6 +104,7 @@ def goes_live(setup: Setup, new: Template, *, operator: bool) -> bool:
 
 def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:
     """Kept beside what is in use, and for nobody to judge yet."""
+    _check_layout(setup, new)
     kept = replace(new if operator else with_prices(setup.teams[new.team], new)[0], unfinished=True, status="draft")
     draft, live = find_draft(setup, new.id), setup.records.get(("template", new.id))
     now = draft.template if draft else live
@@ -200,9 +215,21 @@ def _near_changes(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _lines(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [f"{name} {format_money(item)}" for name, item in sorted(value.items())]
+        return [line for name, item in sorted(value.items()) for line in _entry(name, item)]
     if isinstance(value, int):
         return [format_money(value)]
     if isinstance(value, tuple):
         return list(value)
     return [] if value is None else str(value).splitlines()
+
+
+def _entry(name: str, item: Any) -> list[str]:
+    """A price by country, a variable's shape or a language's parts."""
+    if not isinstance(item, msgspec.Struct):
+        return [f"{name} {format_money(item)}"]
+    fields = msgspec.to_builtins(item)
+    return [
+        f"{name} {field}: {line}"
+        for field, value in fields.items()
+        for line in ([", ".join(value)] if isinstance(value, tuple | list) else str(value).splitlines())
+    ]

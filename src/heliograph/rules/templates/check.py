@@ -1,7 +1,7 @@
 """The template itself: found for a send, and what is wrong with one that is to be saved."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Literal
 
@@ -49,7 +49,7 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
     def __str__(self) -> str:
-        where = f"locales.{self.locale}.{self.part}" if self.locale else self.part
+        where = f"locales.{self.locale}.{self.part}".removesuffix(".locales") if self.locale else self.part
         return f"{where}, line {self.line}: {self.text}" if (self.line or 1) > 1 else f"{where}: {self.text}"
 
 
@@ -263,8 +263,9 @@ def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
         theirs = sources_of(in_locale(msgspec.structs.replace(template, locale=""), tag))
         lacking = [part for part in own if getattr(parts, part) is None]
         if lacking and template.channel != "whatsapp":
-            told = f"it lacks {', '.join(lacking)}"
-            yield TemplateProblem(code="missing_part", part="locales", locale=tag, text=told)
+            for part in lacking:
+                told = f"it lacks its {part}, which the template's own language has"
+                yield TemplateProblem(code="missing_part", part=part, locale=tag, text=told)
             continue
         yield from _source_problems(in_locale(msgspec.structs.replace(template, locale=""), tag), tag)
         if fewer := sorted(_names(own) - _names(theirs)):
@@ -278,6 +279,17 @@ def _names(sources: dict[str, str]) -> set[str]:
         for part, source in sources.items()
         for use in compiled(source, part == "html").uses
     }
+
+
+def layout_problems(
+    new: Template, layouts: Mapping[str, Layout], had: Collection[str | None] = ()
+) -> list[TemplateProblem]:
+    """A template takes a layout of its team that is approved; one that it `had` stays, though it is archived since."""
+    layout = layouts.get(new.layout or "")
+    if new.layout is None or (layout and (layout.status == "approved" or new.layout in had)):
+        return []
+    why = f"{new.layout} is {layout.status}: take one that is approved" if layout else f"there is no {new.layout}"
+    return [TemplateProblem(code="layout_not_approved" if layout else "layout_not_found", part="layout", text=why)]
 
 
 def check_layout(layout: Layout) -> list[TemplateProblem]:
