@@ -17,7 +17,7 @@ from heliograph.api.documents import CauseList, ErrorList, document_routes, list
 from heliograph.api.routes import V1
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import all_refusals
-from heliograph.web.request import Response
+from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route
 from heliograph.web.status import status_of
 from heliograph.words.explain import CAUSES
@@ -193,7 +193,7 @@ def test_errors_md_is_current() -> None:
 
 def ask(route: Route) -> Response:
     context = cast(Any, SimpleNamespace(base_url=BASE))
-    call = Call(context, cast(Any, None), route, cast(Any, None), {}, None)
+    call = Call(context, cast(Any, None), route, Request("GET", route.path, []), {}, None)
     return asyncio.run(cast(Coroutine[Any, Any, Response], route.call(call)))
 
 
