@@ -155,6 +155,8 @@ NAMES = (
     "simulator_step_ms",
 )
 
+NEW_NAMES = {"mail_listen": "bounce_listen"}  # mail of people comes in there too, not bounces alone
+
 
 def read_settings(
     flags: Mapping[str, str | None], environment: Mapping[str, str] | None = None, file: Path | None = None
@@ -240,8 +242,10 @@ def _from_environment(environment: Mapping[str, str]) -> Given:
 
 def _named(given: str) -> tuple[str, bool]:
     """The setting, and whether its value is in a file."""
-    kept = given not in NAMES and given.removesuffix("_file") in NAMES
-    return (given.removesuffix("_file") if kept else given), kept
+    known = {*NAMES, *NEW_NAMES}
+    kept = given not in known and given.removesuffix("_file") in known
+    name = given.removesuffix("_file") if kept else given
+    return NEW_NAMES.get(name, name), kept
 
 
 def _from_credentials(folder: str | None) -> Given:

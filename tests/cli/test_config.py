@@ -114,6 +114,10 @@ def test_a_secret_from_a_credential_is_the_one_that_is_used(run: Run, tmp_path: 
         ({"HELIOGRAPH_SECRET_FILE": "bytes"}, "HELIOGRAPH_SECRET_FILE bytes: expected text"),
         ({"HELIOGRAPH_SECRET_FILE": "short"}, "HELIOGRAPH_SECRET_FILE=short: expected 32 bytes in base64"),
         (
+            {"HELIOGRAPH_BOUNCE_LISTEN": "off", "HELIOGRAPH_MAIL_LISTEN": "off"},
+            "HELIOGRAPH_BOUNCE_LISTEN and HELIOGRAPH_MAIL_LISTEN: only one of them can be given",
+        ),
+        (
             {"HELIOGRAPH_SECRET": KEY, "HELIOGRAPH_SECRET_FILE": "short"},
             "HELIOGRAPH_SECRET and HELIOGRAPH_SECRET_FILE: only one of them can be given",
         ),
@@ -177,3 +181,7 @@ def test_mistakes_with_an_identity_provider(given: dict[str, str], message: str)
     with pytest.raises(BadSetting, match=message.replace("?", r"\?")) as refused:
         read_settings({}, given)
     assert "hush" not in str(refused.value)
+
+
+def test_a_setting_is_read_by_its_new_name() -> None:
+    assert read_settings({}, {"HELIOGRAPH_MAIL_LISTEN": "127.0.0.1:25"}).bounce_listen == ("127.0.0.1", 25)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from heliograph.rules.address import parse_address
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.keys import make_token, parse_token, token_hash
@@ -33,6 +34,8 @@ GERMAN = '[teams.templates.locales.de-AT]\nsubject = "S"\nhtml = "<b>servus</b>"
 ARCHIVED = '[[teams.layouts]]\nid = "lay_a"\nstatus = "archived"\n'
 KEY = '[[teams.keys]]\nname = "server"\n'
 HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
+
+INBOUND = '[[teams.inbound]]\naddress = "*@in.a.test"\n'
 
 
 def counted() -> Callable[[str], str]:
@@ -452,6 +455,15 @@ def test_an_address_is_suppressed_once() -> None:
             "teams[0].domains[0].display_names[0].id: dn_a belongs to the domain dom_a",
         ),
         (A + TEMPLATE, B + TEMPLATE, "teams[0].templates[0].id: tpl_a belongs to another team"),
+        *(
+            (before, after, "teams[0].inbound[0].address: in.a.test is no domain that team_")
+            for before, after in (
+                ("", A + DOMAIN + INBOUND),
+                ("", A + OWN.replace("a.test", "in.b.test") + INBOUND),
+                (A + OWN, B + INBOUND),
+                (B + OWN.replace("a.test", "in.a.test"), A + OWN.replace("dom_a", "dom_b") + INBOUND),
+            )
+        ),
         (
             A + KEY + f'token = "{TOKEN}"',
             B + KEY + f'token = "{TOKEN}"',
@@ -469,3 +481,22 @@ def test_a_file_that_cannot_be_applied_is_refused_with_its_place(first: str, sec
     with pytest.raises(SetupError) as refused:
         apply(second, setup)
     assert str(refused.value).startswith(f"FILE: {message}")
+
+
+def test_mail_comes_in_for_the_team_that_has_verified_the_domain() -> None:
+    inbound = INBOUND + '[[teams.inbound]]\naddress = "Help@A.test"\n'
+    first, setup = apply(A + OWN + inbound)
+    assert first.changed[-2:] == ["inbound *@in.a.test of team_a: created", "inbound help@a.test of team_a: created"]
+    assert apply(A + OWN + inbound, setup)[0].changed == []
+
+    def whose(setup: Setup, address: str) -> str | None:
+        parsed = parse_address(address)
+        team = setup.team_of(parsed) if parsed else None
+        return team.record.id if team else None
+
+    addresses = ["x@in.a.test", "HELP@a.test", "help@in.a.test", "other@a.test", "help@b.test", "x@y.in.a.test"]
+    assert [whose(setup, one) for one in addresses] == ["team_a", "team_a", "team_a", None, None, None]
+    lost = apply(A + OWN.replace("true", "false"), setup)[1]
+    assert [whose(lost, one) for one in addresses] == [None] * 6
+    taken = apply(B + OWN.replace("dom_a", "dom_b").replace("a.test", "in.a.test"), setup, 2)[1]
+    assert whose(taken, "x@in.a.test") is None

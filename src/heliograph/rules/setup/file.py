@@ -113,6 +113,13 @@ def _email(given: str) -> Address:
     return address
 
 
+def _inbound(given: str) -> str:
+    """In its normal form."""
+    local, _, name = given.rpartition("@")
+    domain = normal_domain(name) if local == "*" else None
+    return f"*@{domain}" if domain else _email(given).normal
+
+
 def _suppressed(given: str) -> Address:
     address = _email(given)
     if is_magic_email(address.normal):
@@ -531,6 +538,10 @@ class _SenderId(_Table):
     approved: bool = _ABSENT
 
 
+class _Inbound(_Table):
+    address: Annotated[str, form(_inbound)]
+
+
 class _Team(_Table):
     id: Annotated[str, _id("team_")]
     name: _Line = _ABSENT
@@ -558,6 +569,7 @@ class _Team(_Table):
     suppressions: list[_Suppression] = _ABSENT
     recipients: list[_RecipientTable] = _ABSENT
     sender_ids: list[_SenderId] = _ABSENT
+    inbound: list[_Inbound] = _ABSENT
 
 
 class _Document(_Table):

@@ -20,7 +20,16 @@ from heliograph.rules.setup.records import (
     Webhook,
 )
 from heliograph.rules.setup.secrets import FIELDS, Vault, is_sealed, opened, sealed
-from heliograph.rules.setup.snapshot import KINDS, PLATFORM_ID, RecordId, Row, Setup, to_row
+from heliograph.rules.setup.snapshot import (
+    KINDS,
+    PLATFORM_ID,
+    RecordId,
+    Row,
+    Setup,
+    to_row,
+    verified_by,
+    verified_domains,
+)
 from heliograph.rules.setup.webhook import rotated, sealed_login, sealed_secret
 from heliograph.rules.setup.webhook_url import split_login
 from heliograph.rules.templates.check import check_layout, check_template, layout_problems
@@ -106,6 +115,8 @@ def plan(
         for step, sender in _entries(own, "sender_ids", where):
             country = sender["country"]
             planner.owned("sender_id", f"{team.id}/{country}", sender, step, team, country)
+        for step, inbound in _entries(own, "inbound", where):
+            planner.inbound(team, inbound, step)
         for step, webhook in _entries(own, "webhooks", where):
             planner.webhook(team, webhook, step)
         for _, suppression in _entries(own, "suppressions", where):
@@ -304,6 +315,13 @@ class _Planner:
             return bool(self._vault.open(key.secret, f"hook/{key.id}"))
         except ValueError:
             return False
+
+    def inbound(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
+        address = given["address"]
+        name = address.rpartition("@")[2]
+        if verified_by(verified_domains(self._records.values()), name) != team.id:
+            self._fail(f"{where}.address", f"{name} is no domain that {team.id} has verified, nor inside one")
+        self.owned("inbound", f"{team.id}/{address}", given, where, team, address)
 
     def webhook(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         """A webhook is known by its URL within the team."""

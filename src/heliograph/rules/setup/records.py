@@ -264,6 +264,13 @@ class SenderId(Setting, frozen=True):
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
 
 
+class Inbound(Setting, frozen=True):
+    """Where mail for a team comes in."""
+
+    team: str
+    address: str  # in its normal form; `*@domain`: all that no other names
+
+
 OWN_FORMAT = "heliograph"
 
 
@@ -297,6 +304,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     layouts: dict[str, Layout] = {}  # by id
     sender_ids: dict[str, SenderId] = {}  # by country
     recipients: frozenset[str] = frozenset()
+    inbound: frozenset[str] = frozenset()  # addresses
     webhooks: tuple[Webhook, ...] = ()
     hook_keys: tuple[Key, ...] = ()  # those that sign
 

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from heliograph.rules.address import Address
 from heliograph.rules.setup.records import (
     Caller,
     CarrierRecord,
     DisplayName,
     DkimKey,
     Domain,
+    Inbound,
     Key,
     Layout,
     Platform,
@@ -37,6 +39,7 @@ KINDS: dict[str, type[Setting]] = {
     "key": Key,
     "recipient": Recipient,
     "sender_id": SenderId,
+    "inbound": Inbound,
     "webhook": Webhook,
 }
 PLATFORM_ID = "platform"
@@ -63,6 +66,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
     webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # the enabled ones, by team
+    verified: Mapping[str, str] = {}  # domains that teams have verified, and whose
     platform_domains: Mapping[str, Domain] = {}  # by name
     platform_keys: tuple[DkimKey, ...] = ()
 
@@ -72,9 +76,25 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         found += [self.platform_domains[name]] if name in self.platform_domains else []
         return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)
 
+    def team_of(self, address: Address) -> Team | None:
+        """Whose mail this is: the team that has it, or all of its domain, and has verified that or what it is in."""
+        team = self.teams.get(verified_by(self.verified, address.domain))
+        return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
+
     def keys_of(self, domain: Domain) -> list[DkimKey]:
         keys = self.teams[domain.team].dkim_keys if domain.team != PLATFORM_TEAM else self.platform_keys
         return [key for key in keys if key.domain == domain.id]
+
+
+def verified_domains(records: Iterable[Setting]) -> dict[str, str]:
+    """Names, and whose they are."""
+    return {r.name: r.team for r in records if isinstance(r, Domain) and r.verified and r.team != PLATFORM_TEAM}
+
+
+def verified_by(verified: Mapping[str, str], name: str) -> str:
+    """The team that has verified this domain, or else the closest one that it is in; empty: none has."""
+    labels = name.split(".")
+    return next((verified[around] for i in range(len(labels)) if (around := ".".join(labels[i:])) in verified), "")
 
 
 def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row:
@@ -126,6 +146,7 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             for team in teams.values()
             if (enabled := tuple(hook for hook in team.webhooks if hook.enabled))
         },
+        verified=verified_domains(records.values()),
         platform_domains={r.name: r for r in own if isinstance(r, Domain)},
         platform_keys=tuple(r for r in own if isinstance(r, DkimKey)),
     )
@@ -141,6 +162,7 @@ def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
         layouts={r.id: r for r in belongings if isinstance(r, Layout)},
         sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
         recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),
+        inbound=frozenset(r.address for r in belongings if isinstance(r, Inbound)),
         webhooks=tuple(r for r in belongings if isinstance(r, Webhook)),
         hook_keys=tuple(r for r in belongings if isinstance(r, Key) and r.secret),
     )
