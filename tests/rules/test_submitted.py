@@ -7,8 +7,9 @@ import pytest
 
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.mime_text import PIECE
+from heliograph.rules.mime_tree import HEADER_MAX, PARTS_MAX
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest, Refusal
-from heliograph.rules.submitted import HEADER_MAX, PARTS_MAX, Submitted, read_addresses, read_submitted
+from heliograph.rules.submitted import Submitted, read_addresses, read_submitted
 from heliograph.rules.tnef import FILE_BEGINS, FILE_DATA, FILE_NAME
 
 TO = "ada@example.com"

@@ -1,11 +1,10 @@
 """A mail that came by SMTP, taken apart into the fields of `POST /v1/emails` (compat.md, SMTP submission).
 
-Whatever it is made of, it takes linear time: offsets move through one text, and nothing is looked at twice but for
-the levels of parts inside parts, of which there are few.
+Whatever it is made of, it takes linear time.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,16 +13,14 @@ import pybase64
 
 from heliograph.rules.address import Address, name_addr, parse_address, parse_name_addr
 from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF, type_of
-from heliograph.rules.limits import BODY_OCTETS_MAX, KIB, MIB, NAME_ADDR_MAX
-from heliograph.rules.mime_text import PIECE, decoded, parameters, unwrapped, without_words
+from heliograph.rules.limits import BODY_OCTETS_MAX, MIB, NAME_ADDR_MAX
+from heliograph.rules.mime_text import decoded, unwrapped, without_words
+from heliograph.rules.mime_tree import Fields, Leaf, firsts, plain, read_head, read_leaves, type_name
 from heliograph.rules.options import OWN_HEADERS
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest
 from heliograph.rules.text import single_spaced
 from heliograph.rules.tnef import unpacked
 
-PARTS_MAX = 100
-DEPTH_MAX = 10
-HEADER_MAX = 256 * KIB  # of the mail, and of each part
 SHOWN_MAX = 1000  # addresses in To and Cc together
 CONTENT_ID_MAX = 128
 FLOWED_MAX = MIB  # characters; the lines of a longer text stay as they are
@@ -44,14 +41,10 @@ JSON_HEADERS = {"x-heliograph-variables": "variables", "x-heliograph-template-va
                 "x-metadata": "metadata"}  # fmt: skip
 OURS = ("x-heliograph-", "x-pm-", *TAG_HEADERS, *JSON_HEADERS)  # removed before sending
 
-_NAME = re.compile(r"[!-9;-~]{1,200}")
-_FOLDED = re.compile(r"\n(?=[ \t])")
 _SPACES = re.compile(r"[ \t\r\n]+")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:(])|([^",;:<>()\s]+)|\s+|.', re.DOTALL)
 _COMMENT = re.compile(r"\\.|[()]", re.DOTALL)
 _CID = re.compile("[^A-Za-z0-9._@-]")
-
-Fields = list[tuple[str, str]]  # names as given, values unfolded
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,30 +56,14 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
 
 
-class Leaf(msgspec.Struct, frozen=True, kw_only=True):
-    """A part without parts."""
-
-    fields: dict[str, str]  # lower-case name to the first value
-    parameters: dict[str, str]  # of its Content-Type
-    type: str
-    filename: str
-    is_attached: bool
-    is_alternative: bool  # to others beside it
-    start: int  # of its body
-    end: int
-
-    def field(self, name: str) -> str:
-        return self.fields.get(name, "")
-
-
 def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Submitted:
     """`raw`: as SMTP carries it; `recipients`: of the envelope. A Refusal says what is wrong with the mail."""
     if b"\0" in raw:
         raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
-    mail = _plain(raw)
-    fields, body = _head(mail, 1, len(mail))
-    head = _firsts(fields)
-    parts = _leaves(mail, head, body)
+    mail = plain(raw)
+    fields, body = read_head(mail, 1, len(mail))
+    head = firsts(fields)
+    parts = read_leaves(mail, head, body)
     to, cc = (_mailboxes(fields, name) for name in ("to", "cc"))
     if len(to) + len(cc) > SHOWN_MAX:
         raise InvalidRequest(f"To and Cc have more than {SHOWN_MAX} addresses. Name fewer.")
@@ -112,106 +89,6 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Sub
         keys=[value.strip().encode() for name, value in fields if name.lower() in KEY_HEADERS],
         message_id=one_line(head.get("message-id", "")),
     )
-
-
-def _plain(raw: bytes | bytearray) -> bytes:
-    """With LF at line ends, one before the first, and without the dots that keep a line from ending the mail (RFC 5321,
-    4.5.2). In pieces: one call for 35 MiB would keep every other thread waiting for 200 ms.
-    """
-    pieces, at = [b"\n"], 0
-    while at < len(raw):
-        end = raw.find(b"\r\n", at + PIECE)
-        end = len(raw) if end < 0 else end
-        pieces.append(bytes(raw[at:end]).replace(b"\r\n", b"\n").replace(b"\n..", b"\n."))
-        at = end
-    return b"".join(pieces)
-
-
-# -- the tree ----------------------------------------------------------------------------------------------
-
-
-def _head(mail: bytes, start: int, end: int) -> tuple[Fields, int]:
-    """The fields of the part that starts here, and where its body starts. Before every start is a line end."""
-    stop = mail.find(b"\n\n", start - 1, end)
-    stop = end if stop < 0 else stop
-    if stop - start > HEADER_MAX:
-        raise InvalidRequest(f"A header has more than {HEADER_MAX} bytes. Send less, or an empty line after it.")
-    fields = []
-    for line in _FOLDED.sub("", decoded(mail[start : max(start, stop)], "")).split("\n"):
-        name, colon, value = line.partition(":")
-        if colon and _NAME.fullmatch(name.rstrip(" \t")):
-            fields.append((name.rstrip(" \t"), value.strip()))
-    return fields, min(stop + 2, end)
-
-
-def _firsts(fields: Fields) -> dict[str, str]:
-    return {name.lower(): value for name, value in reversed(fields)}
-
-
-def _leaves(mail: bytes, head: dict[str, str], body: int) -> list[Leaf]:
-    """In their order; those of parts inside parts at the place of these."""
-    leaves: list[Leaf] = []
-    waiting = [(head, body, len(mail), 0, False)]
-    count = 0
-    while waiting:
-        fields, start, end, depth, is_alternative = waiting.pop()
-        kind = _kind(fields.get("content-type", ""))
-        given = parameters(fields.get("content-type", ""))
-        boundary = given.get("boundary", "").rstrip()
-        if not kind.startswith("multipart/") or not boundary:
-            leaves.append(_leaf(fields, kind, given, start, end, is_alternative=is_alternative))
-            continue
-        if depth == DEPTH_MAX:
-            raise InvalidRequest(f"The mail has parts inside parts {depth} times. Nest them less.")
-        inner = []
-        for piece_start, piece_end in _pieces(mail, boundary.encode(), start, end):
-            count += 1
-            if count > PARTS_MAX:
-                raise InvalidRequest(f"The mail has more than {PARTS_MAX} parts. Send fewer, or one archive.")
-            own, begins = _head(mail, piece_start, piece_end)
-            inner.append((_firsts(own), begins, piece_end, depth + 1, kind == "multipart/alternative"))
-        waiting += reversed(inner)
-    return leaves
-
-
-def _kind(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
-
-
-def _leaf(
-    fields: dict[str, str], kind: str, given: dict[str, str], start: int, end: int, *, is_alternative: bool
-) -> Leaf:
-    disposition = fields.get("content-disposition", "")
-    return Leaf(
-        fields=fields,
-        parameters=given,
-        type=kind if "/" in kind and not kind.startswith("multipart/") else "text/plain",
-        filename=parameters(disposition).get("filename") or given.get("name", ""),
-        is_attached=disposition.lower().startswith("attachment"),
-        is_alternative=is_alternative,
-        start=start,
-        end=end,
-    )
-
-
-def _pieces(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """From the line after each boundary to the line end before the next. The last may end with its parent."""
-    mark = b"\n--" + boundary
-    begun, at = None, mail.find(mark, start - 1, end)
-    while at >= 0:
-        after = at + len(mark)
-        line_end = mail.find(b"\n", after, end)
-        line_end = end if line_end < 0 else line_end
-        rest = mail[after:line_end].rstrip() if line_end - after < KIB else b"?"
-        if rest in (b"", b"--"):
-            if begun is not None:
-                yield begun, max(begun, at)
-            begun = min(line_end + 1, end)
-            if rest:
-                return
-        at = mail.find(mark, line_end, end)
-    if begun is not None:
-        yield begun, end
 
 
 # -- what it says ------------------------------------------------------------------------------------------
@@ -292,7 +169,7 @@ def _name(part: Leaf, number: int) -> str:
 
 def _attachment(filename: str, kind: str, content: bytes) -> dict[str, str | None]:
     """Without its type, where the filename says it better."""
-    known = _kind(kind) in ALLOWED_TYPES or not type_of(filename)
+    known = type_name(kind) in ALLOWED_TYPES or not type_of(filename)
     return {
         "filename": filename,
         "content": pybase64.b64encode(content).decode(),
