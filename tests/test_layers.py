@@ -31,8 +31,11 @@ MAY_IMPORT: dict[str, str] = {
     "tracing.py": "rules/",
     FLOOR: "rules/ sealing.py systemd.py metrics.py",
     "web/": "rules/ words/ threads.py web/",
-    "channels/carrier.py channels/web.py": "rules/ channels/carrier.py",
-    "channels/*/": "rules/ threads.py deadline.py metrics.py channels/carrier.py channels/web.py itself",
+    "channels/carrier.py": "rules/",
+    "channels/line.py channels/web.py": "rules/ deadline.py channels/carrier.py channels/line.py",
+    "channels/*/": (
+        "rules/ threads.py deadline.py metrics.py channels/carrier.py channels/line.py channels/web.py itself"
+    ),
     "storage/engine/": "rules/ metrics.py storage/engine/",
     "storage/": "rules/ clock.py metrics.py tracing.py storage/ storage/engine/",
     "handover.py": "rules/ clock.py deadline.py metrics.py channels/carrier.py storage/",

@@ -2,18 +2,20 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import msgspec
 import structlog
 
 from heliograph import metrics
-from heliograph.channels.carrier import Carriers, NotReady, Parcel
+from heliograph.channels.carrier import Barred, Carriers, NotReady, Parcel
 from heliograph.clock import Clock
 from heliograph.deadline import within
-from heliograph.rules.circuit import MISSES_TO_OPEN, Circuit, opened
+from heliograph.rules.circuit import MISSES_TO_OPEN, MOST_MS, Circuit, opened
 from heliograph.rules.content import EmailContent
+from heliograph.rules.lanes import LANE
 from heliograph.rules.outcome import Asked, Deferred, Outcome, own, word_of
 from heliograph.rules.routing import candidates
 from heliograph.rules.setup.records import CarrierRecord, Channel
@@ -109,11 +111,11 @@ class Handover:
             missed = isinstance(outcome, Deferred) and (outcome.unreachable or outcome.uncertain)
         except NotReady as reason:
             log.warning("not ready to hand over", message=parcel.message_id, error=str(reason))
-            return Deferred(detail=own("not_ready", str(reason)))
+            return Deferred(detail=own("not_ready", str(reason)), held=True, retry_after_ms=MOST_MS)
+        except Barred:
+            raise
         except asyncio.CancelledError:  # the caller could not wait any longer
-            changing = asyncio.create_task(self._miss(record.id, circuit, "no answer in time"))
-            self._tasks.add(changing)
-            changing.add_done_callback(self._tasks.discard)
+            self._begin(self._miss(record.id, circuit, "no answer in time"))
             raise
         except Exception as error:
             # Only the class: an exception's text may hold an address or a secret.
@@ -126,26 +128,36 @@ class Handover:
             await self._miss(record.id, circuit, str(outcome.detail.get("text", "no answer")))
         else:
             self._misses.pop(record.id, None)
-            if circuit:
-                await self._change(record.id, circuit, None)
+            if circuit and await self._change(record.id, circuit, None):
+                self._begin(self._wake(LANE[record.channel]))
         return outcome
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wake(self, lane: str) -> None:
+        with suppress(StoreUnavailable):  # what waits comes by itself a little later
+            await self._store.outbox.wake(lane)
 
     async def _miss(self, id_: str, circuit: Circuit | None, reason: str) -> None:
         self._misses[id_] += 1
         if circuit or self._misses[id_] >= MISSES_TO_OPEN:
             await self._change(id_, circuit, reason)
 
-    async def _change(self, id_: str, seen: Circuit | None, reason: str | None) -> None:
-        """Open the circuit, or close it when there is no reason; only if no other process changed it since."""
+    async def _change(self, id_: str, seen: Circuit | None, reason: str | None) -> bool:
+        """Open the circuit, or close it when there is no reason; False: another one changed it since, or does now."""
         if id_ in self._changing:
-            return
-
+            return False
         wanted = None if reason is None else opened(seen, id_, reason, self._clock.now())
         self._changing.add(id_)
         try:
-            if await self._store.circuits.change(id_, seen, wanted):
-                log.warning("carrier out of reach" if wanted else "carrier is back", carrier=id_)
+            changed = await self._store.circuits.change(id_, seen, wanted)
         except StoreUnavailable:
-            pass  # the next miss or answer tries again
+            return False  # the next miss or answer tries again
         finally:
             self._changing.discard(id_)
+        if changed:
+            log.warning("carrier out of reach" if wanted else "carrier is back", carrier=id_)
+        return changed

@@ -132,6 +132,7 @@ to_handover = _histogram(
     "From when a message was due until a carrier took it.",
     "channel",
     "lane",
+    "priority",
     bounds=PATIENT_S,
 )
 handed_over = _counter("handovers_total", "Answers of carriers at hand-over.", "channel", "carrier", "outcome")

@@ -170,7 +170,7 @@ def test_what_happened_is_counted(told: dict[str, float]) -> None:
         "heliograph_idempotent_replays_total",
         'heliograph_refusals_total{code="invalid_email"}',
         'heliograph_handovers_total{carrier="simulator-email",channel="email",outcome="accepted"}',
-        'heliograph_time_to_handover_seconds_bucket{channel="email",lane="email",le="1.0"}',
+        'heliograph_time_to_handover_seconds_bucket{channel="email",lane="email",le="1.0",priority="normal"}',
         "heliograph_commit_duration_seconds_count",
         "heliograph_commit_batch_size_sum",
         'heliograph_http_request_duration_seconds_count{method="POST",route="/v1/emails",status="202"}',

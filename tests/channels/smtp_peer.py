@@ -109,6 +109,9 @@ class Peer:
             self.now -= 1
             writer.transport.abort()
 
+    async def end_mail(self) -> None:
+        await asyncio.sleep(self._final_delay)
+
     def answer(self, verb: str) -> Answer:
         script = self._script.get(verb, "502 5.5.1 what?")
         if not isinstance(script, list):
@@ -181,7 +184,7 @@ class _Talk:
         raw, self.buffer = self.buffer[: end[0]], self.buffer[end[1] :]
         self.talk.append("final")
         self.peer.received.append(Received(self.sender, self.recipient, raw, self.tls))
-        await asyncio.sleep(self.peer._final_delay)
+        await self.peer.end_mail()
         await self.say("final")
 
     async def line(self) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliograph.channels.sms.smpp import command
+from heliograph.channels.sms.smpp.pace import NOBODY
 from heliograph.channels.sms.smpp.pdu import PDU_MAX, Pdu, encode
 from heliograph.channels.sms.smpp.session import SmppSession, Unanswered, Unsent
 from heliograph.rules.outcome import Accepted, Deferred, Refused
@@ -110,7 +111,7 @@ pdus = st.builds(
 def test_any_octets_leave_a_session_that_answers_or_ends(chunks: list[bytes]) -> None:
     async def meet() -> None:
         talk, transport = session()
-        tasks = [asyncio.create_task(talk.submit(b"")) for _ in range(3)]
+        tasks = [asyncio.create_task(talk.submit(b"", NOBODY)) for _ in range(3)]
         await asyncio.sleep(0)
         for chunk in chunks:
             talk.data_received(chunk)
@@ -120,7 +121,7 @@ def test_any_octets_leave_a_session_that_answers_or_ends(chunks: list[bytes]) ->
         assert all(isinstance(one, Pdu | Unanswered | Unsent) for one in said)
         assert talk.gone.done() and transport.closing
         with pytest.raises(Unsent):
-            await talk.submit(b"")
+            await talk.submit(b"", NOBODY)
 
     asyncio.run(meet())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.deliver.dispatch import Dispatch
+from heliograph.deliver.dispatch import SPREAD_MS, Dispatch
 from heliograph.handover import Handover, first_of
 from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS, opened
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
@@ -186,6 +186,39 @@ async def test_all_away_messages_wait_and_leave_when_one_returns(
         clock.forward(FIRST_MS + 1000)
         await both.deliver()
     assert {await status(store, id_) for id_ in ids} == {"sent"}
+
+
+async def test_an_outage_of_ours_is_no_attempt_and_what_met_it_leaves_first(
+    store: Store, clock: Any, send: Send, story: Told, lines: Any
+) -> None:
+    one = await lines(a=Line(AWAY))
+    old = [await send("sms", PHONE) for _ in range(MISSES_TO_OPEN + 3)]
+    for _ in range(4):
+        await one.deliver()
+        clock.forward(store.circuits.current["a"].until - clock.now() + SPREAD_MS)
+    one.lines["a"].answers, tried = [TAKEN], len(one.lines["a"].parcels)
+    await one.deliver()
+    await asyncio.gather(*one.handover._tasks)  # the others are told
+    new = await send("sms", PHONE)
+    await one.deliver()
+    sent = one.lines["a"].parcels[tried:]
+    assert [parcel.message_id for parcel in sent[-1:]] == [new]
+    assert {parcel.message_id for parcel in sent[:-1]} == set(old)
+    assert {parcel.attempt for parcel in sent} == {0}
+    assert await story(old[0]) == ["deferred", "sent"]  # told once, however often it was looked at
+
+
+@pytest.mark.parametrize(("minutes", "ends"), [(14, "sending"), (16, "failed")])
+async def test_an_outage_that_lasts_ends_what_waits(
+    store: Store, clock: Any, send: Send, lines: Any, minutes: int, ends: str
+) -> None:
+    one = await lines(a=Line(AWAY))
+    id_, until = await send("sms", PHONE, price=10), clock.now() + minutes * 60_000
+    while clock.now() < until:
+        await one.deliver()
+        clock.forward(30_000)
+    assert await status(store, id_) == ends
+    assert (await store.ledger.account(1)).held == (0 if ends == "failed" else 10)
 
 
 async def test_an_exception_is_a_miss_too(store: Store, send: Send, lines: Any) -> None:

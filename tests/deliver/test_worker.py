@@ -185,8 +185,8 @@ async def test_a_claim_that_comes_while_stopping_is_given_back(
     worker = Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)
     stopping: list[asyncio.Task[None]] = []
 
-    async def claim_and_stop(lane: str, most: int) -> list[Claim]:
-        claims = await claim(lane, most)
+    async def claim_and_stop(lane: str, most: int, *room: Any) -> list[Claim]:
+        claims = await claim(lane, most, *room)
         stopping.append(asyncio.create_task(worker.stop()))
         await asyncio.sleep(0)
         return claims
@@ -226,7 +226,7 @@ async def test_an_outage_is_survived(
     monkeypatch.setattr(loops, "AWAY_S", 0.01)
     claim, failures = store.outbox.claim, iter(range(4))
 
-    async def claim_at_last(lane: str, most: int) -> list[Claim]:
+    async def claim_at_last(lane: str, most: int, *_: Any) -> list[Claim]:
         if next(failures, None) is not None:
             raise StoreUnavailable
         return await claim(lane, most)

@@ -21,7 +21,7 @@ METRICS: dict[str, set[str]] = {
     "heliograph_commit_batch_size": set(),
     "heliograph_outbox_depth": {"lane"},
     "heliograph_outbox_oldest_seconds": {"lane"},
-    "heliograph_time_to_handover_seconds": {"channel", "lane"},
+    "heliograph_time_to_handover_seconds": {"channel", "lane", "priority"},
     "heliograph_handovers_total": {"channel", "carrier", "outcome"},
     "heliograph_handover_duration_seconds": {"channel", "carrier", "outcome"},
     "heliograph_delivery_duration_seconds": {"channel", "provider"},

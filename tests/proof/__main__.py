@@ -48,6 +48,7 @@ PROOFS = {
     "P23": ["tests/manage/test_every_change.py"],
     "P26": ["tests/rules/test_blame.py", "tests/channels/test_returned.py"],
     "P27": ["tests/proof/test_wrong_clocks.py"],
+    "P28": ["tests/proof/test_order.py"],
     "P29": ["tests/proof/test_reads.py"],
     "failover": ["tests/proof/test_failover.py"],
     "growth": ["tests/proof/test_ten_million.py"],

@@ -33,6 +33,10 @@ SIZES = {
     "P22 kills": (3, 10),
     "P22 runs": (1, 20),
     "P27 hand-overs": (15, 1_000),  # after the clock is wrong
+    "P28 bulk": (100, 1_000),
+    "P28 expiring": (20, 200),
+    "P28 suppressed": (5, 50),
+    "P28 suspended": (5, 50),
     "P29 at once": (6, 50),
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),

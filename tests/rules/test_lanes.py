@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from heliograph.rules.lanes import PRIORITIES, QUEUES, queue_of, take_turns
+from heliograph.rules.lanes import PRIORITIES, QUEUES, SOON_S, WINDOW_LEAST, next_window, queue_of, take_turns
 from heliograph.rules.setup.records import Priority
 
 MANY = 1000
@@ -39,3 +39,18 @@ def test_what_one_leaves_over_goes_to_the_most_urgent() -> None:
 def test_every_queue_is_of_one_lane_and_priority() -> None:
     assert [queue_of(lane, priority) for lane, priority in QUEUES.values()] == list(QUEUES)
     assert QUEUES["email"] == ("email", "normal")  # rows from before there were priorities
+
+
+@pytest.mark.parametrize(
+    ("window", "slots", "waited_s", "then"),
+    [
+        (20, 200, 0.0, 21),
+        (20, 200, SOON_S, 21),
+        (20, 200, 2 * SOON_S, 19),
+        (200, 200, 0.0, 200),
+        (WINDOW_LEAST, 200, 2 * SOON_S, WINDOW_LEAST),
+        (2, 2, 2 * SOON_S, 2),
+    ],
+)
+def test_as_much_is_claimed_as_gets_a_connection_soon(window: int, slots: int, waited_s: float, then: int) -> None:
+    assert next_window(window, slots, waited_s) == then

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from heliograph.rules.retry import next_attempt
+from heliograph.rules.retry import hold_until, next_attempt
 from heliograph.rules.setup.records import Channel
 
 S, M, H, D = 1000, 60_000, 3_600_000, 86_400_000
@@ -72,3 +72,20 @@ def test_the_window_is_inclusive() -> None:
 def test_attempts_count_from_one() -> None:
     with pytest.raises(ValueError, match="from 1"):
         next_attempt("email", 0, FIRST, FIRST, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("channel", "now", "until", "at"),
+    [
+        ("sms", 0, 5 * S, 5 * S),
+        ("sms", 14 * M, 16 * M, 15 * M),  # cut to the window
+        ("sms", 15 * M, 16 * M, None),
+        ("email", 4 * 24 * 60 * M, 4 * 24 * 60 * M + M, 4 * 24 * 60 * M + M),
+        ("email", 5 * 24 * 60 * M, 6 * 24 * 60 * M, None),
+    ],
+)
+def test_what_meets_an_outage_of_ours_waits_as_long_as_what_is_tried(
+    channel: Channel, now: int, until: int, at: int | None
+) -> None:
+    found = hold_until(channel, FIRST, FIRST + now, FIRST + until)
+    assert found == (None if at is None else FIRST + at)

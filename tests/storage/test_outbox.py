@@ -4,8 +4,11 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
+from heliograph.rules import pricing
+from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
 from heliograph.rules.lanes import PRIORITIES
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX, LEASE_MS
 from heliograph.rules.outcome import CarrierReport, DueReport, Report
@@ -239,7 +242,29 @@ async def test_the_oldest_has_waited_since_its_first_try(store: Store, clock: Te
     await store.messages.accept(message(clock))
     (claim,) = await store.outbox.claim("email", 10)
     tried_at = clock.now()
-    again = Later(due_at=tried_at + 3_600_000, attempt=1)
+    again = Later(due_at=tried_at + 3_600_000, attempt=1, first_at=tried_at)
     deferred = Change(message=claim.message, position=0, claim=claim.held, at=tried_at, wanted=None, again=again)
     assert await store.outbox.record(deferred)
     assert LaneDepth("email", 2, tried_at) in await store.outbox.depth()
+
+
+@pytest.mark.parametrize(
+    ("reason", "used"),
+    [
+        *((reason, 0) for reason in ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach")),
+        *((reason, 1) for reason in ("quarantined", "uncertain")),  # it may be sent yet, or was
+    ],
+)
+async def test_the_quota_comes_back_when_a_mail_ends_for_a_reason_of_ours(
+    store: Store, clock: TestClock, reason: str, used: int
+) -> None:
+    def decide(found: Found) -> Decision:
+        pricing.take_quota(found.account, 1, 10, pricing.month_of(clock.now()))
+        named = msgspec.json.encode({"to_addresses": ["ada@example.com"], "cc": [], "bcc": []})
+        ada = AcceptedRecipient("ada@example.com", "ada@example.com", "to")
+        return Decision(response=b'{"id":"eml_1"}', recipients=[ada], added=named)
+
+    await store.messages.accept(message(clock, decide=decide))
+    (claim,) = await store.outbox.claim("email", 10)
+    assert await store.outbox.record(sent(claim, clock, "failed", detail={"reason": reason}))
+    assert (await store.ledger.account(1)).used == used

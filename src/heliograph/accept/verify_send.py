@@ -186,6 +186,7 @@ def _parcel(
         attempt=0,
         country=country,
         left_s=left_s(expires_at, context.clock.now()),
+        priority="critical",
     )
 
 

@@ -6,8 +6,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import CarrierReport, Deferred, Outcome, own
+from heliograph.rules.outcome import CarrierReport, Deferred, Outcome, Refused, own
 from heliograph.rules.setup import records
+
+
+class Barred(Exception):
+    """A message must not be handed over any more."""
+
+    def __init__(self, refusal: Refused) -> None:
+        super().__init__(refusal.detail.get("reason"))
+        self.refusal = refusal
+
+
+class Passage:
+    """What a carrier tells and asks on a message's way out."""
+
+    def waited(self, seconds: float) -> None:
+        """For a connection, or whatever else the carrier has few of."""
+
+    async def admit(self) -> None:
+        """Asked when the connection is there, before the first octet: raises Barred."""
+
+
+FREE = Passage()
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +43,8 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     country: str | None = None
     uncertain: bool = False  # an earlier hand-over to this carrier may have gone through
     left_s: int | None = None  # until it expires
+    priority: records.Priority = "normal"
+    passage: Passage = FREE
 
     @property
     def mailbox(self) -> str:

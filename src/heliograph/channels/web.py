@@ -5,6 +5,7 @@ import hmac
 import re
 import socket
 import ssl
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -16,15 +17,15 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from heliograph.channels.carrier import CallbackAnswer
+from heliograph.channels.carrier import FREE, CallbackAnswer, Parcel
+from heliograph.channels.line import Line
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import Deferred, Refused
 from heliograph.rules.text import CONTROLS
 
 ANSWER_S = 10.0  # for the connection and the whole answer
 CONNECT_S = 3.0  # part of it, for connecting: leaves time to ask another carrier
-CONNECTIONS = 200
-PER_HOST = 64
+PER_HOST = 64  # connections
 IDLE_S = 10.0  # shorter than most servers keep a connection, so that few close while we write
 ANSWER_MAX = 64 * 1024  # octets
 WORDS_MAX = 300  # characters of a carrier's text
@@ -100,17 +101,38 @@ class CheckedAddresses(AbstractResolver):
 class Web:
     """One session for all carriers, created when first needed: no cookies, no redirects, no proxies."""
 
-    def __init__(self, roots: ssl.SSLContext | None = None, connect_s: float = CONNECT_S) -> None:
+    def __init__(
+        self, roots: ssl.SSLContext | None = None, connect_s: float = CONNECT_S, per_host: int = PER_HOST
+    ) -> None:
         """`roots`: the trusted certificates; None: the system's."""
+        self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(per_host))  # by scheme, host and port
         self._roots = roots
         self._connect_s = connect_s
         self._session: aiohttp.ClientSession | None = None
 
+    async def ask_in_turn(
+        self, parcel: Parcel, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b""
+    ) -> WebAnswer:
+        """What `ask` does, in turn, and if the parcel is still to be handed over when the connection is there."""
+        line = self._lines["/".join(url.split("/", 3)[:3])]
+        await line.take(parcel)
+        try:
+            return await self.ask(method, url, headers=headers, body=body, admit=parcel.passage.admit)
+        finally:
+            line.give_back()
+
     async def ask(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b"", timeout_s: float = ANSWER_S
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        timeout_s: float = ANSWER_S,
+        admit: Callable[[], Awaitable[None]] = FREE.admit,
     ) -> WebAnswer:
         """Raises Unreachable or NoAnswer. `url` is percent-encoded already."""
-        written = SimpleNamespace(begun=False)
+        written = SimpleNamespace(begun=False, admit=admit)
         try:
             async with self._open().request(
                 method,
@@ -138,9 +160,7 @@ class Web:
             trace = aiohttp.TraceConfig()
             trace.on_request_headers_sent.append(_begin)
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=CONNECTIONS, limit_per_host=PER_HOST, keepalive_timeout=IDLE_S, ssl=self._roots or True
-                ),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S, ssl=self._roots or True),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "Heliograph"},
                 trace_configs=[trace],
@@ -153,6 +173,7 @@ async def _begin(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) ->
     """Called just before the first octet. aiohttp repeats a GET or PUT without an answer by itself: prevent that."""
     if context.trace_request_ctx.begun:
         raise NoAnswer
+    await context.trace_request_ctx.admit()
     context.trace_request_ctx.begun = True
 
 

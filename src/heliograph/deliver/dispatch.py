@@ -2,23 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
 
 import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
 from heliograph import metrics, tracing
-from heliograph.channels.carrier import Parcel, left_s
+from heliograph.channels.carrier import FREE, Barred, Parcel, Passage, left_s
 from heliograph.clock import Clock
+from heliograph.deliver.suppressed import Suppressed
 from heliograph.handover import Handover
 from heliograph.rules import magic, routing
+from heliograph.rules.circuit import FIRST_MS, MOST_MS
 from heliograph.rules.event import EXPIRED, NEXT_AT, marked
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
-from heliograph.rules.retry import absent_wait, next_attempt
+from heliograph.rules.retry import absent_wait, hold_until, next_attempt
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.outbox import Claim
@@ -26,33 +27,52 @@ from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store, StoreUnavailable
 
 RECORD_AGAIN_S = 0.5
-SPREAD_MS = 1000  # over which those that waited for a carrier come back
+SPREAD_MS = 1000  # over which those that met a dead carrier come back
+REST_MS = 30_000  # … and those that were not even tried, for a probe needs one; all of them when the carrier is back
 NO_CARRIER = "no carrier serves this destination now"
 OUT_OF_REACH = "no carrier for this destination can be reached now"
 TOO_LATE = "it was not handed over before its expires_at"
-SUSPENDED = "the team was suspended when the message became due"
-SUPPRESSED = "the address was suppressed when the message became due"
+SUSPENDED = "the team was suspended before the message was handed over"
+SUPPRESSED = "the address was suppressed before the message was handed over"
 TWICE_SILENT = "the carrier fell silent twice: it is not known whether the message was sent, and it is not sent again"
 
 log = structlog.get_logger()
 
 
 class Dispatch:
-    def __init__(self, store: Store, handover: Handover, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        handover: Handover,
+        clock: Clock,
+        waited: Callable[[str, float], None] = lambda queue, seconds: None,
+    ) -> None:
+        """`waited` is told how long a hand-over of a queue waited for a connection."""
         self._store = store
         self._handover = handover
         self._clock = clock
+        self.waited = waited
+        self.suppressed = Suppressed(store)
         self.unrecorded: set[int] = set()  # outcomes that the store could not take yet, by outbox key
 
     async def deliver(self, claim: Claim) -> bool:
         """True when the outcome is recorded; False when the claim was no longer ours. In a task of its own."""
         bind_contextvars(message=claim.message_id)
         if claim.reports:
+            self.waited(claim.queue, 0.0)
             return await self._record(claim, apply_report(claim, self._clock.now()))
-        if bar := await self._bar(claim):
-            return await self._record(
-                claim, to_change(claim, None, Refused(detail=bar), self._clock.now(), self._jitter)
-            )
+        self.suppressed.enter(claim)
+        try:
+            change = await self._hand_over(claim)
+        except Barred as barred:
+            change = to_change(claim, None, barred.refusal, self._clock.now(), self._jitter)
+        finally:
+            self.suppressed.leave(claim)
+        return await self._record(claim, change)
+
+    async def _hand_over(self, claim: Claim) -> Change:
+        passage = _Passage(self, claim)
+        passage.judge(claim.suppressed or (claim.scheduled and await self._was_suppressed(claim)))
         about: dict[str, str | int] = {
             "heliograph_message__id": claim.message_id,
             "heliograph_attempt": claim.attempt + 1,
@@ -60,45 +80,54 @@ class Dispatch:
         with tracing.span(f"hand over {claim.channel}", claim.trace, "PRODUCER", **about) as span:
             asked = await self._handover.in_turn(
                 lambda tried: choose_carrier(claim, self._store.setup.current, {*self._handover.closed_to(), *tried}),
-                lambda carrier: to_parcel(claim, carrier, self._clock.now()),
+                lambda carrier: to_parcel(claim, carrier, self._clock.now(), passage),
             )
-            carrier, outcome = self._said(asked)
+            carrier, outcome = self._said(claim, asked)
             span.note(heliograph_carrier=carrier.id if carrier else "none", heliograph_outcome=word_of(outcome))
+        passage.end()
         if isinstance(outcome, Accepted):
-            waited = self._clock.now() - (claim.first_at if claim.attempt else claim.due_at)
-            metrics.to_handover(claim.channel, LANE[claim.channel]).observe(waited / SECOND_MS)
+            waited = self._clock.now() - (claim.first_at if claim.attempt else claim.held_at or claim.due_at)
+            metrics.to_handover(claim.channel, LANE[claim.channel], claim.priority).observe(waited / SECOND_MS)
         change = to_change(claim, carrier, outcome, self._clock.now(), self._jitter)
-        return await self._record(claim, replace(change, asked=asked))
+        return replace(change, asked=asked)
 
-    async def _bar(self, claim: Claim) -> dict[str, Any] | None:
-        """Why it is not handed over any more: what was scheduled is looked at again when it is due (contract 16)."""
+    def bar(self, claim: Claim, suppressed: bool) -> Refused | None:
+        """Why it is not handed over any more (contract 16)."""
         if claim.expires_at is not None and self._clock.now() >= claim.expires_at:
-            return own("expired", TOO_LATE)
-        if not claim.scheduled:
-            return None
+            return Refused(detail=own("expired", TOO_LATE))
         team = self._store.setup.current.teams_by_ref.get(claim.team)
         if team and team.record.suspended:
-            return own("suspended", SUSPENDED)
-        if claim.channel == "email" and await self._is_suppressed(claim):
-            return own("suppressed", SUPPRESSED)
-        return None
+            return Refused(detail=own("suspended", SUSPENDED))
+        return Refused(detail=own("suppressed", SUPPRESSED)) if suppressed else None
 
-    async def _is_suppressed(self, claim: Claim) -> bool:
-        while True:
+    async def _was_suppressed(self, claim: Claim) -> bool:
+        """Also as what is left of an address that was erased."""
+        while claim.channel == "email":
             try:
                 return await self._store.suppressions.get(claim.team, claim.address) is not None
             except StoreUnavailable:
                 await asyncio.sleep(RECORD_AGAIN_S)
+        return False
 
-    def _said(self, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
+    def _said(self, claim: Claim, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
         """The carrier whose answer counts, if any, and the answer, with what earlier carriers said for the timeline."""
+        now = self._clock.now()
         if not asked:
-            return None, _nobody(self._handover.closed_to(), self._clock.now() + self._clock.below(SPREAD_MS))
+            return None, _nobody(self._closed_to(claim), now, self._clock.below(REST_MS))
         *missed, last = asked
         outcome, said = last.outcome, [{"carrier": one.carrier.id, **one.outcome.detail} for one in missed]
         if said:
             outcome = replace(outcome, detail={**outcome.detail, "missed": said})
-        return None if isinstance(outcome, Deferred) and outcome.unreachable else last.carrier, outcome
+        if isinstance(outcome, Deferred) and outcome.unreachable:
+            closed = {one.carrier.id: now + FIRST_MS for one in asked} | self._closed_to(claim)
+            return None, replace(outcome, retry_after_ms=_until_open(closed, now) + self._clock.below(SPREAD_MS))
+        return last.carrier, outcome
+
+    def _closed_to(self, claim: Claim) -> dict[str, int]:
+        """Of the carriers that could take it, those that may not be asked now, and until when."""
+        carriers = routing.candidates(claim.channel, claim.country, self._store.setup.current.carriers)
+        closed = self._handover.closed_to()
+        return {carrier.id: closed[carrier.id] for carrier in carriers if carrier.id in closed}
 
     async def _record(self, claim: Claim, change: Change) -> bool:
         """Until the store takes it or says that the claim is lost: what was sent must not be sent again."""
@@ -120,6 +149,30 @@ class Dispatch:
         return self._clock.below(2001) / 1000 - 1
 
 
+class _Passage(Passage):
+    """A claim's way out: whether it may still go is asked again when the connection is there."""
+
+    def __init__(self, dispatch: Dispatch, claim: Claim) -> None:
+        self._dispatch = dispatch
+        self._claim = claim
+        self._noted = False
+
+    def waited(self, seconds: float) -> None:
+        self._noted = True
+        self._dispatch.waited(self._claim.queue, seconds)
+
+    def end(self) -> None:
+        if not self._noted:
+            self.waited(0.0)
+
+    async def admit(self) -> None:
+        self.judge(self._claim.channel == "email" and await self._dispatch.suppressed.has(self._claim))
+
+    def judge(self, suppressed: bool) -> None:
+        if bar := self._dispatch.bar(self._claim, suppressed):
+            raise Barred(bar)
+
+
 def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> CarrierRecord | None:
     if magic.is_magic(claim.address):
         return routing.builtin_simulator(claim.channel)
@@ -129,16 +182,20 @@ def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> C
     return routing.choose(asked, claim.deferrals, closed)
 
 
-def _nobody(closed: Mapping[str, int], soon: int) -> Outcome:
-    """No carrier can be asked: after a pause that ends when the first of them may be."""
-    if closed:
-        return Deferred(
-            detail=own("out_of_reach", OUT_OF_REACH), retry_after_ms=max(0, min(closed.values()) - soon) + SPREAD_MS
-        )
-    return Deferred(detail=own("no_carrier", NO_CARRIER))
+def _nobody(closed: Mapping[str, int], now: int, spread_ms: int) -> Outcome:
+    """No carrier can be asked: it waits until the first of them may be."""
+    if not closed:
+        return Deferred(detail=own("no_carrier", NO_CARRIER), held=True, retry_after_ms=MOST_MS)
+    wait_ms = _until_open(closed, now) + spread_ms
+    return Deferred(detail=own("out_of_reach", OUT_OF_REACH), held=True, retry_after_ms=wait_ms)
 
 
-def to_parcel(claim: Claim, carrier: CarrierRecord, now: int) -> Parcel:
+def _until_open(closed: Mapping[str, int], now: int) -> int:
+    """How long nobody may ask a carrier; while one is being probed, or too few have missed it, for a moment."""
+    return min((until - now for until in closed.values() if until > now), default=FIRST_MS)
+
+
+def to_parcel(claim: Claim, carrier: CarrierRecord, now: int, passage: Passage = FREE) -> Parcel:
     return Parcel(
         message_id=claim.message_id,
         position=claim.position,
@@ -149,6 +206,8 @@ def to_parcel(claim: Claim, carrier: CarrierRecord, now: int) -> Parcel:
         country=claim.country,
         uncertain=claim.uncertain == carrier.id,
         left_s=None if claim.expires_at is None else left_s(claim.expires_at, now),
+        priority=claim.priority,
+        passage=passage,
     )
 
 
@@ -202,6 +261,8 @@ def to_change(
             return replace(change, wanted="failed")
         case Deferred(uncertain=True) if claim.uncertain:
             return replace(change, wanted="failed", detail=outcome.detail | own("uncertain", TWICE_SILENT))
+        case Deferred(unreachable=True) | Deferred(held=True):
+            return _hold(claim, change, outcome, now)
         case Deferred(retry_after_ms=wish):
             attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
             due_at = next_attempt(claim.channel, attempt, first_at, now, jitter(), wish)
@@ -211,8 +272,39 @@ def to_change(
             uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
             deferrals = _count(claim.deferrals, carrier)
             absent_at = (claim.absent_at or now) if outcome.absent else None
-            again = Later(due_at=due_at, attempt=attempt, deferrals=deferrals, uncertain=uncertain, absent_at=absent_at)
+            again = Later(
+                due_at=due_at,
+                attempt=attempt,
+                deferrals=deferrals,
+                uncertain=uncertain,
+                absent_at=absent_at,
+                first_at=first_at,
+            )
             return replace(change, again=again, detail=change.detail | {NEXT_AT: timestamp(due_at)})
+
+
+def _hold(claim: Claim, change: Change, outcome: Deferred, now: int) -> Change:
+    """It waits for a reason on our own side: no attempt, and it leaves before what came later."""
+    waits = claim.held_at is not None
+    first_at = claim.first_at if claim.attempt or waits else now
+    # Without a wish it stays in its place: it was claimed before its carrier had room for it.
+    until = now + outcome.retry_after_ms if outcome.retry_after_ms else claim.due_at
+    due_at = hold_until(claim.channel, first_at, now, until)
+    if due_at is None:
+        own_reason = {"reason": "out_of_reach"} if outcome.unreachable else {}
+        return replace(change, carrier=None, wanted="failed", detail=own_reason | outcome.detail | {EXPIRED: True})
+    due_at = min(due_at, claim.expires_at or due_at)
+    again = Later(
+        due_at=due_at,
+        attempt=claim.attempt,
+        deferrals=claim.deferrals,
+        uncertain=claim.uncertain,
+        absent_at=claim.absent_at,
+        first_at=first_at,
+        held_at=claim.held_at if waits else claim.due_at,
+    )
+    detail = outcome.detail | {NEXT_AT: timestamp(max(due_at, now))}
+    return replace(change, carrier=None, again=again, detail=detail, quiet=waits)
 
 
 def _count(deferrals: Mapping[str, int], carrier: CarrierRecord | None) -> dict[str, int]:

@@ -1,7 +1,9 @@
 """The claim loop: each lane fills its own slots with due work until it is stopped."""
 
 import asyncio
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -10,14 +12,15 @@ from heliograph import metrics
 from heliograph.clock import Clock
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.waiting import happens, settle
+from heliograph.deliver.windows import Windows
 from heliograph.handover import Handover
 from heliograph.rules.lanes import SLOTS
 from heliograph.rules.limits import HEARTBEAT_MS, SECOND_MS
+from heliograph.rules.setup.records import Priority
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store
 
-CLAIM_MOST = 100  # rows in one claim: half a lane, so that one batch is claimed while another is recorded
-FULL_S = 0.2  # until a lane whose slots are all taken looks again
+CLAIM_MOST = 100  # rows in one claim: half a queue, so that one batch is claimed while another is recorded
 PAUSE_S = 0.01  # after a claim that emptied the lane: what comes meanwhile becomes one claim
 AWAY_S = 0.5  # after the store could not be reached
 SUSPECTS_S = 5.0  # from the start to the first look for suspects, and between two looks
@@ -35,7 +38,8 @@ class Worker:
     def __init__(self, store: Store, handover: Handover, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._dispatch = Dispatch(store, handover, clock)
+        self._windows = Windows(lambda lane: store.hints.bells[lane].ring())
+        self._dispatch = Dispatch(store, handover, clock, self._windows.waited)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
         self._looked = dict.fromkeys(SLOTS, clock.now())  # when each lane last did
         self._suspects_first = False  # the lanes pause while suspects are tried
@@ -67,17 +71,22 @@ class Worker:
         while not self._stopping.is_set():
             self._looked[lane] = self._clock.now()
             metrics.PROGRESS.set(min(self._looked.values()) / SECOND_MS)
-            most = min(SLOTS[lane] - len(work), CLAIM_MOST)
-            if not most:
-                await asyncio.wait(work, timeout=FULL_S, return_when=asyncio.FIRST_COMPLETED)
-                continue
-            claims = await self._claim(lane, most) if self._may_claim() else []
+            room = self._windows.room(lane)
+            claims = await self._claim(lane, room) if any(room.values()) and self._may_claim() else []
             for claim in claims:
-                self._start(claim, work)
-            if len(claims) < most:
-                if claims:
-                    await asyncio.sleep(PAUSE_S)
-                await self._store.hints.bells[lane].wait(self._store.hints.poll_s)
+                self._windows.enter(claim.queue)
+                self._start(claim, work).add_done_callback(partial(self._leave, claim.queue))
+            taken = Counter(claim.priority for claim in claims)
+            filled = [priority for priority, count in taken.items() if count == room[priority]]  # more may wait
+            now = self._windows.room(lane)
+            if len(claims) == CLAIM_MOST or any(now[priority] for priority in filled):
+                continue
+            if claims and not filled:
+                await asyncio.sleep(PAUSE_S)
+            await self._store.hints.bells[lane].wait(self._store.hints.poll_s)
+
+    def _leave(self, queue: str, _: "asyncio.Task[bool]") -> None:
+        self._windows.leave(queue)
 
     def _may_claim(self) -> bool:
         # What cannot be recorded must not be sent: while an outcome waits for the store, nothing new begins.
@@ -86,9 +95,9 @@ class Worker:
     def _resting(self) -> bool:
         return self._store.setup.current.platform.paused or bool(self._clock.off())
 
-    async def _claim(self, lane: str, most: int) -> list[Claim]:
+    async def _claim(self, lane: str, room: Mapping[Priority, int]) -> list[Claim]:
         try:
-            claims = await self._store.outbox.claim(lane, most)
+            claims = await self._store.outbox.claim(lane, CLAIM_MOST, room)
             if self._may_claim() and not self._stopping.is_set():
                 return claims
             await self._store.outbox.release(claims)

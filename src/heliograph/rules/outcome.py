@@ -81,6 +81,7 @@ class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_ms: int | None = None
     unreachable: bool = False  # the carrier cannot be reached: it was not sent, and the next carrier is asked at once
     uncertain: bool = False  # the carrier fell silent: maybe it was sent, so no other carrier may be asked
+    held: bool = False  # for a reason on our own side: it waits, and this was no attempt
     absent: bool = False  # the recipient's domain does not exist, by what was said lately for the first time
 
 

@@ -44,6 +44,15 @@ def absent_wait(first_at: int | None, now: int) -> int:
     return ABSENT_MS if first_at is None else max(0, first_at + ABSENT_MS - now)
 
 
+def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | None:
+    """Until when a message waits that nobody could be asked to take; None: it is given up.
+
+    That is no attempt, but the time to try runs from the first one or the first such wait.
+    """
+    deadline = first_at + SCHEDULES[channel].window
+    return min(until, deadline) if now < deadline else None
+
+
 def next_attempt(
     channel: Channel,
     attempt: int,

@@ -1,7 +1,7 @@
 """The outbox: due work, claimed in batches under a lease, fairly over teams."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -45,10 +45,17 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     deferrals: dict[str, int]
     uncertain: str | None  # the carrier that may have sent it
     absent_at: int | None = None  # when the recipient's domain was first said not to exist
+    held_at: int | None = None  # when it was due at first, if it waited for a reason on our own side
+    priority: Priority = "normal"
+    suppressed: bool = False  # the address, when it was claimed
     scheduled: bool = False  # for a later time than that of its send, and not tried yet
     expires_at: int | None = None
     alone: bool = False  # nothing else is in its worker's hands
     trace: str | None = None  # the traceparent that its request left
+
+    @property
+    def queue(self) -> str:
+        return queue_of(LANE[self.channel], self.priority)
 
     @property
     def held(self) -> HeldClaim:
@@ -71,33 +78,37 @@ class LaneDepth(msgspec.Struct, frozen=True):
 
 
 MessageId = tuple[int, str]  # team, id
+DUE_AT = 11  # of the columns that a claim returns
+WAKE_MOST = 2000  # rows in one transaction
 CANCELED = "it was canceled before it was sent"
 
 _deferrals = msgspec.json.Decoder(dict[str, int])
 _reports = msgspec.json.Decoder(tuple[DueReport, ...])
 
 
-async def claim(tx: Tx, owner: str, lane: str, most: int, turn: int, now: int, leases: Leases) -> list[Claim]:
-    """`turn`: how many this process has claimed of the lane before."""
-    due = await _due_teams(tx, lane, now)
+async def claim(
+    tx: Tx, owner: str, lane: str, most: int, room: Mapping[Priority, int], turn: int, now: int, leases: Leases
+) -> list[Claim]:
+    """`room`: how many of each priority at most; `turn`: how many this process has claimed of the lane before."""
+    due = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if room[priority]}
     if not due:
         return []
     lease_until = await leases.until(tx)
     if leases.off():
         return []
     given = {"owner": owner, "lease_until": lease_until, "now": now}
-    wishes = Counter(take_turns(turn, most, dict.fromkeys(due, most)))
+    wishes = Counter(take_turns(turn, most, {priority: room[priority] for priority in due}))
     taken = {p: await _claim_fairly(tx, queue_of(lane, p), due[p], wishes[p], given) for p in due}
     # What one priority leaves over goes to those that got all they may, so a short batch means an empty lane.
     for priority, rows in taken.items():
-        rest = most - sum(map(len, taken.values()))
+        rest = min(most - sum(map(len, taken.values())), room[priority] - len(rows))
         if rest and len(rows) == wishes[priority]:
             rows += await _claim_fairly(tx, queue_of(lane, priority), due[priority], rest, given)
     order = take_turns(turn, most, {priority: len(rows) for priority, rows in taken.items()})
     if len(order) < most:
         await _due_teams(tx, lane, now)
     left = {priority: iter(rows) for priority, rows in taken.items()}
-    return await _read(tx, [next(left[priority]) for priority in order])
+    return await _read(tx, [next(left[priority]) for priority in order], order)
 
 
 async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, given: dict[str, Any]) -> list[Any]:
@@ -116,7 +127,17 @@ async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, given: 
         rows += got
         taken = Counter(row[2] for row in got)
         teams = [team for team in teams if taken[team] == share]
-    return rows
+    return _in_turn(rows)
+
+
+def _in_turn(rows: list[Any]) -> list[Any]:
+    """One of each team after the other, and each team's oldest first: databases return them in any order."""
+    before = Counter[int]()
+    placed = []
+    for row in sorted(rows, key=lambda row: row[DUE_AT]):
+        placed.append((before[row[2]], row))
+        before[row[2]] += 1
+    return [row for _, row in sorted(placed, key=lambda place: place[0])]
 
 
 async def _due_teams(tx: Tx, lane: str, now: int) -> dict[Priority, list[int]]:
@@ -137,10 +158,10 @@ async def claim_suspect(tx: Tx, owner: str, now: int, leases: Leases) -> list[Cl
         return []
     given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": now}
     rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **given)
-    return await _read(tx, rows, alone=True)
+    return await _read(tx, rows, ["normal"] * len(rows), alone=True)
 
 
-async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Claim]:
+async def _read(tx: Tx, rows: Sequence[Any], priorities: Sequence[Priority], *, alone: bool = False) -> list[Claim]:
     if not rows:
         return []
     places = {
@@ -152,9 +173,10 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
     if messages:
         contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
     claims = []
-    for key, epoch, team, message, position, reports, first_at, attempt, *rest in rows:
-        deferrals, uncertain, absent_at, due_at, expires_at = rest
-        _, _, address, given, id_, channel, sandbox, country, trace = places[message, position]
+    for row, priority in zip(rows, priorities, strict=True):
+        key, epoch, team, message, position, reports, first_at, attempt, deferrals, uncertain, *times = row
+        absent_at, due_at, expires_at, held_at = times
+        _, _, address, given, id_, channel, sandbox, country, trace, suppressed_at = places[message, position]
         claims.append(
             Claim(
                 key=key,
@@ -176,6 +198,9 @@ async def _read(tx: Tx, rows: Sequence[Any], *, alone: bool = False) -> list[Cla
                 deferrals=_deferrals.decode(deferrals),
                 uncertain=uncertain,
                 absent_at=absent_at,
+                held_at=held_at,
+                priority=priority,
+                suppressed=suppressed_at is not None,
                 scheduled=attempt == 0 and due_at > first_at,
                 expires_at=expires_at,
                 alone=alone,
@@ -233,9 +258,11 @@ class Outbox:
         self._turns: Counter[str] = Counter()
         self.queue = Probe(self.depth)
 
-    async def claim(self, lane: str, most: int) -> list[Claim]:
-        now, turn = self._clock.now(), self._turns[lane]
-        claims = await self._database.write(lambda tx: claim(tx, self._owner, lane, most, turn, now, self._leases))
+    async def claim(self, lane: str, most: int, room: Mapping[Priority, int] | None = None) -> list[Claim]:
+        """`room`: how many of each priority at most; None: any."""
+        now, turn, leases = self._clock.now(), self._turns[lane], self._leases
+        rooms = room or dict.fromkeys(PRIORITIES, most)
+        claims = await self._database.write(lambda tx: claim(tx, self._owner, lane, most, rooms, turn, now, leases))
         self._turns[lane] += len(claims)
         return claims
 
@@ -309,6 +336,17 @@ class Outbox:
             return waiting
 
         return await self._database.write(story)
+
+    async def wake(self, lane: str) -> None:
+        """A carrier is back: what waited for one is due, the oldest first."""
+        now, queues = self._clock.now(), [(queue_of(lane, priority),) for priority in PRIORITIES]
+
+        async def story(tx: Tx) -> int:
+            note(tx, lane)
+            return len(await tx.run("wake_held", lanes=queues, now=now, most=WAKE_MOST))
+
+        while await self._database.write(story) == WAKE_MOST:
+            pass
 
     async def take_back(self) -> None:
         """At start: what a former run of this process had claimed is free again."""

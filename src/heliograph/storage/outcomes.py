@@ -29,7 +29,8 @@ from heliograph.storage.events import Event, Publisher
 EARLY_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
-UNUSED = ("canceled", "expired")  # why an email that was counted against the quota was not sent
+# Why an email that was counted against the quota was not sent: for reasons of ours, and certainly not.
+UNUSED = ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready")
 COUNTED = ("delivered", "bounced", "failed", "complained")
 RECEIPTS = ("delivered", "read", "failed")
 SETTLE = {"capture": pricing.capture, "release": pricing.release}
@@ -43,6 +44,8 @@ class Later(msgspec.Struct, frozen=True, kw_only=True):
     deferrals: dict[str, int] = {}  # by carrier
     uncertain: str | None = None  # the carrier that may have sent it
     absent_at: int | None = None  # when the recipient's domain was first said not to exist
+    first_at: int | None = None  # when the time to try began; None: when it did before
+    held_at: int | None = None  # when it was due at first, if it waits for a reason on our own side
 
 
 class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +71,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[str, ...] = ()  # the carrier's ids of a long message's parts
     claim: HeldClaim | None = None
     again: Later | None = None
+    quiet: bool = False  # it waits as it did before: nothing new for the timeline
     reports: Sequence[DueReport] = ()
     lane: str = ""
     asked: Sequence[Asked] = ()
@@ -408,7 +412,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         moved.status = message.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
         tell(event.event_type(moved.channel, status), status, previous, moved.sequence)
-    if not path or not change.wanted:
+    if (not path or not change.wanted) and not change.quiet:
         # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
         tell("ignored" if change.wanted else "deferred", change.wanted, recipient.status, None)
 
@@ -420,7 +424,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
     elif moved.charge == "held" and ended:
         moved.charge = "released"
         rows.money.append((moved, "release", change.at))
-    if is_mail and path and not moved.sandbox and change.detail.get("reason") in UNUSED:
+    if is_mail and path and path[-1] == "failed" and not moved.sandbox and change.detail.get("reason") in UNUSED:
         rows.unused.append((moved, recipient.address))
     # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
     if change.suppress and (path or recipient.status == "failed") and not magic.is_magic(recipient.address):
@@ -503,7 +507,8 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
         key = change.claim.key
         if again := change.again:
             deferrals = msgspec.json.encode(again.deferrals).decode()
-            later.append((key, change.at, again.due_at, again.attempt, deferrals, again.uncertain, again.absent_at))
+            tried = (again.attempt, deferrals, again.uncertain, again.absent_at)
+            later.append((key, again.due_at, *tried, again.first_at, again.held_at))
         else:
             done.append((key,))
         if change.reports:

@@ -1,6 +1,7 @@
 """The suppression list: who is on it, changed with its audit entry; searched newest first by a part of the address."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -58,6 +59,13 @@ class Suppression(msgspec.Struct, frozen=True):
     created_at: int
 
 
+class Listing(NamedTuple):
+    """Whose list an address may be on."""
+
+    team: int
+    address: str
+
+
 class OnList(msgspec.Struct, frozen=True):
     """Why and since when an address is on the list."""
 
@@ -87,7 +95,13 @@ class Suppressions:
         """Of these addresses, those on the list."""
         asked = [(team, address) for address in addresses]
         rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
-        return {address: OnList(*listed) for address, *listed in rows}
+        return {address: OnList(*listed) for address, *listed, _ in rows}
+
+    async def of(self, places: Iterable[Listing]) -> list[Listing]:
+        """Of these teams' addresses, those on their lists."""
+        asked = list(places)
+        rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
+        return [Listing(team, address) for address, _, _, team in rows]
 
     async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
         """One more than the limit, when there are more. `after` is the address that the page before ended with, which

@@ -19,6 +19,7 @@ from heliograph.rules.outcome import Deferred, Outcome, Refused
 
 TRIES_MAX = 5  # addresses tried in one hand-over
 TRIES_S = 120.0  # no further address is tried after this
+AGAIN_S = 10.0  # until a host whose connections are all busy is tried again: mail for others goes before
 
 
 class MxOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +49,8 @@ class Mx(Carrier):
         self._random = random or Random()
         self._resolver = Resolver(options.resolver, networks(options.allow_private), self._random)
         self._policies = Policies(self._resolver, fetch or https_fetch(self._resolver, manner.roots or system_roots()))
-        self._pool = Pool(replace(manner, helo=options.helo), replace(limits, per_host=options.per_host))
+        limits = replace(limits, per_host=options.per_host, again_s=AGAIN_S)
+        self._pool = Pool(replace(manner, helo=options.helo), limits)
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
         started = asyncio.get_running_loop().time()
@@ -56,7 +58,7 @@ class Mx(Carrier):
         try:
             exchange = await self._resolver.exchange(domain)
             mail = await self._prepare(parcel)
-            outcome = await self._ask_each(domain, exchange, parcel.mailbox, mail)
+            outcome = await self._ask_each(domain, exchange, parcel, mail)
         except NullMx:
             outcome = _unasked(domain, f"{domain} takes no mail (null MX)", "5.1.10", bounced=True)
         except Unknown:
@@ -69,14 +71,14 @@ class Mx(Carrier):
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _ask_each(self, domain: str, exchange: Exchange, recipient: str, mail: Prepared) -> Outcome:
+    async def _ask_each(self, domain: str, exchange: Exchange, parcel: Parcel, mail: Prepared) -> Outcome:
         """Try one address after the other until one gives a final answer."""
         late = asyncio.get_running_loop().time() + TRIES_S
         tried: list[Outcome] = []
         async with aclosing(self._doors(domain, exchange)) as doors:
             async for door in doors:
                 if isinstance(door, Destination):
-                    outcome = await self._pool.send(door, recipient, mail)
+                    outcome = await self._pool.send(door, parcel, mail)
                     if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
                         return _after(tried, outcome)
                     tried.append(replace(outcome, unreachable=False))  # the host is unreachable, this carrier is not
@@ -84,7 +86,9 @@ class Mx(Carrier):
                     tried.append(door)
                 if len(tried) == TRIES_MAX or asyncio.get_running_loop().time() > late:
                     break
-        last = next((outcome for outcome in reversed(tried) if isinstance(outcome, Deferred)), tried[-1])
+        put_off = [outcome for outcome in tried if isinstance(outcome, Deferred)]
+        said = [outcome for outcome in put_off if not outcome.held]
+        last = (said or put_off or tried)[-1]
         return _after([outcome for outcome in tried if outcome is not last], last)
 
     async def _doors(self, domain: str, exchange: Exchange) -> AsyncGenerator[Destination | Refused | Deferred, None]:

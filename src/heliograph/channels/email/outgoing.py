@@ -15,6 +15,8 @@ from heliograph.rules import verp
 from heliograph.rules.address import Address, parse_address
 from heliograph.rules.content import EmailContent
 from heliograph.rules.ids import PREFIXES, ulid_ms
+from heliograph.rules.lanes import PRIORITIES, take_turns
+from heliograph.rules.setup.records import Priority
 from heliograph.threads import BUILDING, LOOKING
 
 KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
@@ -53,7 +55,8 @@ class Outgoing:
         self._entropy = entropy
         self._now = now
         self._signers: dict[str, tuple[Sequence[SigningKey], Signer | None]] = {}
-        self._waiting: list[Waiting] = []
+        self._waiting: dict[Priority, list[Waiting]] = {priority: [] for priority in PRIORITIES}
+        self._turns = 0
         self._threads: set[asyncio.Task[None]] = set()
         self._ready: OrderedDict[str, asyncio.Task[Ready]] = OrderedDict()
 
@@ -103,7 +106,7 @@ class Outgoing:
             await self._ensure_keys(sender.domain)
         await self._bring(content)
         made: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
-        self._waiting.append((parcel, content, sender, made))
+        self._waiting[parcel.priority].append((parcel, content, sender, made))
         if len(self._threads) < THREADS:
             task = asyncio.create_task(self._build_waiting())
             self._threads.add(task)
@@ -112,13 +115,18 @@ class Outgoing:
 
     async def _build_waiting(self) -> None:
         """Runs in a thread: signing takes most of a millisecond, without the interpreter's lock."""
-        while self._waiting:
-            taken, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+        while taken := self._take():
             for (*_, made), ready in zip(taken, await BUILDING.run(self._build_all, taken), strict=True):
                 if isinstance(ready, Exception):
                     made.set_exception(ready)
                 else:
                     made.set_result(ready)
+
+    def _take(self) -> list[Waiting]:
+        """The next to be built, the most urgent first."""
+        order = take_turns(self._turns, TOGETHER, {priority: len(line) for priority, line in self._waiting.items()})
+        self._turns += len(order)
+        return [self._waiting[priority].pop(0) for priority in order]
 
     def _build_all(self, taken: Sequence[Waiting]) -> list[Ready | Exception]:
         built: list[Ready | Exception] = []

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from heliograph import metrics
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email.smtp import Destination, Manner, SmtpSession
-from heliograph.deadline import within
+from heliograph.channels.line import Line
+from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.provider import provider_of
 from heliograph.rules.smtp_reply import pauses_host
@@ -19,7 +20,7 @@ IDLE_S = 10.0  # a connection waits this long for another mail
 IDLE_MAX = 200  # idle connections to all hosts: they are open files
 USES_MAX = 100  # mails on one connection
 PAUSE_S = 60.0  # after a 421, the first step of the retry schedule
-QUEUE_S = 60.0  # for a free connection; the hand-over occupies a slot of its lane
+QUEUE_S = 10.0  # for a free connection; the hand-over occupies a slot of its queue
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,7 @@ class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = IDLE_S
     pause_s: float = PAUSE_S
     queue_s: float = QUEUE_S
+    again_s: float = 0.0  # how long after that it is tried again; 0: it is claimed as before
 
 
 LIMITS = PoolLimits()
@@ -46,7 +48,7 @@ LIMITS = PoolLimits()
 
 class _Host:
     def __init__(self, per_host: int) -> None:
-        self.free = asyncio.Semaphore(per_host)
+        self.line = Line(per_host)
         self.asking = 0  # hand-overs that have or await a connection
         self.busy = 0  # those that have a connection
         self.idle: dict[SmtpSession, asyncio.TimerHandle] = {}  # each with its idle timer
@@ -61,19 +63,20 @@ class Pool:
         self._idle = 0
         self._goodbyes: set[asyncio.Task[None]] = set()
 
-    async def send(self, destination: Destination, recipient: str, mail: Prepared) -> Outcome:
+    async def send(self, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
         key = (destination.address, destination.port)
         host = self._hosts.setdefault(key, _Host(self._limits.per_host))
         host.asking += 1
         try:
-            if not await self._turn(host):
-                return _not_asked(destination, f"is busy with {self._limits.per_host} connections of ours")
+            if not await host.line.take(parcel, self._limits.queue_s):
+                why = f"is busy with {self._limits.per_host} connections of ours"
+                return _not_asked(destination, why, self._limits.again_s)
             host.busy += 1
             try:
-                return await self._send_in_turn(host, destination, recipient, mail)
+                return await self._send_in_turn(host, destination, parcel, mail)
             finally:
                 host.busy -= 1
-                host.free.release()
+                host.line.give_back()
         finally:
             host.asking -= 1
             self._forget(key)
@@ -84,23 +87,14 @@ class Pool:
                 self._part(self._take(host, session))
         await asyncio.gather(*self._goodbyes)
 
-    async def _turn(self, host: _Host) -> bool:
-        if not host.free.locked():
-            return await host.free.acquire()
-        try:
-            with within(self._limits.queue_s):
-                return await host.free.acquire()
-        except TimeoutError:
-            return False
-
-    async def _send_in_turn(self, host: _Host, destination: Destination, recipient: str, mail: Prepared) -> Outcome:
+    async def _send_in_turn(self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
         # Checked only now: the pause may have started while this hand-over waited.
         if _now() < host.paused_until:
-            return _not_asked(destination, "asked for a pause (421)")
-        outcome = await self._speak_on_kept(host, destination, recipient, mail)
+            return _not_asked(destination, "asked for a pause (421)", host.paused_until - _now())
+        outcome = await self._speak_on_kept(host, destination, parcel, mail)
         if outcome is None:
             opened = await SmtpSession.open(destination, self._manner)
-            outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, recipient, mail)
+            outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, parcel, mail)
         said = str(outcome.detail.get("code") or "")
         metrics.smtp_replied(provider_of(destination.host), f"{said[0]}xx" if said else "none").inc()
         if pauses_host(outcome.detail):
@@ -109,25 +103,30 @@ class Pool:
         return outcome
 
     async def _speak_on_kept(
-        self, host: _Host, destination: Destination, recipient: str, mail: Prepared
+        self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared
     ) -> Outcome | None:
         """None when there is no such connection, or it was closed while idle."""
         session = await self._kept(host, destination)
         if session is None:
             return None
-        outcome = await self._speak(host, session, recipient, mail)
+        outcome = await self._speak(host, session, parcel, mail)
         # A close or a 421 at the first command is an idle timeout, and says nothing about this mail or host.
         stale = isinstance(outcome, Deferred) and not session.usable and session.verb in ("rset", "mail")
         return None if stale else outcome
 
-    async def _speak(self, host: _Host, session: SmtpSession, recipient: str, mail: Prepared) -> Outcome:
-        outcome = await session.send(mail.envelope_from, recipient, mail.chunks(), mail.size, mail.needs_utf8)
+    async def _speak(self, host: _Host, session: SmtpSession, parcel: Parcel, mail: Prepared) -> Outcome:
+        try:
+            await parcel.passage.admit()
+            return await session.send(mail.envelope_from, parcel.mailbox, mail.chunks(), mail.size, mail.needs_utf8)
+        finally:
+            self._keep(host, session)
+
+    def _keep(self, host: _Host, session: SmtpSession) -> None:
         if session.usable and session.sent < USES_MAX and self._idle < IDLE_MAX:
             host.idle[session] = _call_later(self._limits.idle_s, self._expire, host, session)
             self._idle += 1
         else:
             self._part(session)
-        return outcome
 
     async def _kept(self, host: _Host, destination: Destination) -> SmtpSession | None:
         """The last used idle connection to this destination; one to another destination is closed to make room."""
@@ -176,7 +175,8 @@ def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, deli
     return replace(outcome, detail=detail)
 
 
-def _not_asked(destination: Destination, why: str) -> Deferred:
+def _not_asked(destination: Destination, why: str, again_s: float) -> Deferred:
     unsaid = {"tls": None, "code": None, "enhanced": None}
     text = f"{destination.host} was not asked: it {why}"
-    return Deferred(detail={"host": destination.host, "address": destination.address, **unsaid, "text": text})
+    detail = {"host": destination.host, "address": destination.address, **unsaid, "text": text}
+    return Deferred(detail=detail, held=True, retry_after_ms=int(again_s * SECOND_MS))

@@ -346,8 +346,8 @@ class SmtpSession:
                 words = f"{host}: {error}"
             case _:
                 raise error
-        if self.verb != "final":
-            return Deferred(detail=self._detail(f"{words} (at {self.verb})"))
+        if self.verb != "final":  # before the mail itself, which may be what breaks it, nothing blames the mail
+            return Deferred(detail=self._detail(f"{words} (at {self.verb})"), unreachable=self.verb != "body")
         text = f"{words} (after the whole mail: it may have arrived)"
         return Deferred(detail={**self._detail(text), "uncertain": True})
 

@@ -110,7 +110,8 @@ class Http(Carrier):
         sender = content.sender(own) or own
         values = self._values(parcel, content.body, sender)
         try:
-            answer = await self._web.ask(
+            answer = await self._web.ask_in_turn(
+                parcel,
                 self._options.method,
                 fill(self._options.url, values, lambda value: quote(value, safe="")),
                 headers={name: CONTROLS.sub(" ", fill(value, values, str)) for name, value in self._headers.items()},

@@ -141,7 +141,7 @@ class Twilio(Carrier):
                 if found:
                     return found
             form = self._form(parcel.address, content, sender, content.validity(parcel.left_s))
-            answer = await self._web.ask("POST", self._url, headers=self._headers, body=form)
+            answer = await self._web.ask_in_turn(parcel, "POST", self._url, headers=self._headers, body=form)
         except (Unreachable, NoAnswer) as error:
             return silent(NAME, error)
         return self._outcome(answer, content.body, sender)

@@ -131,7 +131,7 @@ class CloudApi(Carrier):
         content = msgspec.json.decode(parcel.content, type=WhatsappContent)
         body = msgspec.json.encode(_message(parcel, content))
         try:
-            answer = await self._web.ask("POST", self._url, headers=self._headers, body=body)
+            answer = await self._web.ask_in_turn(parcel, "POST", self._url, headers=self._headers, body=body)
         except (Unreachable, NoAnswer) as error:
             return silent(NAME, error)
         return self._outcome(answer, content)

@@ -16,8 +16,8 @@ SELECT w.lane, w.team,
        (SELECT count(*) FROM (SELECT 1 FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL
                               AND o.due_at > :now ORDER BY o.due_at LIMIT :most) AS later),
        (SELECT min(o.due_at) FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL),
-       (SELECT min(CASE WHEN later.attempt > 0 THEN later.first_at END)
-        FROM (SELECT o.attempt, o.first_at FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL
+       (SELECT min(CASE WHEN later.attempt > 0 THEN later.first_at ELSE later.held_at END)
+        FROM (SELECT o.attempt, o.first_at, o.held_at FROM outbox o WHERE o.lane = w.lane AND o.team = w.team AND o.owner IS NULL
               AND o.due_at > :now ORDER BY o.due_at LIMIT :most) AS later)
 FROM waiting w WHERE w.team IS NOT NULL;
 

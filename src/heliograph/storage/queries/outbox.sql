@@ -29,7 +29,7 @@ WHERE key IN (
         FOR UPDATE SKIP LOCKED) AS o                  --postgres
 )
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
-          absent_at, due_at, expires_at;
+          absent_at, due_at, expires_at, held_at;
 
 -- name: suspects
 -- The literal is that of the index outbox_suspect: without it the whole queue would be read.
@@ -46,21 +46,33 @@ WHERE key IN (
     FOR UPDATE SKIP LOCKED  --postgres
 )
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
-          absent_at, due_at, expires_at;
+          absent_at, due_at, expires_at, held_at;
 
 -- name: claimed_recipients
-SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country, m.trace
+SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country, m.trace, s.created_at
 FROM rows(:places, message bigint, position smallint) AS p
 JOIN recipient r ON r.message = p.message AND r.position = p.position
-JOIN message m ON m.key = r.message;
+JOIN message m ON m.key = r.message
+LEFT JOIN suppression s ON s.team = m.team AND s.address = r.address;
 
 -- name: waiting_rows
 -- What of a message has not been tried yet and is in nobody's hands.
 SELECT key, epoch, position, expires_at FROM outbox
 WHERE lane = :lane AND team = :team AND owner IS NULL AND due_at = :due_at AND message = :message AND attempt = 0
-      AND claims = 0 AND promises IS NULL
+      AND claims = 0 AND promises IS NULL AND held_at IS NULL
 FOR UPDATE SKIP LOCKED  --postgres
 ;
+
+-- name: wake_held
+-- What waits for a carrier that is back: due since it was due at first.
+UPDATE outbox SET due_at = held_at
+WHERE key IN (
+    SELECT o.key FROM rows(:lanes, lane text) AS l
+    JOIN outbox o ON o.lane = l.lane AND o.due_at > :now AND o.held_at IS NOT NULL AND o.owner IS NULL
+    LIMIT :most
+    FOR UPDATE OF o SKIP LOCKED  --postgres
+)
+RETURNING key;
 
 -- name: move_rows
 UPDATE outbox SET due_at = :due_at WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);

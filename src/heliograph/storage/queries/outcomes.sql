@@ -138,10 +138,9 @@ RETURNING team, address;
 DELETE FROM outbox WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 
 -- name: postpone
--- The time to try begins with the first attempt, not with a pause before it.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = r.attempt, due_at = r.due_at,
-                  deferrals = r.deferrals, uncertain = r.uncertain, absent_at = r.absent_at,
-                  first_at = CASE WHEN outbox.attempt = 0 THEN r.at ELSE first_at END
-FROM rows(:rows, key bigint, at bigint, due_at bigint, attempt bigint, deferrals text,
-          uncertain text, absent_at bigint) AS r
+                  deferrals = r.deferrals, uncertain = r.uncertain, absent_at = r.absent_at, held_at = r.held_at,
+                  first_at = coalesce(r.first_at, outbox.first_at)
+FROM rows(:rows, key bigint, due_at bigint, attempt bigint, deferrals text, uncertain text, absent_at bigint,
+          first_at bigint, held_at bigint) AS r
 WHERE outbox.key = r.key;

@@ -15,7 +15,7 @@ SELECT email, reason, source_message_id, detail, created_at FROM suppression
 WHERE team = :team AND address = :address;
 
 -- name: find_suppressions
-SELECT s.address, s.reason, s.created_at FROM rows(:addresses, team bigint, address text) AS r
+SELECT s.address, s.reason, s.created_at, s.team FROM rows(:addresses, team bigint, address text) AS r
 JOIN suppression s ON s.team = r.team AND s.address = r.address;
 
 -- name: list_suppressions

@@ -97,14 +97,14 @@ class Smpp(Carrier):
         if parcel.uncertain and options.uncertain == "stop":
             text = "it is unknown whether the message was sent, and this carrier is set not to send it again"
             return Refused(detail=detail | own("uncertain", text))
-        return await self._send(bodies, detail)
+        return await self._send(bodies, parcel, detail)
 
-    async def _send(self, bodies: list[bytes], detail: dict[str, Any]) -> Outcome:
+    async def _send(self, bodies: list[bytes], parcel: Parcel, detail: dict[str, Any]) -> Outcome:
         ids: list[str] = []
         for number, body in enumerate(bodies, 1):
             where = f" (part {number} of {len(bodies)})" if len(bodies) > 1 else ""
             try:
-                answer = await self._submit(body, PART_TRIES if ids else 1)
+                answer = await self._submit(body, parcel, first=not ids)
             except Unsent as why:
                 text = f"{self._options.host} {why}{where}"
                 return Deferred(detail=detail | own("out_of_reach", text), unreachable=number == 1)
@@ -121,12 +121,13 @@ class Smpp(Carrier):
             return Accepted(parts=known, detail=detail)
         return Accepted(carrier_id=known[0] if known else None, detail=detail)
 
-    async def _submit(self, body: bytes, tries: int) -> Pdu:
+    async def _submit(self, body: bytes, parcel: Parcel, *, first: bool) -> Pdu:
+        tries = 1 if first else PART_TRIES
         while True:
             await self._link.session()  # no need to wait for an unreachable carrier
-            await self._pace.turn()
+            await self._pace.turn(parcel)
             session = await self._link.session()
-            answer = await session.submit(body)
+            answer = await session.submit(body, parcel, first=first)
             verdict, tries = status.verdict(answer.status), tries - 1
             if verdict == "throttled":
                 self._pace.pause(self._timings.throttled)

@@ -2,6 +2,10 @@
 
 import asyncio
 
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.line import Line
+
+NOBODY = Parcel(message_id="", address="", content=b"", attempt=0)
 CATCH_UP_S = 0.01  # what a late timer may make up for
 
 
@@ -9,16 +13,25 @@ class Pace:
     def __init__(self, throughput: int) -> None:
         self._interval = 1 / throughput if throughput else 0.0
         self._next = 0.0
-        self._turns = asyncio.Lock()
+        self._line = Line(1)  # its place is taken until the next submit may leave
 
-    async def turn(self) -> None:
+    async def turn(self, parcel: Parcel) -> None:
         loop = asyncio.get_running_loop()
         if not self._interval and self._next <= loop.time():
             return
-        async with self._turns:  # first come, first served; a cancelled waiter takes no turn
-            while (wait := self._next - loop.time()) > 0:
-                await asyncio.sleep(wait)
-            self._next = max(self._next, loop.time() - CATCH_UP_S) + self._interval
+        if self._next > loop.time() and self._line.is_free:
+            await self._line.take(NOBODY)
+            self._pass()
+        await self._line.take(parcel)
+        self._next = max(self._next, loop.time() - CATCH_UP_S) + self._interval
+        self._pass()
+
+    def _pass(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._next > loop.time():
+            loop.call_at(self._next, self._pass)
+        else:
+            self._line.give_back()
 
     def pause(self, seconds: float) -> None:
         self._next = max(self._next, asyncio.get_running_loop().time() + seconds)

@@ -6,6 +6,8 @@ from typing import cast
 
 import msgspec
 
+from heliograph.channels.carrier import Parcel
+from heliograph.channels.line import Line
 from heliograph.channels.sms.smpp import command, status
 from heliograph.channels.sms.smpp.pdu import SEQUENCE_MAX, Frames, Malformed, Pdu, encode
 
@@ -48,7 +50,7 @@ class SmppSession(asyncio.Protocol):
         self._timings = timings
         self._deliver = deliver
         self._frames = Frames()
-        self._slots = asyncio.Semaphore(window)
+        self._slots = Line(window)
         self._asked: dict[int, _Asked] = {}  # the oldest first: all have the same time
         self._timer: asyncio.TimerHandle | None = None  # for the oldest
         self._sequence = 0
@@ -106,11 +108,17 @@ class SmppSession(asyncio.Protocol):
             raise Unsent(f"refused the bind: {status.words(answer.status)}")
         self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
 
-    async def submit(self, body: bytes) -> Pdu:
-        await self._slots.acquire()
-        if self.gone.done():
-            self._slots.release()
-            raise Unsent(self.gone.result())
+    async def submit(self, body: bytes, parcel: Parcel, *, first: bool = True) -> Pdu:
+        """`first`: of the message's parts; once it has left, the others follow."""
+        await self._slots.take(parcel)
+        try:
+            if first:
+                await parcel.passage.admit()
+            if self.gone.done():
+                raise Unsent(self.gone.result())
+        except BaseException:
+            self._slots.give_back()
+            raise
         return await self._ask(command.SUBMIT_SM, body)
 
     async def unbind(self) -> None:
@@ -167,7 +175,7 @@ class SmppSession(asyncio.Protocol):
     def _forget(self, sequence: int) -> _Asked:
         asked = self._asked.pop(sequence)
         if asked.command == command.SUBMIT_SM:
-            self._slots.release()
+            self._slots.give_back()
         return asked
 
     # -- answering, writing, ending --

@@ -1,0 +1,79 @@
+"""Where hand-overs wait for a connection: the most urgent first, as in the outbox (contract 16)."""
+
+import asyncio
+from collections import deque
+
+from heliograph.channels.carrier import Parcel
+from heliograph.deadline import within
+from heliograph.rules.lanes import PRIORITIES, whose_turn
+from heliograph.rules.setup.records import Priority
+
+Turn = asyncio.Future[None]
+
+
+class Line:
+    def __init__(self, places: int) -> None:
+        self._places = self._free = places  # while one is free, nobody waits
+        self._turns = 0  # given to those who waited
+        self._waiting: dict[Priority, deque[Turn]] = {}
+
+    @property
+    def is_free(self) -> bool:
+        return self._free > 0
+
+    async def take(self, parcel: Parcel, patience_s: float | None = None) -> bool:
+        """A place, when its turn has come. False: not in that time, and those who are before it take all places."""
+        loop = asyncio.get_running_loop()
+        if self._free:
+            self._free -= 1
+            parcel.passage.waited(0.0)
+            return True
+        began = loop.time()
+        given = await self._wait(parcel.priority, patience_s)
+        parcel.passage.waited(loop.time() - began)
+        return given
+
+    def give_back(self) -> None:
+        if len(self._waiting) == 1:  # the turns of the others are counted from when they come
+            self._turns = 0
+        while priority := whose_turn(self._turns, self._waiting):
+            turn = self._waiting[priority][0]
+            self._leave(priority, turn)
+            self._turns += 1
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    async def _wait(self, priority: Priority, patience_s: float | None) -> bool:
+        turn: Turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(priority, deque()).append(turn)
+        try:
+            if patience_s is None:
+                await turn
+            while patience_s is not None and not turn.done():
+                try:
+                    with within(patience_s):
+                        await asyncio.shield(turn)
+                except TimeoutError:
+                    if not turn.done() and self._before(priority, turn) >= self._places:
+                        self._leave(priority, turn)
+                        return False
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give_back()
+            else:
+                self._leave(priority, turn)
+            raise
+        return True
+
+    def _before(self, priority: Priority, turn: Turn) -> int:
+        urgent = PRIORITIES[: PRIORITIES.index(priority)]
+        return sum(len(self._waiting.get(more, ())) for more in urgent) + self._waiting[priority].index(turn)
+
+    def _leave(self, priority: Priority, turn: Turn) -> None:
+        line = self._waiting.get(priority, deque())
+        if turn in line:
+            line.remove(turn)
+            if not line:
+                del self._waiting[priority]

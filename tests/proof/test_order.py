@@ -1,0 +1,278 @@
+"""P28: what is claimed keeps its order and its limits: one slow connection, on every channel and both databases.
+
+The checker is the sink's own list of what it was handed, compared with when each thing became true.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.channels.carrier import Carrier, Carriers, Parcel
+from heliograph.channels.email.mx import Mx, MxOptions
+from heliograph.channels.email.pool import Prepared
+from heliograph.channels.email.relay import Relay, RelayOptions
+from heliograph.channels.line import Line
+from heliograph.channels.sms.http import Http, HttpOptions
+from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
+from heliograph.channels.web import Web
+from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
+from heliograph.deliver.worker import Worker
+from heliograph.handover import Handover
+from heliograph.rules.content import SmsContent, WhatsappContent
+from heliograph.rules.lanes import WINDOW_FIRST
+from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.setup.records import CarrierRecord, Channel, Priority, TeamRecord
+from heliograph.rules.setup.snapshot import to_row
+from heliograph.storage.setup import NewSuppression
+from heliograph.storage.store import Store
+from tests.channels.dns_peer import DnsPeer
+from tests.channels.fakes import NUMBER, SECRET, CloudApiFake, HttpFake
+from tests.channels.smsc import HOLD, Smsc
+from tests.channels.smtp_peer import Peer
+from tests.clocks import TestClock
+from tests.entries import set_up
+from tests.proof.size import report, size
+from tests.storage.conftest import Sql
+from tests.storage.conftest import sql as sql
+from tests.storage.conftest import store as store
+from tests.storage.samples import ENTRY, message
+
+pytestmark = pytest.mark.anyio
+
+SLOW_S = 0.02  # that the sink takes for each
+CRITICAL = 20
+BULK, EXPIRING = size("P28 bulk"), size("P28 expiring")
+SUPPRESSED, SUSPENDED = size("P28 suppressed"), size("P28 suspended")
+CLAIMED = "SELECT count(*) FROM outbox WHERE owner IS NOT NULL"
+ON_THE_WIRE = 1
+IN_TWENTY = 1  # of 20 hand-overs one is each waiting priority's (contract 16)
+OURS, THEIRS = (TeamRecord(ref=ref, id=f"team_{ref}", name=f"Team {ref}", mode="live") for ref in (1, 2))
+CONTENTS: dict[Channel, bytes] = {
+    "email": b"{}",
+    "sms": msgspec.json.encode(SmsContent(body="hello", sender_id="ACME", encoding="gsm7", segments=1, parts=1)),
+    "whatsapp": msgspec.json.encode(WhatsappContent(template="a", language="en", parameters=[], body="hello")),
+}
+Taken = Callable[[], Sequence[str]]  # the addresses that the sink was handed, in order
+shut: list[str] = []  # while there is a reason, the sinks do not answer
+
+
+async def prepare(parcel: Parcel) -> Prepared:
+    mail = b"Subject: hello\r\n\r\nhello\r\n"
+    return Prepared(envelope_from="from@y.test", chunks=lambda: [mail], size=len(mail))
+
+
+async def slowly() -> None:
+    await asyncio.sleep(SLOW_S)
+    while shut:
+        await asyncio.sleep(SLOW_S)
+
+
+class SlowPeer(Peer):
+    async def end_mail(self) -> None:
+        await slowly()
+
+
+class SlowHttp(HttpFake):
+    async def _answer(self, *given: Any, **more: Any) -> Any:
+        await slowly()
+        return await super()._answer(*given, **more)
+
+
+class SlowCloudApi(CloudApiFake):
+    async def _answer(self, *given: Any, **more: Any) -> Any:
+        await slowly()
+        return await super()._answer(*given, **more)
+
+
+@asynccontextmanager
+async def relay(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
+    async with SlowPeer() as peer:
+        options = RelayOptions(host="127.0.0.1", port=peer.port, tls="none", connections=1)
+        yield Relay(options, prepare), lambda: [mail.recipient for mail in peer.received]
+
+
+@asynccontextmanager
+async def mx(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
+    zone = {("x.test", "MX"): ["10 mx.test."], ("mx.test", "A"): ["127.0.0.1"]}
+    async with DnsPeer(zone) as dns, SlowPeer() as peer:
+        options = MxOptions(resolver=dns.at, port=peer.port, allow_private=("127.0.0.0/8",), per_host=1)
+        yield Mx(options, prepare), lambda: [mail.recipient for mail in peer.received]
+
+
+@asynccontextmanager
+async def smpp(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
+    async def nothing(_: object) -> None: ...
+
+    async def answer() -> None:
+        while True:
+            await slowly()
+            smsc.release()
+
+    async with Smsc({"submit": HOLD}) as smsc:
+        answering = asyncio.create_task(answer())
+        options = SmppOptions(host="127.0.0.1", port=smsc.port, system_id="acme", password="secret", window=1)
+        yield Smpp(options, nothing), lambda: ["+" + sm.destination.value for sm in smsc.received]
+        answering.cancel()
+
+
+@asynccontextmanager
+async def http(stack: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
+    web = Web(per_host=1)
+    stack.push_async_callback(web.close)
+    async with SlowHttp() as fake:
+        options = HttpOptions(url=f"{fake.url}/send", body='{"to": "{{to}}", "text": "{{text}}"}')
+        yield Http(options, web, ""), lambda: [sent["to"] for sent in fake.taken]
+
+
+@asynccontextmanager
+async def cloud_api(stack: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
+    web = Web(per_host=1)
+    stack.push_async_callback(web.close)
+    async with SlowCloudApi() as fake:
+        options = CloudApiOptions(base_url=fake.url, phone_number_id=NUMBER, access_token=SECRET)
+        yield CloudApi(options, web), lambda: ["+" + sent["to"].lstrip("+") for sent in fake.taken]
+
+
+KINDS: dict[str, tuple[Channel, Any]] = {
+    "smtp": ("email", relay),
+    "mx": ("email", mx),
+    "smpp": ("sms", smpp),
+    "http": ("sms", http),
+    "cloud_api": ("whatsapp", cloud_api),
+}
+
+
+def named(address: str) -> bytes:
+    """What counts against an email quota."""
+    return msgspec.json.encode({"to_addresses": [address], "cc": [], "bcc": []})
+
+
+class World:
+    """A worker on a carrier with one slow connection."""
+
+    def __init__(self, store: Store, clock: TestClock, channel: Channel, taken: Taken) -> None:
+        self.store, self.clock, self.channel, self.taken = store, clock, channel, taken
+        self._numbers = iter(range(10_000))
+
+    async def send(self, count: int, priority: Priority = "normal", team: int = 1, **more: Any) -> list[str]:
+        numbers = [next(self._numbers) for _ in range(count)]
+        to = [f"a{number}@x.test" if self.channel == "email" else f"+4477{number:08}" for number in numbers]
+        given = {"channel": self.channel, "priority": priority, "team": team, "content": CONTENTS[self.channel]} | more
+        made = [message(self.clock, address, added=named(address), **given) for address in to]
+        await asyncio.gather(*map(self.store.messages.accept, made))
+        return to
+
+    async def took(self, more: Sequence[str] = (), count: int = 1) -> None:
+        """Until the sink has as many as that, or all of these."""
+        before = len(self.taken())
+        await until(lambda: set(more) <= set(self.taken()) and len(self.taken()) >= before + count)
+
+    async def all_done(self) -> None:
+        async def empty() -> bool:
+            return not any(lane.waiting for lane in await self.store.outbox.depth())
+
+        async with asyncio.timeout(60):
+            while not (await empty() and await empty()):
+                await asyncio.sleep(0.02)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def working(store: Store, clock: TestClock, kind: str) -> AsyncIterator[World]:
+    channel, make = KINDS[kind]
+    rows = [to_row("team", team.id, team, team.id) for team in (OURS, THEIRS)]
+    await set_up(
+        store, rows=[*rows, to_row("carrier", "one", CarrierRecord(id="one", channel=channel, kind=kind), None)]
+    )
+    shut.clear()
+    async with AsyncExitStack() as stack, make(stack) as (carrier, taken):
+        stack.push_async_callback(carrier.close)
+        worker = Worker(store, Handover(store, Carriers(lambda _: carrier), clock), clock)
+        running = asyncio.create_task(worker.run())
+        yield World(store, clock, channel, taken)
+        await worker.stop()
+        await running
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_most_urgent_goes_first(
+    store: Store, clock: TestClock, sql: Sql, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lined: list[Priority] = []
+    take = Line.take
+
+    def noting(line: Line, parcel: Parcel, *more: Any) -> Any:
+        lined.append(parcel.priority)
+        return take(line, parcel, *more)
+
+    monkeypatch.setattr(Line, "take", noting)
+    async with working(store, clock, kind) as world:
+        bulk = await world.send(BULK, "bulk")
+        await world.took(count=5)
+        shut.append("until all of them wait")
+        ((claimed,),) = await sql(CLAIMED)
+        critical, before = await world.send(CRITICAL, "critical"), len(world.taken())
+        await until(lambda: lined.count("critical") >= CRITICAL)
+        shut.clear()
+        await world.took(critical)
+        after = world.taken()[before:]
+        passed = [address in bulk for address in after[: 1 + max(map(after.index, critical))]]
+    report("P28", f"{kind}: {claimed} of {BULK} claimed; {sum(passed)} bulk went before {CRITICAL} critical")
+    assert claimed <= 2 * WINDOW_FIRST
+    assert sum(passed) <= ON_THE_WIRE + IN_TWENTY
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_nothing_is_handed_over_after_its_time(store: Store, clock: TestClock, kind: str) -> None:
+    async with working(store, clock, kind) as world:
+        expires_at = clock.now() + HOUR_MS
+        expiring = [await world.send(size_, priority, expires_at=expires_at) for priority, size_ in PARTS]
+        await world.took()
+        clock.forward(HOUR_MS)
+        before = set(world.taken())
+        await world.all_done()
+        late = [address for part in expiring for address in part if address in set(world.taken()) - before]
+    report("P28", f"{kind}: {len(late)} of {EXPIRING} handed over after they had expired")
+    assert len(late) <= ON_THE_WIRE
+
+
+PARTS: list[tuple[Priority, int]] = [("critical", EXPIRING // 4), ("normal", EXPIRING // 2), ("bulk", EXPIRING // 4)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_nothing_of_a_suspended_team_is_handed_over(store: Store, clock: TestClock, kind: str) -> None:
+    async with working(store, clock, kind) as world:
+        ours, theirs = await world.send(SUSPENDED), await world.send(SUSPENDED, team=THEIRS.ref)
+        await world.took()
+        suspended = msgspec.structs.replace(THEIRS, suspended=True)
+        await set_up(store, rows=[to_row("team", THEIRS.id, suspended, THEIRS.id)])
+        before = set(world.taken())
+        await world.all_done()
+        late = [address for address in theirs if address in set(world.taken()) - before]
+        assert set(ours) <= set(world.taken())
+    report("P28", f"{kind}: {len(late)} of {SUSPENDED} handed over after their team was suspended")
+    assert len(late) <= ON_THE_WIRE
+
+
+@pytest.mark.parametrize("kind", ["smtp", "mx"])
+async def test_nothing_is_handed_over_to_a_suppressed_address(store: Store, clock: TestClock, kind: str) -> None:
+    async with working(store, clock, kind) as world:
+        addresses = await world.send(4 * SUPPRESSED)
+        await world.took()
+        for address in addresses[-SUPPRESSED:]:
+            await store.suppressions.add(NewSuppression(1, address, address, "manual"), ENTRY)
+        await asyncio.sleep(0)
+        before = set(world.taken())
+        await world.all_done()
+        late = [address for address in addresses[-SUPPRESSED:] if address in set(world.taken()) - before]
+    report("P28", f"{kind}: {len(late)} of {SUPPRESSED} handed over after they were suppressed")
+    assert len(late) <= ON_THE_WIRE
