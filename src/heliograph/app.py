@@ -173,7 +173,13 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build(
-    settings: Settings, role: str, secrets: Secrets, store: Store, clock: Clock, process: int | None = None
+    settings: Settings,
+    role: str,
+    secrets: Secrets,
+    store: Store,
+    clock: Clock,
+    process: int | None = None,
+    test_token: str = "",
 ) -> App:
     """Inside the event loop; to be closed. `role`: all, api or worker. `process`: its number among several."""
     works, answers = role != "api", role != "worker"
@@ -191,6 +197,7 @@ def build(
         base_url=settings.base_url,
         code_key=secrets.codes,
         unseal=secrets.sealer.open,
+        test_token=test_token.encode(),
         process=process,
         about={
             "version": __version__,

@@ -73,7 +73,9 @@ class CannotListen(Exception):
 Ready = Callable[[Settings, Store], Awaitable[None]]
 
 
-async def serve(settings: Settings, role: str, ready: Ready, place: Place | None = None) -> None:
+async def serve(
+    settings: Settings, role: str, ready: Ready, place: Place | None = None, *, test_token: str = ""
+) -> None:
     """Run until SIGTERM, SIGHUP or SIGINT; `ready` gets the settings with the real port once requests are taken.
 
     SIGINT does not wait for proxies to notice.
@@ -114,7 +116,7 @@ async def serve(settings: Settings, role: str, ready: Ready, place: Place | None
                 if store.setup.current.platform.paused:
                     why = store.setup.current.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=why, mend="heliograph resume")
-                app = build(settings, role, secrets, store, clock, place.number if place else None)
+                app = build(settings, role, secrets, store, clock, place.number if place else None, test_token)
                 metrics.STARTED.set(clock.now() / SECOND_MS)
                 await _run(app, sockets, stop, ready)
                 with contextlib.suppress(StoreUnavailable, OSError):

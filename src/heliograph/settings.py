@@ -98,14 +98,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def listen(self) -> str:
-        return _join(self.host, self.port)
+        return joined(self.host, self.port)
 
     def submission(self) -> list[str]:
         """Where mail is taken by SMTP, and how it is encrypted; for people."""
         clear = "STARTTLS" if self.submission_cert else "no TLS, from this machine alone"
         return [
-            *(f"{_join(*address)} ({clear})" for address in self.submission_listen),
-            *(f"{_join(*address)} (TLS)" for address in self.submission_tls_listen),
+            *(f"{joined(*address)} ({clear})" for address in self.submission_listen),
+            *(f"{joined(*address)} (TLS)" for address in self.submission_tls_listen),
         ]
 
 
@@ -212,7 +212,7 @@ def _write(value: Any) -> str:
         case (GroupRole(), *_):
             return write_group_roles(value)
         case (str(host), int(port)):
-            return _join(host, port)
+            return joined(host, port)
         case tuple():
             return ",".join(map(_write, value))
         case _:
@@ -362,7 +362,7 @@ def _address(value: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _join(host: str, port: int) -> str:
+def joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -14,6 +14,7 @@ import heliograph
 from heliograph.cli.demo import demo, in_own_folder, with_loopback, with_mail
 from heliograph.settings import Origin, Settings
 
+OTHERS = ("Resend ", "Twilio ", "Postmark ", "Postal ", "SMTP ")
 HOME = Path("heliograph-demo")
 
 
@@ -87,6 +88,15 @@ def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
     assert '"text":"From the sandbox."' in answers["# what the sandbox would have delivered"]
     assert '"verified":true' in answers["# verify, start and check"]
     assert '"sandbox":true' in answers["# email, in the sandbox"]
+    others = {line.split()[0]: line.split()[1:] for line in first if line.startswith(OTHERS)}
+    sandbox, base = (
+        keys(first)[1],
+        next(line.split()[1] for line in first if line.startswith("API ")).removesuffix("/v1"),
+    )
+    assert others.pop("Twilio") == [f"{base}/compat/twilio", "AC" + 32 * "0", sandbox]
+    place, user, password = others.pop("SMTP")
+    assert (place.startswith("127.0.0.1:"), user, password) == (True, "heliograph", sandbox)
+    assert others == {name: [f"{base}/compat/{name.lower()}", sandbox] for name in ("Resend", "Postmark", "Postal")}
     with running(tmp_path) as second:
         assert keys(second) == keys(first)
         assert len(keys(first)) == 2

@@ -629,7 +629,7 @@ CHANGES = [
     page(f"{OPERATOR}/teams", "team.create", {"id": "team_new{n}", "name": "Team {n}"}, team="team_new{n}", again=True),
     page(f"{OPERATOR}/teams/{{team}}/plan", "team.plan",
          {"email_quota": "5", "rate_limit": "5", "marketing_per_day": "5", "domains_max": "5", "segmenting": "udh",
-          "octets_per_day": "5"},
+          "octets_per_day": "5", "catch": "on"},
          a_team, again=True),
     page(f"{OPERATOR}/teams/{{team}}/suspend", "team.suspend", {"suspended": "yes"}, a_team, again=True),
     page(f"{OPERATOR}/teams/{{team}}/credit", "credit.book", {"amount": "1.00"}, a_team),

@@ -24,6 +24,13 @@ def test_with_everything_nothing_is_open() -> None:
     assert not may_go_live(checklist(Team(record=RECORD), CARRIERS, 1))
 
 
+def test_a_team_that_catches_stays_in_the_sandbox() -> None:
+    record = TeamRecord(ref=1, id="team_a", name="A", catch=True)
+    checks = checklist(Team(record=record, domains={"a.test": DOMAIN}), CARRIERS, 1)
+    assert [check.title for check in checks if check.needed and not check.done] == ["Catching"]
+    assert not may_go_live(checks)
+
+
 def test_simulators_are_stated() -> None:
     carriers = [
         CARRIERS[0],

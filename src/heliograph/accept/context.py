@@ -43,6 +43,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
     unseal: Callable[[str, str], bytes] = _unseal  # sealed, its context → plain; ValueError: it cannot be opened
+    test_token: bytes = b""  # what a service's well-known test token stands for; empty: it is none
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
     process: int | None = None  # its number among several of one parent
     about: Mapping[str, str] = {}  # version, python and database, for the metrics

@@ -36,6 +36,13 @@ class PhoneRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     brand_domain_id: Annotated[DomainId | None, BRAND] = None
 
 
+class FreeText(msgspec.Struct, frozen=True, kw_only=True):
+    """Words that no template has, of a message that is caught."""
+
+    body: str
+    sender_id: str = ""
+
+
 class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The SMS and WhatsApp message of spec 2.3 and 2.4."""
 
@@ -58,8 +65,12 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing = Timing()
 
 
-def draft_message(context: Context, caller: Caller, channel: Channel, request: PhoneRequest) -> PhoneDraft:
+def draft_message(
+    context: Context, caller: Caller, channel: Channel, request: PhoneRequest, free: FreeText | None = None
+) -> PhoneDraft:
     """The checks of contract 2 up to the rendered body."""
+    if free and caller.caught:
+        return _draft_free(context, caller, channel, request, free)
     variables = read_variables(request.variables)
     to = read_phone(request.to)
     timing = read_options(request, context.clock.now())
@@ -83,26 +94,47 @@ def draft_message(context: Context, caller: Caller, channel: Channel, request: P
     )
 
 
-def check_phone_allowed(team: Team, phone: str) -> None:
-    if team.sandbox and phone not in team.recipients and not magic.is_magic_phone(phone):
+def _draft_free(
+    context: Context, caller: Caller, channel: Channel, request: PhoneRequest, free: FreeText
+) -> PhoneDraft:
+    to, timing = read_phone(request.to), read_options(request, context.clock.now())
+    sender_id = free.sender_id or context.store.setup.current.platform.brand
+    return PhoneDraft(
+        to=to,
+        country=country_of(to),
+        template=Template(id="", team=caller.team.record.id, channel=channel, name=""),
+        variables={},
+        body=free.body,
+        added=added_of(request, timing, "normal", sender_id=sender_id),
+        timing=timing,
+    )
+
+
+def check_phone_allowed(caller: Caller, phone: str) -> None:
+    team = caller.team
+    if team.sandbox and not caller.caught and phone not in team.recipients and not magic.is_magic_phone(phone):
         raise RecipientNotAllowed(
             f"{phone} is not verified on this sandbox team. {RecipientNotAllowed.fix}", param="to"
         )
 
 
-def carriers_for(context: Context, channel: Channel, phone: str, country: str | None) -> list[CarrierRecord]:
-    """Who can take it now, in order; magic numbers always go to the simulator."""
+def carriers_for(
+    context: Context, caller: Caller, channel: Channel, phone: str, country: str | None
+) -> list[CarrierRecord]:
+    """Who can take it now, in order; magic numbers, and what is caught, always go to the simulator."""
     if magic.is_magic_phone(phone):
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
+    if caller.caught:
+        return [routing.builtin_simulator(channel)]
     return context.handover.reachable(channel, country)
 
 
 def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> LastCheck:
     """Returns what only the transaction can decide: the sandbox's share of the day comes before the carriers."""
-    check_phone_allowed(caller.team, draft.to)
+    check_phone_allowed(caller, draft.to)
     unserved = None
-    if not carriers_for(context, channel, draft.to, draft.country):
+    if not carriers_for(context, caller, channel, draft.to, draft.country):
         unserved = NoCarrierAvailable(
             f"No enabled {channel} carrier serves {draft.country or 'this destination'} now. {NoCarrierAvailable.fix}",
             param="to",
@@ -110,7 +142,8 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
         )
     setup = context.store.setup.current
     asked = routing.candidates(channel, draft.country, setup.carriers)
-    is_counted = caller.team.sandbox and not magic.is_magic_phone(draft.to) and routing.leaves(asked)
+    simulated = caller.caught or magic.is_magic_phone(draft.to)
+    is_counted = caller.team.sandbox and not simulated and routing.leaves(asked)
     if unserved and not is_counted:
         raise unserved
 
@@ -172,13 +205,14 @@ def phone_acceptance(
         lane=lanes.LANE[channel],
         status=status,
         sandbox=team.sandbox,
+        caught=caller.caught,
         octets_most=team.record.octets_most,
         key_id=caller.key.id,
         created_at=now,
         content=msgspec.json.encode(content),
         decide=decide,
-        template_id=draft.template.id,
-        template_version=draft.template.version,
+        template_id=draft.template.id or None,
+        template_version=draft.template.version if draft.template.id else None,
         country=draft.country,
         credit_low=team.record.credit_low,
         marketing_to=marketing_to,

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
+    FreeText,
     PhoneDraft,
     PhoneRequest,
     check_destination,
@@ -45,16 +46,21 @@ async def send_sms(
     request: PhoneRequest,
     retry_key: IdempotencyKey | None,
     callback: str | None = None,
+    free: FreeText | None = None,
 ) -> Answer:
-    """`callback`: where its own events are told."""
-    item = await prepare_sms(context, caller, request, retry_key)
+    """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
+    item = await prepare_sms(context, caller, request, retry_key, free)
     return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
 
 
 async def prepare_sms(
-    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None = None
+    context: Context,
+    caller: Caller,
+    request: PhoneRequest,
+    retry_key: IdempotencyKey | None = None,
+    free: FreeText | None = None,
 ) -> Acceptance:
-    draft = draft_message(context, caller, "sms", request)
+    draft = draft_message(context, caller, "sms", request, free)
     return sms_acceptance(context, caller, draft, retry_key)[0]
 
 
@@ -88,7 +94,10 @@ def sms_acceptance(
     check = check_destination(context, caller, "sms", draft)
     content = sms_content(team, setup.platform, draft.country, draft.body, draft.template.validity_minutes * 60)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
-    draft = replace(draft, added=replace(draft.added, sender_id=content.sender_id))
+    if draft.template.id:
+        draft = replace(draft, added=replace(draft.added, sender_id=content.sender_id))
+    else:
+        content = replace(content, sender_id=draft.added.sender_id)
     item = phone_acceptance(
         context, caller, "sms", draft, content=content, price=price, retry_key=retry_key, check=check
     )

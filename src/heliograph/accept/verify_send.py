@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import carriers_for, sms_content
@@ -15,6 +16,7 @@ from heliograph.accept.whatsapp import whatsapp_content
 from heliograph.channels.carrier import Parcel, left_s
 from heliograph.handover import first_of
 from heliograph.rules import magic
+from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.outcome import Accepted, Asked, Deferred
 from heliograph.rules.own_mail import to_content
@@ -100,6 +102,8 @@ async def send_due(context: Context) -> None:
     async def send(due: Claimed) -> None:
         caller = store.setup.current.callers.get(due.key_id)
         sent = Dispatched(channel=due.channel, asked=(), error=None, next_at=None)
+        if caller and due.sandbox == CAUGHT:
+            caller = replace(caller, caught=True)
         if caller and context.clock.now() < due.expires_at:  # else its key is gone or it is over: it stays as it is
             ways = ways_of(context, caller, due.phone, channels_from(due.channels, due.channel)[1:])
             sent = await send_code(context, caller, due.id, due.to, due.phone, ways, due.expires_at)
@@ -130,8 +134,9 @@ def _carriers(context: Context, caller: Caller, normal: str, channel: Channel) -
     if is_shut(caller, normal) or (channel == "whatsapp" and code_template(caller.team) is None):
         return []
     if channel != "email":
-        return carriers_for(context, channel, normal, country_of(normal))
-    return [builtin_simulator("email")] if magic.is_magic_email(normal) else context.handover.reachable("email", None)
+        return carriers_for(context, caller, channel, normal, country_of(normal))
+    simulated = caller.caught or magic.is_magic_email(normal)
+    return [builtin_simulator("email")] if simulated else context.handover.reachable("email", None)
 
 
 def is_simulator(carrier: CarrierRecord) -> bool:

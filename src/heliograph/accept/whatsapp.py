@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
+    FreeText,
     PhoneDraft,
     PhoneRequest,
     check_destination,
@@ -47,16 +48,21 @@ async def send_whatsapp(
     request: PhoneRequest,
     retry_key: IdempotencyKey | None,
     callback: str | None = None,
+    free: FreeText | None = None,
 ) -> Answer:
-    """`callback`: where its own events are told."""
-    item = await prepare_whatsapp(context, caller, request, retry_key)
+    """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
+    item = await prepare_whatsapp(context, caller, request, retry_key, free)
     return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
 
 
 async def prepare_whatsapp(
-    context: Context, caller: Caller, request: PhoneRequest, retry_key: IdempotencyKey | None = None
+    context: Context,
+    caller: Caller,
+    request: PhoneRequest,
+    retry_key: IdempotencyKey | None = None,
+    free: FreeText | None = None,
 ) -> Acceptance:
-    draft = draft_message(context, caller, "whatsapp", request)
+    draft = draft_message(context, caller, "whatsapp", request, free)
     return whatsapp_acceptance(context, caller, draft, retry_key)[0]
 
 

@@ -1,6 +1,7 @@
 """`heliograph demo`: the service with two seeded teams and lines to copy."""
 
 import socket
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
-from heliograph.settings import Settings
+from heliograph.settings import Settings, joined
 from heliograph.storage.store import Store
 
 FOLDER = Path("heliograph-demo")
 BOUNCES, MAILS = ("127.0.0.1", 8725), ("127.0.0.1", 8587)
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 PERSON = "demo@heliograph.test"
+ACCOUNT = "AC" + 32 * "0"  # any will do, if it looks like one
 TEAMS = ("team_demo", "team_demo_sandbox")
 
 
@@ -54,10 +56,11 @@ def demo(settings: Settings) -> None:
     async def ready(settings: Settings, _: Store) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
         places = [f"Dashboard    {settings.base_url}/dashboard/link/{link}"]
-        places += [f"SMTP         {place}; any user name, a token as password" for place in settings.submission()]
-        click.echo("\n".join([*lines[:1], *places, *lines[1:]]))
+        mails = [*settings.submission_listen, *settings.submission_tls_listen]
+        others = for_others(settings.base_url, tokens["SANDBOX"], [joined(*place) for place in mails[:1]])
+        click.echo("\n".join([*lines[:1], *places, *lines[1:-2], *others, *lines[-2:]]))
 
-    run(settings, "all", ready)
+    run(settings, "all", ready, test_token=tokens["SANDBOX"])
 
 
 def in_own_folder(settings: Settings) -> Settings:
@@ -70,11 +73,12 @@ def in_own_folder(settings: Settings) -> Settings:
 
 
 def with_mail(settings: Settings) -> Settings:
-    """Takes bounces, and mail by SMTP, where nothing was said about it and the port is free."""
+    """Takes bounces, if the port is free, and mail by SMTP, if need be on another, where nothing was said about it."""
     if "bounce_listen" not in settings.sources and _is_free(*BOUNCES):
         settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
-    if "submission_listen" not in settings.sources and not settings.submission() and _is_free(*MAILS):
-        settings = msgspec.structs.replace(settings, submission_listen=(MAILS,))
+    if "submission_listen" not in settings.sources and not settings.submission():
+        place = MAILS if _is_free(*MAILS) else (MAILS[0], 0)
+        settings = msgspec.structs.replace(settings, submission_listen=(place,))
     return settings
 
 
@@ -86,7 +90,7 @@ def with_loopback(settings: Settings) -> Settings:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """A second demo beside the first goes without bounces and SMTP rather than not at all."""
+    """A second demo beside the first goes without bounces rather than not at all."""
     try:
         socket.create_server((host, port)).close()
     except OSError:
@@ -133,6 +137,20 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         *(f"\n# {name}\n{line}" for name, line in lines.items()),
         "",
         "Stop with Ctrl-C.",
+    ]
+
+
+def for_others(base: str, token: str, mails: Sequence[str]) -> list[str]:
+    """The sandbox for programs of other services: whatever they send is taken, and ends in its inbox."""
+    compat = f"{base}/compat"
+    return [
+        "",
+        "# for programs of other services: whatever they send is caught in the sandbox's inbox",
+        f"Resend {compat}/resend {token}",
+        f"Twilio {compat}/twilio {ACCOUNT} {token}",
+        f"Postmark {compat}/postmark {token}",
+        f"Postal {compat}/postal {token}",
+        *(f"SMTP {place} heliograph {token}" for place in mails),
     ]
 
 

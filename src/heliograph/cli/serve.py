@@ -65,11 +65,13 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
     run(settings, role, ready, place)
 
 
-def run(settings: Settings, role: str, ready: server.Ready, place: Place | None = None) -> None:
+def run(
+    settings: Settings, role: str, ready: server.Ready, place: Place | None = None, *, test_token: str = ""
+) -> None:
     """Serve until stopped; `ready` is called with the actual addresses."""
     try:
         with clear_mistakes(settings):
-            asyncio.run(server.serve(settings, role, ready, place))
+            asyncio.run(server.serve(settings, role, ready, place, test_token=test_token))
     except server.CannotListen as error:
         raise click.ClickException(str(error)) from error
 

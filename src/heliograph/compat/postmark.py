@@ -280,6 +280,7 @@ POSTMARK = Surface(
         *_routes("/email/batchWithTemplates", send_several_with_templates),
     ),
     token=token,
+    test_token=b"POSTMARK_API_TEST",
     check_media_type=Request.check_media_type,
     parse=parse_json,
     error=error,

@@ -174,7 +174,7 @@ class _Passage(Passage):
 
 
 def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> CarrierRecord | None:
-    if magic.is_magic(claim.address):
+    if claim.caught or magic.is_magic(claim.address):
         return routing.builtin_simulator(claim.channel)
     asked = routing.candidates(claim.channel, claim.country, setup.carriers)
     if silent := [carrier for carrier in asked if carrier.id == claim.uncertain]:

@@ -36,6 +36,7 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
         if id_ in current.teams:
             check_fields({"id": "There is a team with this id already."})
         record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
+        _check_catch(record)
         entry = actor.did(store.clock.now(), "team.create", id_, team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=entry)
 
@@ -51,7 +52,9 @@ async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> Team
     def revise(found: Team, _: Setup) -> TeamRecord:
         before = msgspec.to_builtins(found.record)
         verify = before.get("verify", {}) | fields.get("verify", {})
-        return msgspec.convert(before | fields | {"verify": verify}, TeamRecord)
+        after = msgspec.convert(before | fields | {"verify": verify}, TeamRecord)
+        _check_catch(after)
+        return after
 
     return await _change(store, actor, "team.plan", team, revise, given)
 
@@ -112,6 +115,10 @@ def _read(given: Fields) -> dict[str, Any]:
     fields, errors = read_team_fields(given)
     check_fields(errors)
     return fields
+
+
+def _check_catch(record: TeamRecord) -> None:
+    check_fields({"catch": record.wrong_catch} if record.wrong_catch else {})
 
 
 async def _change(

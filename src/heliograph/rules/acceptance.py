@@ -13,6 +13,8 @@ from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Channel, Priority
 
+CAUGHT = 2  # as `sandbox` of messages and codes is kept: 0 live, 1 in the sandbox, 2 caught there
+
 
 class Found(msgspec.Struct, frozen=True):
     """What the store knows at the moment of the decision."""
@@ -65,6 +67,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     status: str
     sandbox: bool
+    caught: bool = False  # only simulators get it, whoever it is for
     key_id: str
     created_at: int
     content: bytes  # what is handed over, as JSON

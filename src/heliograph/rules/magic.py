@@ -30,6 +30,11 @@ def behaviour_of(address: str) -> Behaviour:
     return _BY_NAME.get(_name(address), "delivered")
 
 
+def is_held_back(address: str) -> bool:
+    """Whether it stands for an address on Resend's own suppression list."""
+    return address.endswith("@resend.dev") and _name(address) == "suppressed"
+
+
 def is_magic_email(address: str) -> bool:
     return address.endswith("@" + DOMAIN) and _name(address) in _BY_NAME
 

@@ -31,8 +31,17 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_sender(
-    *, team: Team, key: Key, platform: Platform, from_: str | None, from_display_id: str | None
+    *,
+    team: Team,
+    key: Key,
+    platform: Platform,
+    from_: str | None,
+    from_display_id: str | None,
+    caught: bool = False,
 ) -> Sender:
+    if caught and from_ is not None:
+        name, address = _read_from(from_)
+        return Sender(address=address, name=name or "", domain=None)
     if team.sandbox:
         name, address = _platform_sender(platform, from_)
         domain, brand = None, platform.brand

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from heliograph import metrics
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import CAUGHT, Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.lanes import queue_of
@@ -297,7 +297,7 @@ def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
         item.team,
         item.channel,
         item.status,
-        int(item.sandbox),
+        CAUGHT if item.caught else int(item.sandbox),
         item.key_id,
         item.template_id,
         item.template_version,

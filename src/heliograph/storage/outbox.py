@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from heliograph.clock import Clock
+from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.lanes import LANE, PRIORITIES, SLOTS, queue_of, take_turns
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
@@ -34,6 +35,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
     channel: Channel
     sandbox: bool
+    caught: bool = False  # only a simulator may have it
     country: str | None
     address: str
     given: str  # the address as the caller wrote it
@@ -187,6 +189,7 @@ async def _read(tx: Tx, rows: Sequence[Any], priorities: Sequence[Priority], *, 
                 message_id=id_,
                 channel=channel,
                 sandbox=bool(sandbox),
+                caught=sandbox == CAUGHT,
                 country=country,
                 address=address,
                 given=given,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from heliograph import metrics
 from heliograph.rules import event, magic, message, pricing, reputation
+from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.bounce_category import category_of
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
@@ -398,12 +399,13 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         )
 
     rows.steps.append((moved.team, moved.channel, change.at, recipient.status, path))
-    is_mail = moved.channel == "email" and not magic.is_magic_email(recipient.address)
+    is_real = moved.sandbox != CAUGHT and not magic.is_magic(recipient.address)
+    is_mail = moved.channel == "email" and is_real
     if is_mail and any(counted := reputation.tally(recipient.status, path)):
         place = (moved.team, change.at - change.at % HOUR_MS)
         rows.counts[place] = rows.counts[place].plus(counted)
     if path:
-        _tell_metrics(rows, change, moved, recipient, path)
+        _tell_metrics(rows, change, moved, recipient, path, is_real=is_real)
     for status in path:
         previous, recipient.status = recipient.status, status
         if previous == "failed":
@@ -427,17 +429,19 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
     if is_mail and path and path[-1] == "failed" and not moved.sandbox and change.detail.get("reason") in UNUSED:
         rows.unused.append((moved, recipient.address))
     # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
-    if change.suppress and (path or recipient.status == "failed") and not magic.is_magic(recipient.address):
+    if change.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(
             (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
         )
 
 
-def _tell_metrics(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, path: Sequence[str]) -> None:
+def _tell_metrics(
+    rows: _Rows, change: Change, moved: Message, recipient: _Recipient, path: Sequence[str], *, is_real: bool
+) -> None:
     ends = path[-1]
     if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own reasons are no bounces
         return
-    if magic.is_magic(recipient.address):
+    if not is_real:
         who = SIMULATOR
     elif moved.channel == "email":
         who = provider_of(recipient.address.rpartition("@")[2], change.detail.get("host"))

@@ -10,7 +10,7 @@ import msgspec
 from heliograph import metrics
 from heliograph.clock import Clock
 from heliograph.rules import pricing, verification
-from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.acceptance import CAUGHT, Answer, IdempotencyKey
 from heliograph.rules.conversion import Tally, areas, hour_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import INBOX
@@ -61,6 +61,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     channels: Sequence[str] = ("sms",)  # in the order in which they are tried
     magic: bool
     sandbox: bool
+    caught: bool = False  # only simulators get it, whoever it is for
     salt: str
     digest: str
     price: int
@@ -138,6 +139,7 @@ class Claimed(msgspec.Struct, frozen=True):
     channel: Channel
     channels: str
     expires_at: int
+    sandbox: int
 
 
 async def start(
@@ -418,7 +420,7 @@ async def _begin(tx: Tx, begun: list[Start], accounts: dict[int, Account], lease
             " ".join(i.channels),
             i.channels[0],
             int(i.magic),
-            int(i.sandbox),
+            CAUGHT if i.caught else int(i.sandbox),
             i.salt,
             i.digest,
             i.price,

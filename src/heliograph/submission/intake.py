@@ -67,7 +67,7 @@ class MailIntake:
             with suppress(InvalidApiKey):  # of nobody's key there is no log
                 self._note_refused(id_, self._door.find(token), refusal)
             raise
-        return id_, caller
+        return id_, caller.catching()
 
     async def take(
         self,
@@ -94,7 +94,7 @@ class MailIntake:
             except OF_SETUP:
                 if not await self._context.store.setup.learned_since(seen):
                     raise
-                caller = self._door.newest(caller)
+                caller = self._door.newest(caller).catching()
                 answer = await self._send(caller, submitted, len(mail), once_for)
         except (HungUp, TooSlow):
             raise

@@ -20,6 +20,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     check_media_type: Callable[[Request], None]  # before the body is read
     parse: Callable[[bytes], Any]
     error: Callable[[Refusal, Request, str], Response]  # str: our base URL
+    test_token: bytes = b""  # of the service, known to everybody: the demo's sandbox key, and nobody's elsewhere
     signed: bool = False  # the body is signed by a hook's key of the team that the path names
     any_query: bool = True  # what clients add to the query string is theirs; our own API refuses what it does not know
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.magic import Behaviour, behaviour_of
-from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
+from heliograph.rules.magic import Behaviour, behaviour_of, is_held_back
+from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report, own
 
 
 def _reply(code: str, enhanced: str, text: str) -> dict[str, Any]:
@@ -17,6 +17,7 @@ ARRIVED = _reply("250", "2.1.5", "Delivered")
 NO_SUCH_USER = _reply("550", "5.1.1", "No such user")
 REJECTED = _reply("554", "5.7.1", "Message rejected")
 BUSY = _reply("451", "4.7.1", "Try again later")
+HELD_BACK = own("suppressed", "the address stands for a suppressed one (simulator)")
 ABUSE = {"carrier": "simulator", "text": "feedback report: abuse (simulator)"}
 
 DELIVERED = Report(status="delivered", detail=ARRIVED)
@@ -43,6 +44,8 @@ class EmailSimulator(Carrier):
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
         behaviour = behaviour_of(parcel.address)
+        if is_held_back(parcel.address):
+            return Refused(detail=HELD_BACK)
         if behaviour in REFUSALS:
             return REFUSALS[behaviour]
         if parcel.attempt < DEFERRALS.get(behaviour, 0):

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from heliograph.accept.phone import PhoneRequest
+from heliograph.accept.phone import FreeText, PhoneRequest
 from heliograph.accept.scheduled import cancel
 from heliograph.accept.sms import send_sms
 from heliograph.accept.whatsapp import send_whatsapp
@@ -22,6 +22,7 @@ from heliograph.rules.pricing import format_money
 from heliograph.rules.refusals import (
     AlreadySending,
     InvalidJson,
+    InvalidPhone,
     InvalidRequest,
     MessageNotFound,
     TemplateIdRequired,
@@ -37,6 +38,14 @@ from heliograph.web.route import answer
 CHANNELS: tuple[Channel, ...] = ("sms", "whatsapp")
 SEND = {"sms": send_sms, "whatsapp": send_whatsapp}
 PAGE, PAGE_MAX = 50, 100
+# Twilio's own, and how a send to them is refused at once.
+TEST_NUMBERS = {
+    "+15005550001": (21211, "it is invalid"),
+    "+15005550002": (21612, "it cannot be reached"),
+    "+15005550003": (21408, "its country is not open to you"),
+    "+15005550004": (21610, "it has opted out"),
+    "+15005550009": (21614, "it cannot receive SMS"),
+}
 FREE_TEXT = (
     "SMS and WhatsApp messages are made from approved templates, so free text is refused. Send ContentSid=tpl_… with "
     "ContentVariables. Or let Body be the value of a template with one variable: the key's or the team's passthrough, "
@@ -51,7 +60,11 @@ async def send(call: Call) -> Response:
     to = read_phone(to.removeprefix(WHATSAPP))
     if form.get("MediaUrl"):
         raise InvalidRequest("MediaUrl: messages are text here, no files are fetched. Leave it out.", param="MediaUrl")
-    template_id, variables = _template(call)
+    if channel == "sms" and call.caller.caught and to in TEST_NUMBERS:
+        code, why = TEST_NUMBERS[to]
+        raise InvalidPhone(f"{to} is a test number: {why}.", param="To", details={"code": code})
+    free = _free_text(call)
+    template_id, variables = (None, None) if free else _template(call)
     request = PhoneRequest(
         to=to,
         template_id=template_id,
@@ -60,7 +73,7 @@ async def send(call: Call) -> Response:
         scheduled_at=_send_at(form),
         expires_at=_expires_at(form, call.context.clock.now()),
     )
-    sent = await SEND[channel](call.context, call.caller, request, None, await _callback(call))
+    sent = await SEND[channel](call.context, call.caller, request, None, await _callback(call), free)
     return await _show(call, msgspec.json.decode(sent.body)["id"], 201)
 
 
@@ -146,18 +159,30 @@ def _template(call: Call) -> tuple[str, dict[str, Any]]:
     return id_, only_declared(template, given) or {}
 
 
+def _free_text(call: Call) -> FreeText | None:
+    """The body as it is, where it is caught and no template is named for it."""
+    form, caller = call.json, call.caller
+    named = form.get("ContentSid") or _passthrough_id(caller, form)
+    if not caller.caught or named or not form.get("Body"):
+        return None
+    return FreeText(body=form["Body"], sender_id=form.get("From", "").removeprefix(WHATSAPP))
+
+
 def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """The template that takes any text: named in place of a service, or by the key or the team."""
-    templates = caller.team.templates
-    given = form.get(SERVICE, "")
-    named = template_id(given)
-    known = named in templates or given.startswith(PREFIXES["template"])  # what is named so is meant
-    id_ = (named if known else "") or caller.key.passthrough or caller.team.record.passthrough
+    templates, id_ = caller.team.templates, _passthrough_id(caller, form)
     if not id_ or not form.get("Body"):
         raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
     if why := wrong_passthrough(templates.get(id_)):
         raise TemplateIdRequired(f"{id_} {why}. {FREE_TEXT}", param="Body")
     return id_, {asked_names(templates[id_])[0]: form["Body"]}
+
+
+def _passthrough_id(caller: Caller, form: dict[str, str]) -> str:
+    given = form.get(SERVICE, "")
+    named = template_id(given)
+    known = named in caller.team.templates or given.startswith(PREFIXES["template"])  # what is named so is meant
+    return (named if known else "") or caller.key.passthrough or caller.team.record.passthrough
 
 
 def _service(form: dict[str, str]) -> dict[str, str]:

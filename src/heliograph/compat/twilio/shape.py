@@ -104,6 +104,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
         status, code = NARROWER.get(name or "", (status, code))
     if isinstance(refusal, r.InvalidPhone) and request.path.startswith(VERIFY):
         status, code = INVALID_PARAMETER
+    code = (refusal.details or {}).get("code", code)
     doc = f"{base_url}/docs/errors#{refusal.code}"
     body: dict[str, Any] = {"code": code, "message": worded(refusal, FIELDS), "more_info": doc, "status": status}
     return Response(status, msgspec.json.encode(body), error_headers(refusal))

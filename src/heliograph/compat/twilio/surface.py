@@ -18,6 +18,7 @@ def _route(line: str, call: Callable[[Call], Awaitable[Response]]) -> Route:
 
 _MESSAGES = f"/{VERSION}/Accounts/{{account}}/Messages"
 ROUTES = (
+    _route("POST /v2/Services", verify.create_service),
     _route("GET /v2/Services/{service}", verify.service),
     _route("POST /v2/Services/{service}/Verifications", verify.start),
     _route("GET /v2/Services/{service}/Verifications/{sid}", verify.read),

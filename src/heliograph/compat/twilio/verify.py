@@ -1,5 +1,6 @@
 """Twilio Verify v2: a start, or the same code again; read, cancel; check by number or SID; the service."""
 
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -84,31 +85,42 @@ async def check(call: Call) -> Response:
     return answer(_record(call, found) | {"status": status, "valid": checked.verified})
 
 
+async def create_service(call: Call) -> Response:
+    """Any `VA…` is the team's service: this one is the same for the same name."""
+    name = call.json.get("FriendlyName")
+    if not name:
+        raise InvalidRequest("FriendlyName is needed.", param="FriendlyName")
+    sid = "VA" + sha256(f"{call.caller.team.record.id}/{name}".encode()).hexdigest()[:32]
+    return answer(_service(call, sid, name), 201)
+
+
 async def service(call: Call) -> Response:
-    now = iso_time(call.context.clock.now())
-    return answer(
-        {
-            "sid": call.params["service"],
-            "account_sid": account(call.request),
-            "friendly_name": call.caller.team.record.name,
-            "code_length": CODE_DIGITS,
-            "lookup_enabled": False,
-            "psd2_enabled": False,
-            "skip_sms_to_landlines": False,
-            "dtmf_input_required": False,
-            "tts_name": None,
-            "do_not_share_warning_enabled": True,
-            "custom_code_enabled": False,
-            "push": None,
-            "totp": None,
-            "whatsapp": None,
-            "default_template_sid": None,
-            "date_created": now,
-            "date_updated": now,
-            "url": _url(call, ""),
-            "links": {"verifications": _url(call, "/Verifications")},
-        }
-    )
+    return answer(_service(call, call.params["service"], call.caller.team.record.name))
+
+
+def _service(call: Call, sid: str, name: str) -> dict[str, Any]:
+    now, url = iso_time(call.context.clock.now()), f"{call.context.base_url}{VERIFY}/{sid}"
+    return {
+        "sid": sid,
+        "account_sid": account(call.request),
+        "friendly_name": name,
+        "code_length": CODE_DIGITS,
+        "lookup_enabled": False,
+        "psd2_enabled": False,
+        "skip_sms_to_landlines": False,
+        "dtmf_input_required": False,
+        "tts_name": None,
+        "do_not_share_warning_enabled": True,
+        "custom_code_enabled": False,
+        "push": None,
+        "totp": None,
+        "whatsapp": None,
+        "default_template_sid": None,
+        "date_created": now,
+        "date_updated": now,
+        "url": url,
+        "links": {"verifications": f"{url}/Verifications"},
+    }
 
 
 async def _named(call: Call, name: str) -> VerificationLine:

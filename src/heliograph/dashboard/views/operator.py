@@ -37,6 +37,7 @@ async def set_plan(visit: Visit) -> Answer:
     given = {name: form.get(name, "").strip() for name in PLAN}
     ticked = {
         "features": ["verify"] if form.get("verify") else [],
+        "catch": bool(form.get("catch")),
         "verify": {
             "magic": bool(form.get("verify_magic")),
             "inbox": bool(form.get("verify_inbox")),

@@ -561,6 +561,7 @@ class _Team(_Table):
     keep_content_days: Annotated[int, _from(1, records.KEEP_CONTENT_DAYS_MAX)] = _ABSENT
     keep_messages_days: Annotated[int, _from(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
     passthrough: _Passthrough = _ABSENT
+    catch: bool = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
     layouts: list[_Layout] = _ABSENT
     templates: list[_Template] = _ABSENT

@@ -29,6 +29,7 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             needed=True,
             page="/senders",
         ),
+        *_catch_check(team),
         _carrier_check(carriers),
         Requirement(
             title="Credit",
@@ -44,6 +45,11 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             page="/templates",
         ),
     ]
+
+
+def _catch_check(team: Team) -> list[Requirement]:
+    told = "It catches what other services' programs send (catch). Ask an operator to turn that off."
+    return [Requirement(title="Catching", text=told, done=False, needed=True)] if team.record.catch else []
 
 
 def may_go_live(checks: Sequence[Requirement]) -> bool:

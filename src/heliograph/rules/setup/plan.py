@@ -202,6 +202,8 @@ class _Planner:
             given = {"name": id_} | given | {"ref": next_ref}
         record = self._put("team", id_, given, where, id_, f"team {id_}")
         assert isinstance(record, TeamRecord)
+        if wrong := record.wrong_catch:
+            self._fail(f"{where}.catch", wrong)
         if wrong := record.wrong_days:
             self._fail(f"{where}.keep_messages_days", wrong)
         return record, old is None

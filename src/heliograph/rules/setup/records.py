@@ -97,6 +97,12 @@ class TeamRecord(Setting, frozen=True):
     wanted_refused: str = ""
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
     passthrough: str = ""  # tpl_… of one variable, whose value is the free text of Twilio's programs
+    catch: bool = False  # sandbox: what other services' programs send is taken whatever it is, and goes nowhere
+
+    @property
+    def wrong_catch(self) -> str:
+        """What is wrong with `catch`; empty: nothing."""
+        return "expected false: a live team catches nothing" if self.catch and self.mode == "live" else ""
 
     @property
     def octets_most(self) -> int:
@@ -327,3 +333,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     team: Team
     key: Key
     entry: Callable[[str], AuditEntry] | None = None  # of a person's send: from the message's id
+    caught: bool = False  # whatever it sends is taken and ends in a simulator
+
+    def catching(self) -> "Caller":
+        """As on other services' surfaces and by SMTP."""
+        return msgspec.structs.replace(self, caught=True) if self.team.record.catch and self.team.sandbox else self

@@ -55,7 +55,7 @@ WITH seen AS (
 SELECT s.id, s.phone, CASE WHEN s.status = 'pending' AND s.expires_at <= :now THEN 'expired' ELSE s.status END,
        s.created_at, s.magic
 FROM seen s
-WHERE (s.simulated = 1 AND s.sandbox = 1 OR s.magic = 1) AND s.status <> 'failed'
+WHERE (s.simulated = 1 AND s.sandbox > 0 OR s.magic = 1) AND s.status <> 'failed'
   AND (CAST(:address AS text) IS NULL OR s.phone = :address)
   AND instr(s.phone, :text) > 0  --sqlite
   AND strpos(s.phone, :text) > 0  --postgres
@@ -64,7 +64,7 @@ ORDER BY s.id DESC LIMIT :limit;
 -- name: inbox_code
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END, created_at, magic
 FROM verification
-WHERE team = :team AND id = :id AND (simulated = 1 AND sandbox = 1 OR magic = 1) AND status <> 'failed';
+WHERE team = :team AND id = :id AND (simulated = 1 AND sandbox > 0 OR magic = 1) AND status <> 'failed';
 
 -- name: inbox_codes_end
 SELECT min(id), count(*) FROM (
