@@ -75,4 +75,5 @@ def test_wrong_pages(shared_service: Service, query: str) -> None:
 def test_a_team_sees_only_its_own(shared_service: Service) -> None:
     send(shared_service, "/v1/sms", SMS)
     until(lambda: feed(shared_service)["data"] != [])
-    assert shared_service.get("/v1/events", key="OTHER").json["data"] == []
+    others = shared_service.get("/v1/events", key="OTHER").json["data"]  # where another test has made some
+    assert {event["team_id"] for event in others} <= {"team_other"}

@@ -24,7 +24,8 @@ from tests.channels.smtp_peer import Authority
 pytestmark = pytest.mark.anyio
 
 PASSWORD = "s3cret-pw"
-QUICK = Timings(answer=0.3, connect=2.0, backoff=0.02, backoff_max=0.1, throttled=0.02, close=0.5)
+QUICK = Timings(answer=0.3, connect=2.0, backoff=0.02, backoff_max=0.1, throttled=0.02, close=0.5)  # for who hangs
+PATIENT = msgspec.structs.replace(QUICK, answer=20.0, connect=20.0)  # for who answers, on a busy machine too
 LONG = "a" * 400  # three parts
 
 
@@ -65,7 +66,7 @@ class Reports:
 
 @asynccontextmanager
 async def carrier_of(
-    port: int, reports: Reports | None = None, *, timings: Timings = QUICK, roots: Any = None, **options: Any
+    port: int, reports: Reports | None = None, *, timings: Timings = PATIENT, roots: Any = None, **options: Any
 ) -> AsyncIterator[Smpp]:
     given: dict[str, Any] = {"host": "127.0.0.1", "port": port, "system_id": "acme", "password": PASSWORD} | options
     carrier = Smpp(SmppOptions(**given), reports or Reports(), timings=timings, roots=roots)
@@ -92,6 +93,7 @@ async def until(true: Callable[..., object]) -> None:
 
 async def one(script: Script, given: Parcel | None = None, **options: Any) -> tuple[Outcome, Smsc]:
     """What becomes of one parcel."""
+    options = {"timings": QUICK if HANG in str(script) else PATIENT} | options
     async with Smsc(script) as smsc, carrier_of(smsc.port, **options) as carrier:
         return await carrier.hand_over(given or parcel()), smsc
 
@@ -386,7 +388,7 @@ async def test_cancelling_anywhere_leaves_the_carrier_whole() -> None:
 
 
 async def test_the_place_of_one_that_is_never_answered_is_free_when_its_time_is_over() -> None:
-    async with Smsc({"submit": [HANG, 0]}) as smsc, carrier_of(smsc.port, window=1) as carrier:
+    async with Smsc({"submit": [HANG, 0]}) as smsc, carrier_of(smsc.port, timings=QUICK, window=1) as carrier:
         silent = asyncio.create_task(carrier.hand_over(parcel()))
         await until(lambda: smsc.received)
         waits = asyncio.create_task(carrier.hand_over(parcel()))
@@ -506,7 +508,7 @@ async def test_close_waits_for_answers_and_unbinds() -> None:
 
 @pytest.mark.parametrize("script", [{"unbind": HANG}, {"unbind": DROP}, {"bind": HANG}, {"submit": HANG}])
 async def test_close_ends_whatever_the_carrier_does(script: Script) -> None:
-    async with Smsc(script) as smsc, carrier_of(smsc.port) as carrier:
+    async with Smsc(script) as smsc, carrier_of(smsc.port, timings=QUICK) as carrier:
         task = asyncio.create_task(carrier.hand_over(parcel()))
         await until(lambda: smsc.asked)
         async with asyncio.timeout(60):

@@ -108,7 +108,7 @@ async def test_a_server_that_hangs(url: str, network: Network, short: Callable[[
     """Statements, new connections and the end of the pool have deadlines; afterwards all connections are new."""
     short()
     async with network.open() as through:
-        database = PostgresDatabase(through, command_s=0.3)
+        database = PostgresDatabase(through, command_s=1.0)
         await asyncio.gather(*(database.read(bump) for _ in range(4)))
         network.hang()
         results = await asyncio.gather(*(database.write(bump) for _ in range(12)), return_exceptions=True)
