@@ -6,7 +6,7 @@ import os
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import dkim
 import msgspec
@@ -129,6 +129,25 @@ async def test_many_mails_are_signed_in_few_trips_to_threads(monkeypatch: pytest
     assert len(signing) == 3 * TOGETHER
     assert threading.get_ident() not in signing
     assert trips == [TOGETHER] * 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("mails_of_room", "built"), [(3, 3), (2, 6), (0, 6)])
+async def test_built_mails_are_kept_for_others_up_to_so_many_bytes(
+    monkeypatch: pytest.MonkeyPatch, mails_of_room: int, built: int
+) -> None:
+    monkeypatch.setattr(outgoing, "KEPT_OCTETS", mails_of_room * len(parcel(1).content))
+    made, build = list[str](), Outgoing._build
+
+    def noted(mails: Outgoing, one: Parcel, *rest: Any) -> outgoing.Ready:
+        made.append(one.message_id)
+        return build(mails, one, *rest)
+
+    monkeypatch.setattr(Outgoing, "_build", noted)
+    mails = make(Keys())
+    for number in (1, 2, 3, 1, 2, 3):
+        await mails.prepare(parcel(number))
+    assert len(made) == built
 
 
 @pytest.mark.anyio

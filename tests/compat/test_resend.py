@@ -202,9 +202,11 @@ def test_a_template_ignores_what_it_does_not_declare_and_takes_a_subject(shared_
     template = {"id": "tpl_welcome", "variables": {"NAME": "Ada", "MORE": 1, "LIST": [1]}}
     wanted: Any = {"to": "a@simulator.test", "template": template, "html": "", "subject": ""}
     assert stored(shared_service, resend.Emails.send(wanted)["id"])["subject"] == "Welcome, Ada"
-    own = resend.Emails.send(wanted | {"subject": "Hello from us"})["id"]
-    assert resend.Emails.get(own)["subject"] == "Hello from us"
-    assert stored(shared_service, own)["subject"] == "Hello from us"
+    large = {"attachments": [{"filename": "a.zip", "content": "A" * 400_000}]}  # goes its own way, in threads
+    for more in ({}, large):
+        own = resend.Emails.send(wanted | {"subject": "Hello from us"} | more)["id"]
+        assert resend.Emails.get(own)["subject"] == "Hello from us"
+        assert stored(shared_service, own)["subject"] == "Hello from us"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF, read_attachments
+from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF, read_attachments, weigh_files
 from heliograph.rules.limits import MIB
 from heliograph.rules.refusals import (
     AttachmentsTooLarge,
@@ -31,6 +31,13 @@ def item(**fields: object) -> dict[str, Any]:
 BAD_FORM = item(content="?")
 BAD_TYPE = item(content_type="text/html")
 TOO_LARGE = item(content=OVER_TEN_MIB)
+
+
+@pytest.mark.parametrize(
+    ("items", "size"), [([], 0), ([item(), item(content="A" * 8)], 12), (["x", None, {}, item(content=3)], 0)]
+)
+def test_what_they_weigh_before_anything_is_checked(items: list[Any], size: int) -> None:
+    assert weigh_files(items) == size
 
 
 def refusal_of(items: list[Any]) -> Refusal:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
-from heliograph.rules.attachments import Attachment, check_shape, read_attachments
+from heliograph.rules.attachments import Attachment, check_shape, read_attachments, weigh_files
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.field_docs import (
     REF,
@@ -167,21 +167,25 @@ async def prepare_email(
     retry_key: IdempotencyKey | None = None,
     shown: Shown | None = None,
 ) -> Acceptance:
-    if weigh_email(caller, request) > IN_THREAD:
-        draft = await ACCEPTING.run(draft_email, context, caller, request)
-        files, id_ = await _keep_files(context, draft.attachments), context.clock.new_id("eml_")
-        return await ACCEPTING.run(email_acceptance, context, caller, draft, files, retry_key, shown, id_)
-    draft = draft_email(context, caller, request)
+    large = weigh_email(caller, request) > IN_THREAD
+    draft = (
+        await ACCEPTING.run(draft_email, context, caller, request) if large else draft_email(context, caller, request)
+    )
     if shown and shown.subject is not None:
         _check_subject(shown.subject)
         draft = replace(draft, content=replace(draft.content, subject=shown.subject))
     files = await _keep_files(context, draft.attachments)
+    if large:
+        id_ = context.clock.new_id("eml_")
+        return await ACCEPTING.run(email_acceptance, context, caller, draft, files, retry_key, shown, id_)
     return email_acceptance(context, caller, draft, files, retry_key, shown)
 
 
 def weigh_email(caller: Caller, request: EmailRequest) -> int:
-    """Roughly the most that its text will have, in bytes: known before anything is rendered."""
+    """Roughly the most that its text and files will have, in bytes: known before anything is rendered or decoded."""
     size = len(request.html or "") + len(request.text or "")
+    if request.attachments:
+        size += weigh_files(request.attachments)
     template = caller.team.templates.get(request.template_id) if request.template_id else None
     return size + most_octets(template, leaf_texts(request.variables)) if template else size
 

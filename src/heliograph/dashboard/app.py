@@ -35,7 +35,7 @@ from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable
 from heliograph.threads import LOOKING
 from heliograph.web.budget import ByteBudget
-from heliograph.web.forms import check_kind, read_form
+from heliograph.web.forms import FORM_IN_THREAD, check_kind, read_form
 from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
@@ -162,8 +162,8 @@ class Dashboard:
         kind = visit.request.headers.get(b"content-type", b"").decode("latin-1")
         check_kind(kind, route.files)
         body = await visit.request.read_body(route.form_max, self._budget, visit.params.get("team", ""))
-        read = asyncio.to_thread(read_form, kind, body) if len(body) > IN_THREAD else None
-        form, files = await read if read else read_form(kind, body)
+        large = len(body) > FORM_IN_THREAD
+        form, files = await LOOKING.run(read_form, kind, body) if large else read_form(kind, body)
         return replace(visit, form=form, files=files)
 
     async def _signed_in(self, request: Request) -> SignedIn | None:

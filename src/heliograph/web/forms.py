@@ -9,6 +9,7 @@ from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
 
 FIELDS_MAX = 1000
+FORM_IN_THREAD = 16 * KIB  # read off the event loop above this: each escaped byte takes a step of its own
 TYPE_MAX = 200  # characters of a content type, its boundary included
 PARTS_MAX = 100
 PART_HEADERS_MAX = 8

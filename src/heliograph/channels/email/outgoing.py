@@ -16,10 +16,12 @@ from heliograph.rules.address import Address, parse_address
 from heliograph.rules.content import EmailContent
 from heliograph.rules.ids import PREFIXES, ulid_ms
 from heliograph.rules.lanes import PRIORITIES, take_turns
+from heliograph.rules.limits import MIB
 from heliograph.rules.setup.records import Priority
 from heliograph.threads import BUILDING, LOOKING
 
 KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
+KEPT_OCTETS = 32 * MIB  # of their contents together
 THREADS = 2  # that build and sign: more would only compete for the interpreter's lock
 TOGETHER = 16  # mails built in one round trip to a thread, which costs as much as building a mail
 
@@ -58,7 +60,8 @@ class Outgoing:
         self._waiting: dict[Priority, list[Waiting]] = {priority: [] for priority in PRIORITIES}
         self._turns = 0
         self._threads: set[asyncio.Task[None]] = set()
-        self._ready: OrderedDict[str, asyncio.Task[Ready]] = OrderedDict()
+        self._ready: OrderedDict[str, tuple[asyncio.Task[Ready], int]] = OrderedDict()  # with the bytes of its content
+        self._octets = 0  # of all that are ready
 
     async def prepare(self, parcel: Parcel) -> Prepared:
         ready = await self._shared(parcel)
@@ -89,12 +92,14 @@ class Outgoing:
 
     async def _shared(self, parcel: Parcel) -> Ready:
         """The first recipient's hand-over builds it; the others wait for the same mail."""
-        task = self._ready.get(parcel.message_id)
+        task, octets = self._ready.get(parcel.message_id, (None, 0))
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = asyncio.create_task(self._make(parcel))
-            self._ready[parcel.message_id] = task
-            if len(self._ready) > KEPT:
-                self._ready.popitem(last=False)
+            self._ready[parcel.message_id] = task, len(parcel.content)
+            self._octets += len(parcel.content) - octets
+            while len(self._ready) > KEPT or (self._octets > KEPT_OCTETS and len(self._ready) > 1):
+                _, (_, octets) = self._ready.popitem(last=False)
+                self._octets -= octets
         return await asyncio.shield(task)
 
     async def _make(self, parcel: Parcel) -> Ready:

@@ -10,6 +10,7 @@ from heliograph.manage import people
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.sealing import CannotOpen
 from heliograph.storage.people import Person
+from heliograph.threads import LOOKING
 
 HERE = "/dashboard/account"
 # What a browser calls itself → its name. They name each other: the first that fits is it.
@@ -92,7 +93,7 @@ async def show_totp(visit: Visit) -> Answer:
     person = await themselves(visit)
     if person.totp or must_prove(visit, person):
         return Redirect(HERE)
-    return _totp_page(visit, person, visit.context.clock.entropy(totp.SECRET_BYTES))
+    return await _totp_page(visit, person, visit.context.clock.entropy(totp.SECRET_BYTES))
 
 
 async def confirm_totp(visit: Visit) -> Answer:
@@ -107,9 +108,9 @@ async def confirm_totp(visit: Visit) -> Answer:
     step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.context.clock.now())
     if step is None:
         wrong = {"code": "This code is wrong or too old. Check the clock of your phone."}
-        return _totp_page(visit, person, secret, wrong)
+        return await _totp_page(visit, person, secret, wrong)
     if why := await doubt(visit, person, visit.form.get("check", "")):
-        return _totp_page(visit, person, secret, {"check": why})
+        return await _totp_page(visit, person, secret, {"check": why})
     codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
     await people.start_totp(visit.store, visit.actor, person.id, person.email, sealed, codes, step)
     return Page("recovery.html", {"codes": codes})
@@ -123,12 +124,12 @@ async def drop_totp(visit: Visit) -> Answer:
     return Redirect(HERE, "Two-factor authentication is off.")
 
 
-def _totp_page(visit: Visit, person: Person, secret: bytes, errors: dict[str, str] | None = None) -> Page:
+async def _totp_page(visit: Visit, person: Person, secret: bytes, errors: dict[str, str] | None = None) -> Page:
     text = totp.base32(secret)
     values = {
         "person": person,
         "sealed": visit.tools.seal(secret, f"totp/{person.id}"),
-        "image": totp.qr_code(secret, person.email),
+        "image": await LOOKING.run(totp.qr_code, secret, person.email),
         "secret": " ".join(text[at : at + 4] for at in range(0, len(text), 4)),
         "errors": errors or {},
     }
