@@ -51,7 +51,7 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup import domain_records, template_edit, webhook_url
 from heliograph.rules.setup import file as setup_file
 from heliograph.rules.setup.records import Template
-from heliograph.rules.templates import check, mail_clients, placeholders, render, source, values
+from heliograph.rules.templates import check, lint, mail_clients, placeholders, render, source, values
 from heliograph.web import bodies, forms, large
 from heliograph.web.connection import Connection, Connections
 from heliograph.web.request import Request, Response
@@ -465,7 +465,20 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "variable groups": (nested_variables, ()),
     "check template": (
         lambda given: check.check_template(template_with(text=given, subject=given)),
-        (Shape("", "{{customer.a}}", ""), Shape("", "{{", "")),
+        (Shape("", "{{customer.a}}", ""), Shape("", "{{customer.b}}", ""), Shape("", "{{", "")),
+    ),
+    "lint template": (
+        lambda given: lint.lint(template_with(html=given, text=given)),
+        (
+            Shape("", "<p>", ""),
+            Shape("<div>", "<p></b>", "</div>"),
+            Shape("", "</p>", ""),
+            Shape("", "{{#if customer.a}}<b>{{else}}<i>{{/if}}", ""),
+            Shape("", '<a href="http://a.test">', ""),
+            Shape("<img ", "a=b ", ">"),
+            Shape("", '<p style="display:grid">', ""),
+            Shape("", "\n", "<b>"),
+        ),
     ),
     "edit template": (
         lambda given: template_edit.edit_template(TEMPLATE, {"text": given, "variables": ["name"]}),

@@ -7,7 +7,7 @@ import pytest
 from tests.api.sends import EMAIL, SENDS, SMS, VERIFY, WELCOME, WHATSAPP, Body, assert_refused, idle_me
 from tests.service import Service
 
-EMPTY = dict.fromkeys(("subject", "html", "text", "body", "segments", "encoding"))
+EMPTY = dict.fromkeys(("subject", "html", "text", "body", "segments", "encoding", "bounds"))
 
 
 def rendered(service: Service, id_: str, body: Body, key: str = "ACME") -> Any:

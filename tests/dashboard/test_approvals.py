@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from heliograph.rules.setup.records import Domain, TeamRecord, Template
+from heliograph.rules.setup.records import Domain, Shape, TeamRecord, Template
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.template_approvals import list_pending
 from heliograph.storage.store import Store
@@ -146,3 +147,13 @@ def test_decided_in_the_list_and_counted_live(site: Site, shoot: Shoot) -> None:
     other.close()
     asker.goto(HERE)
     expect(asker.locator(".flash")).to_contain_text("Approved: send as Acme Parcels from")
+
+
+@pytest.mark.anyio
+async def test_what_a_template_becomes_at_most(pages: Pages, store: Store) -> None:
+    shape = Shape(max_length=100)
+    new = replace(SMS, body="Hi {{customer.name}}", variables=("name",), shapes={"name": shape}, price=45000)
+    await set_up(store, ("template", new.id, new, TEAM))
+    assert "At most 3 segments, 0.1350 USD, 1 KB, whatever" in (await pages.get(LIST, OPERATOR)).text
+    await set_up(store, ("template", new.id, replace(new, shapes={}), TEAM))
+    assert "At most" not in (await pages.get(LIST, OPERATOR)).text

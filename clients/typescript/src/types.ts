@@ -70,6 +70,15 @@ export interface BatchRecord {
   counts: Record<string, number>;
 }
 
+export interface BoundsView {
+  /** Octets of all its parts together. */
+  octets_max: number;
+  /** SMS segments; null on other channels. */
+  segments_max: number | null;
+  /** Price of one send, in the dearest country. */
+  price_max: string;
+}
+
 export interface CauseList {
   /** The kind of this object. */
   object: "list";
@@ -822,6 +831,8 @@ export interface RenderView {
   missing: Array<string>;
   /** Given variables that the template does not declare. */
   unknown: Array<string>;
+  /** What no values that are allowed exceed; null unless each variable declares its `max_length`. */
+  bounds: BoundsView | null;
 }
 
 export interface Replay {

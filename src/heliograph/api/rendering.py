@@ -10,8 +10,9 @@ from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
-from heliograph.rules.sender import usual_brand
+from heliograph.rules.sender import brands_of, usual_brand
 from heliograph.rules.setup.records import Team, Template
+from heliograph.rules.templates.bounds import bounds_of
 from heliograph.rules.templates.render import most_octets, render
 from heliograph.rules.templates.values import (
     Values,
@@ -30,6 +31,12 @@ class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     to: Annotated[str | None, says("A phone, for the price in its country. SMS and WhatsApp templates only.")] = None
 
 
+class BoundsView(msgspec.Struct, frozen=True, kw_only=True):
+    octets_max: Annotated[int, says("Octets of all its parts together.")]
+    segments_max: Annotated[int | None, says("SMS segments; null on other channels.")]
+    price_max: Annotated[str, says("Price of one send, in the dearest country.", example="0.1350")]
+
+
 class RenderView(msgspec.Struct, frozen=True, kw_only=True):
     channel: ChannelName
     subject: Annotated[str | None, says("Subject as delivered.")]
@@ -41,6 +48,10 @@ class RenderView(msgspec.Struct, frozen=True, kw_only=True):
     price: Price
     missing: Annotated[list[str], says("Required variables that were not given.")]
     unknown: Annotated[list[str], says("Given variables that the template does not declare.")]
+    bounds: Annotated[
+        BoundsView | None,
+        says("What no values that are allowed exceed; null unless each variable declares its `max_length`."),
+    ]
 
 
 async def render_template(call: Call) -> Response:
@@ -57,10 +68,18 @@ async def render_template(call: Call) -> Response:
     octets = most_octets(template, leaf_texts(request.variables))
     await call.hold(octets)
     brand = usual_brand(team, template.channel, call.context.store.setup.current.platform)
-    return await answer_of(octets, lambda: _view(template, values, brand, team, country))
+    brands = brands_of(team, call.context.store.setup.current.platform)
+    return await answer_of(octets, lambda: _view(template, values, brand, team, country, brands))
 
 
-def _view(template: Template, values: Values, brand: dict[str, str], team: Team, country: str | None) -> RenderView:
+def _view(
+    template: Template,
+    values: Values,
+    brand: dict[str, str],
+    team: Team,
+    country: str | None,
+    brands: list[dict[str, str]],
+) -> RenderView:
     rendered = render(template, values, brand)
     missing, unknown = missing_and_unknown(template, values)
     segments = segment(rendered.body or "") if template.channel == "sms" else None
@@ -76,4 +95,12 @@ def _view(template: Template, values: Values, brand: dict[str, str], team: Team,
         price=format_money(price_for(template, country) * count),
         missing=missing,
         unknown=unknown,
+        bounds=_bounds(template, team, brands),
     )
+
+
+def _bounds(template: Template, team: Team, brands: list[dict[str, str]]) -> BoundsView | None:
+    found = bounds_of(template, brands, team.layouts.get(template.layout or ""), team.record.segmenting)
+    if found is None:
+        return None
+    return BoundsView(octets_max=found.octets, segments_max=found.segments, price_max=format_money(found.price))

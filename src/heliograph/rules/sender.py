@@ -162,6 +162,12 @@ def usual_brand(team: Team, channel: Channel, platform: Platform) -> dict[str, s
     return brand_of(domains[0] if domains else None, platform)
 
 
+def brands_of(team: Team, platform: Platform) -> list[dict[str, str]]:
+    """All that `brand.*` can mean in a message of the team."""
+    own = [brand_of(domain, platform) for domain in team.approved_domains()]
+    return own if own and not team.sandbox else [brand_of(None, platform), *own]
+
+
 def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
     """The domain whose brand an SMS or WhatsApp message carries; a sandbox team may have none."""
     approved = team.approved_domains()

@@ -8,9 +8,12 @@ from heliograph.dashboard.views.template_form import is_free, prices_given, to_f
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of, waiting_ids
 from heliograph.manage import senders, templates
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.sender import brands_of
+from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.sender_approvals import PendingSender, pending
 from heliograph.rules.setup.template_approvals import list_pending
 from heliograph.rules.setup.template_edit import offered
+from heliograph.rules.templates.bounds import Bounds, bounds_of
 
 HERE = "/dashboard/operator/approvals"
 KINDS = {
@@ -77,12 +80,13 @@ def _word(visit: Visit) -> str:
 
 async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = None) -> Page:
     asked, drafts = pending(visit.setup), list_pending(visit.setup)
+    offers = [(draft, offered(visit.setup, draft.template)) for draft in drafts]
     people = sorted({one.asked_by for one in asked} | {draft.by or "" for draft in drafts})
     found = [await visit.store.people.get(id_) for id_ in people[:PEOPLE_MAX] if id_.startswith("usr_")]
     values = {
         "live": f"{HERE}/live?of=list&seen={_word(visit)}" if visit.request.method == "GET" else "",
         "senders": asked,
-        "drafts": [(draft, to_form(offered(visit.setup, draft.template))) for draft in drafts],
+        "drafts": [(draft, to_form(offer), _bounds(visit, offer)) for draft, offer in offers],
         "kinds": KINDS,
         "excerpt": EXCERPT,
         "teams": visit.setup.teams,
@@ -92,3 +96,10 @@ async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = N
         "form": visit.form,
     }
     return Page("approvals.html", values, 400 if errors else 200)
+
+
+def _bounds(visit: Visit, offer: Template) -> Bounds | None:
+    """What it becomes at most, at the price that is offered."""
+    team = visit.setup.teams[offer.team]
+    brands = brands_of(team, visit.setup.platform)
+    return bounds_of(offer, brands, team.layouts.get(offer.layout or ""), team.record.segmenting)

@@ -9,10 +9,10 @@ import msgspec
 
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import TemplateNotFound, WrongTemplateChannel
-from heliograph.rules.setup.records import Channel, Layout, Shape, Team, Template
+from heliograph.rules.setup.records import Channel, Layout, LocaleParts, Shape, Team, Template
 from heliograph.rules.templates.formats import is_timezone
 from heliograph.rules.templates.locales import in_locale, written
-from heliograph.rules.templates.placeholders import NAME, NAME_MAX, cure, known_of
+from heliograph.rules.templates.placeholders import NAME, NAME_MAX, TOKEN, cure, known_of
 from heliograph.rules.templates.render import CONTROL
 from heliograph.rules.templates.source import PARTS, Each, If, Pieces, Slot, Usage, compiled
 from heliograph.rules.templates.values import BRAND_NAME, asked_names
@@ -33,6 +33,7 @@ _INSTEAD = {
     "{%": "write {{#if customer.name}} or {{#each customer.items}}",
     "{{{": "write two braces, as in {{customer.name}}",
 }
+UNDECLARED_MAX = 200  # variables of a part that are told
 STRAYS_MAX = 1000  # of another language's signs that are looked at
 
 Level = Literal["error", "warning"]
@@ -84,7 +85,7 @@ def _positions(pieces: Pieces) -> Iterator[str]:
                 yield name
 
 
-def sources_of(template: Template | Layout) -> dict[str, str]:
+def sources_of(template: Template | Layout | LocaleParts) -> dict[str, str]:
     return {part: source for part in PARTS if (source := getattr(template, part, None)) is not None}
 
 
@@ -161,13 +162,16 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
             if not stray.startswith("{{{"):
                 yield problem("not_a_placeholder", at, f"{quoted(stray)} is not a placeholder: {cure(stray, known)}")
         yield from (problem(fault.code, fault.at, fault.text) for fault in cut.faults)
-        yield from (problem("unknown_variable", None, told) for told in _undeclared(template, cut.uses))
+        if undeclared := list(islice(_undeclared(template, cut.uses), UNDECLARED_MAX)):
+            places = _first_places(source)
+            yield from (problem("unknown_variable", places.get((use.list, use.name)), told) for use, told in undeclared)
         if cut.contents:
-            yield problem("misplaced_placeholder", None, "{{content}} stands in layouts only")
+            at = next(token.start() for token in TOKEN.finditer(source) if token[10])
+            yield problem("misplaced_placeholder", at, "{{content}} stands in layouts only")
         if wrong := cut.blocks & _refused_blocks(template.channel, part):
-            yield problem(
-                "misplaced_block", None, f"{{{{#{min(wrong)}}}}} cannot stand in {_where(template.channel, part)}"
-            )
+            first = next(token for token in TOKEN.finditer(source) if wrong & {token[5], token[9]})
+            told = f"{{{{#{first[5] or first[9]}}}}} cannot stand in {_where(template.channel, part)}"
+            yield problem("misplaced_block", first.start(), told)
         if _weight(cut.pieces, template.shapes) > PIECES_MAX:
             yield problem("too_long", None, "its lists with all their items become too much: lower a max")
 
@@ -180,18 +184,35 @@ def _where(channel: Channel, part: str) -> str:
     return "a WhatsApp template" if channel == "whatsapp" else f"the {part}"
 
 
-def _undeclared(template: Template, uses: tuple[Usage, ...]) -> Iterator[str]:
+def _undeclared(template: Template, uses: tuple[Usage, ...]) -> Iterator[tuple[Usage, str]]:
     declared = set(asked_names(template))
     for use in dict.fromkeys(msgspec.structs.replace(use, format=None) for use in uses):
         fields = template.shapes.get(use.list or use.name, Shape()).list
         if use.list == "":
-            yield f"{{{{item.{use.name}}}}} stands only inside {{{{#each …}}}}"
+            yield use, f"{{{{item.{use.name}}}}} stands only inside {{{{#each …}}}}"
         elif use.list is not None and use.name not in fields and use.list in template.shapes:
-            yield f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
+            yield use, f"{{{{item.{use.name}}}}} is not a field of {use.list} in variables"
         elif use.list is None and use.name not in declared:
-            yield f"{{{{customer.{use.name}}}}} is not in variables"
+            yield use, f"{{{{customer.{use.name}}}}} is not in variables"
         elif use.list is None and use.is_list and not fields:
-            yield f'{use.name} is no list: declare it as {{ name = "{use.name}", list = ["…"] }}'
+            yield use, f'{use.name} is no list: declare it as {{ name = "{use.name}", list = ["…"] }}'
+
+
+def _first_places(source: str) -> dict[tuple[str | None, str], int]:
+    """Where each variable stands for the first time, by the list whose field it is (None: the customer's) and name."""
+    places: dict[tuple[str | None, str], int] = {}
+    among = ""
+    for token in TOKEN.finditer(source):
+        if token[5] == "each":
+            among = token[7]
+        if "item" in (token[1], token[6]):
+            places.setdefault((among, token[2] or token[7]), token.start())
+            places.setdefault(("", token[2] or token[7]), token.start())
+        elif "customer" in (token[1], token[6]):
+            places.setdefault((None, token[2] or token[7]), token.start())
+        if token[9] == "each":
+            among = ""
+    return places
 
 
 def _weight(pieces: Pieces, shapes: dict[str, Shape]) -> int:

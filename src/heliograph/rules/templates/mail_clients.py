@@ -1,17 +1,22 @@
 """What of an HTML mail fails in common mail clients: a small table of our own, read from the text and never rendered.
 
-It knows some thirty features of five clients as they were at the end of 2025. What it does not name may fail too: see
-how it looks in the clients that matter to you.
+It knows some thirty features of five clients, compared with what SOURCE said at AS_OF. What it does not name may fail
+too: see how it looks in the clients that matter to you.
 """
 
 import re
+from bisect import bisect
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
 
 from heliograph.rules.limits import KIB
 
+AS_OF, SOURCE = "2026-06-29", "https://www.caniemail.com"
 LOOKED_AT = 512 * KIB  # characters of a mail that are searched
+NO_ALT = "a picture without alt text"
 GMAIL_CLIPS = 102 * KIB  # bytes of HTML
 Client = Literal["Gmail", "Outlook for Windows", "Outlook.com", "Apple Mail", "Yahoo Mail"]
 Where = Literal["html", "css"]
@@ -50,19 +55,21 @@ FEATURES = (
     _html("<script>", r"<script\b", ALL, "Remove it: no mail client runs scripts."),
     _html("<link> to a style sheet", r"<link\b[^<>]{0,500}stylesheet", ALL, "Write the styles into the mail."),
     _html("<iframe>, <object>, <embed>", r"<(?:iframe|object|embed)\b", ALL, "Link to the page instead."),
-    _html("<form> and its fields", r"<(?:form|input|select|textarea)\b", _MOST, "Link to a page with the form."),
+    _html(
+        "<form> and its fields", r"<(?:form|input|select|textarea)\b", (_WORD, _WEB), "Link to a page with the form."
+    ),
     _html("<video> or <audio>", r"<(?:video|audio)\b", _MOST, "Show a picture that links to it."),
     _html("<svg> in the mail", r"<svg\b", _MOST, "Use a PNG."),
-    _html("an SVG picture", r"<img\b[^<>]{0,500}\.svg\b", _THREE, "Use a PNG."),
+    _html("an SVG picture", r"<img\b[^<>]{0,500}\.svg\b", (_GMAIL,), "Use a PNG."),
     _html("a WebP picture", r"<img\b[^<>]{0,500}\.webp\b", (_WORD,), "Use a PNG or JPEG."),
     _html(
         "a picture in a data: address",
         r"<img\b[^<>]{0,500}src\s*=\s*[\"']?data:",
-        _MOST,
+        (_GMAIL, _WORD),
         "Attach it, or link to it by https.",
     ),
     _html(
-        "a picture without alt text",
+        NO_ALT,
         r"<img\b(?![^<>]{0,2000}\balt\s*=)",
         ALL,
         "Say what it shows: many readers block pictures.",
@@ -89,7 +96,7 @@ FEATURES = (
     _css(
         "a background picture", r"background(?:-image)?\s*:[^;]{0,500}url\(", (_WORD,), "Set a background colour too."
     ),
-    _css("a gradient", r"(?:linear|radial|conic)-gradient\(", (_WORD, _YAHOO), "Set a background colour too."),
+    _css("a gradient", r"(?:linear|radial|conic)-gradient\(", (_WORD, _WEB, _YAHOO), "Set a background colour too."),
     _css("border-radius", r"border-radius\s*:", (_WORD,), "Corners are square there: let it look right so."),
     _css("box-shadow, text-shadow", r"(?:box|text)-shadow\s*:", _THREE, "Let it look right without."),
     _css("max-width", r"max-width\s*:(?![^{}]{0,80}\{)", (_WORD,), "Give the outer table a width attribute."),
@@ -104,11 +111,11 @@ FEATURES = (
     _css(
         "an animation",
         r"@keyframes\b|animation(?:-name)?\s*:|transition\s*:",
-        _THREE,
+        _MOST,
         "Let it look right standing still.",
     ),
     _css("a CSS variable", r"var\(\s*--", _MOST, "Write the value itself."),
-    _css("calc()", r"\bcalc\(", (_WORD, _WEB), "Write the value itself."),
+    _css("calc()", r"\bcalc\(", (_WORD, _WEB, _YAHOO), "Write the value itself."),
     _css("rgba() and hsl()", r"\b(?:rgba|hsla?)\(", (_WORD,), "Write colours as #rrggbb."),
     _css(
         "opacity, transform, filter",
@@ -136,22 +143,43 @@ _BLOCK = re.compile(r"<style\b[^<>]{0,1000}>", re.I)
 def check_html(html: str) -> list[HtmlFinding]:
     """What is in it that fails somewhere: what is lost first, then in how many clients."""
     searched = html[:LOOKED_AT]
-    texts: dict[Where, str] = {"html": searched, "css": _css_of(searched)}
+    texts: dict[Where, str] = {"html": searched, "css": "\n".join(text for _, text in _css_of(searched))}
     found = [HtmlFinding(feature, len(pattern.findall(texts[feature.where]))) for feature, pattern in _PATTERNS]
     if len(html.encode("utf-8", "replace")) > GMAIL_CLIPS:
         found.append(HtmlFinding(CLIPPED, 1))
     return sorted((one for one in found if one.times), key=_weight)
 
 
+def first_findings(html: str) -> Iterator[tuple[HtmlFeature, int]]:
+    """Each feature that fails somewhere, and at which character it is first; pictures without alt text are no matter
+    of clients.
+    """
+    searched = html[:LOOKED_AT]
+    styles = list(_css_of(searched))
+    css = "\n".join(text for _, text in styles)
+    begins = list(accumulate((len(text) + 1 for _, text in styles), initial=0))  # of each, in what was joined
+    for feature, pattern in _PATTERNS:
+        if feature.name == NO_ALT:
+            continue
+        if found := pattern.search(searched if feature.where == "html" else css):
+            at = found.start()
+            if feature.where == "css":
+                style = bisect(begins, at) - 1
+                at = styles[style][0] + at - begins[style]
+            yield feature, at
+
+
 def _weight(one: HtmlFinding) -> tuple[bool, int]:
     return one.feature.harm != "lost", -len(one.feature.clients)
 
 
-def _css_of(html: str) -> str:
-    parts = [first or second for first, second in _STYLE.findall(html)]
+def _css_of(html: str) -> Iterator[tuple[int, str]]:
+    """The styles in it, and where they begin."""
+    for found in _STYLE.finditer(html):
+        which = 1 if found[1] is not None else 2
+        yield found.start(which), found[which]
     lower, at = html.lower(), 0
     while block := _BLOCK.search(html, at):
         at = lower.find("</style", block.end())
         at = len(html) if at < 0 else at
-        parts.append(html[block.end() : at])
-    return "\n".join(parts)
+        yield block.end(), html[block.end() : at]

@@ -40,36 +40,64 @@ class Stretch(msgspec.Struct, frozen=True):
     what: str
 
 
-def stretches(source: str) -> Iterator[Stretch]:
-    """The attributes, addresses and refused places of a masked source, in order, up to the last placeholder."""
-    last = source.rfind(MASK) + 1
+class Tag(msgspec.Struct, frozen=True):
+    """A tag, or a comment, which has no name."""
+
+    name: str
+    start: int
+    name_end: int
+    end: int  # behind it
+    attributes: list[re.Match[str]]  # name and value of each, with its quotes
+    whole: int  # behind what is in it and is no markup
+
+    def opens(self, source: str) -> bool:
+        return source[self.start + 1] != "/"
+
+
+def tags(source: str, last: int) -> Iterator[Tag]:
+    """The tags and comments of a masked source that begin before `last`, in order."""
     found = _OPEN.search(source, 0, last)
     while found:
         at = found.start()
         if comment := _COMMENT.match(source, at):
-            yield Stretch(at, comment.end(), "refused", "a comment")
-            at = comment.end()
+            tag = Tag("", at, at, comment.end(), [], comment.end())
         else:
-            tag = _TAG.match(source, at)
-            assert tag  # what opens and is no comment is a tag
-            name = tag[1].lower()
-            if MASK in name:
-                yield Stretch(at, tag.end(), "refused", "a tag name")
-            at = tag.end()
-            while not (end := _TAG_END.match(source, at)):
-                attribute = _ATTRIBUTE.match(source, at)
-                assert attribute  # what does not end the tag is an attribute
-                if MASK in attribute[0]:
-                    yield from _attribute_stretches(name, attribute)
-                at = attribute.end()
-            at = end.end()
-            if name in _WHOLE_TAGS and source[tag.start() + 1] != "/":
-                close = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, at)
-                assert close
-                whole = name in _RAW_TAGS or "<" in source[at : close.start()]
-                yield Stretch(at, close.start(), "refused" if whole else "attribute", f"<{name}>")
-                at = close.start()
-        found = _OPEN.search(source, at, last)
+            tag = _tag(source, at)
+        yield tag
+        found = _OPEN.search(source, tag.whole, last)
+
+
+def _tag(source: str, start: int) -> Tag:
+    named = _TAG.match(source, start)
+    assert named  # what opens and is no comment is a tag
+    name, at, attributes = named[1].lower(), named.end(), []
+    while not (end := _TAG_END.match(source, at)):
+        attribute = _ATTRIBUTE.match(source, at)
+        assert attribute  # what does not end the tag is an attribute
+        attributes.append(attribute)
+        at = attribute.end()
+    whole = end.end()
+    if name in _WHOLE_TAGS and source[start + 1] != "/":
+        close = re.compile(rf"</{name}(?=[\t\n\f\r />])|\Z", re.IGNORECASE).search(source, whole)
+        assert close
+        whole = close.start()
+    return Tag(name, start, named.end(), end.end(), attributes, whole)
+
+
+def stretches(source: str) -> Iterator[Stretch]:
+    """The attributes, addresses and refused places of a masked source, in order, up to the last placeholder."""
+    for tag in tags(source, source.rfind(MASK) + 1):
+        if not tag.name:
+            yield Stretch(tag.start, tag.end, "refused", "a comment")
+            continue
+        if MASK in tag.name:
+            yield Stretch(tag.start, tag.name_end, "refused", "a tag name")
+        for attribute in tag.attributes:
+            if MASK in attribute[0]:
+                yield from _attribute_stretches(tag.name, attribute)
+        if tag.name in _WHOLE_TAGS and tag.opens(source):
+            whole = tag.name in _RAW_TAGS or "<" in source[tag.end : tag.whole]
+            yield Stretch(tag.end, tag.whole, "refused" if whole else "attribute", f"<{tag.name}>")
 
 
 def _attribute_stretches(tag: str, attribute: re.Match[str]) -> Iterator[Stretch]:

@@ -12,7 +12,7 @@ from heliograph.rules.refusals import InvalidSubject
 from heliograph.rules.setup.records import Layout, Template
 from heliograph.rules.templates.formats import Region, formatted, plain_spaces
 from heliograph.rules.templates.markup import BLANK, SAFE_ADDRESS
-from heliograph.rules.templates.source import PARTS, Each, If, Pieces, Slot, UrlAttribute, compiled
+from heliograph.rules.templates.source import PARTS, Each, If, Pieces, Place, Slot, UrlAttribute, compiled
 from heliograph.rules.templates.values import NONE, Values, check_size, with_fallback
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
@@ -130,19 +130,23 @@ class _Writer:
         if slot.format and value:
             value = formatted(slot.format, value, self._region)
             value = plain_spaces(value) if self._part == "body" else value
-        match slot.place:
-            case "plain":
-                return value
-            case "text" | "attribute":
-                return html.escape(value)
-            case "address":
-                return html.escape(quote(value.strip(BLANK), safe=_ADDRESS_SAFE, errors="replace"))
-            case "query":
-                return html.escape(quote(value, safe=_QUERY_SAFE, errors="replace"))
-            case "host":
-                return _NOT_OF_A_HOST.sub("", value)
-            case "refused":
-                return ""
+        return escaped(slot.place, value)
+
+
+def escaped(place: Place, value: str) -> str:
+    match place:
+        case "plain":
+            return value
+        case "text" | "attribute":
+            return html.escape(value)
+        case "address":
+            return html.escape(quote(value.strip(BLANK), safe=_ADDRESS_SAFE, errors="replace"))
+        case "query":
+            return html.escape(quote(value, safe=_QUERY_SAFE, errors="replace"))
+        case "host":
+            return _NOT_OF_A_HOST.sub("", value)
+        case "refused":
+            return ""
 
 
 def check_subject(subject: str) -> None:
