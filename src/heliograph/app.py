@@ -31,7 +31,7 @@ from heliograph.channels.sms.http import Http, HttpOptions
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
 from heliograph.channels.sms.twilio import Twilio, TwilioOptions
-from heliograph.channels.web import NoAnswer, Unreachable, Web
+from heliograph.channels.web import CheckedAddresses, NoAnswer, Unreachable, Web
 from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
 from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
@@ -109,6 +109,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     outgoing: Outgoing
     sealer: Sealer
     web: Web
+    checked_web: Web  # for addresses that others name
     report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with its own connection
     base_url: str
 
@@ -126,7 +127,10 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
         msgspec.convert({"helo": tools.helo} | record.options, MxOptions), tools.outgoing.prepare
     ),
     ("email", "smtp"): lambda record, tools: Relay(
-        msgspec.convert(record.options, RelayOptions), tools.outgoing.prepare, manner=Manner(helo=tools.helo)
+        msgspec.convert(record.options, RelayOptions),
+        tools.outgoing.prepare,
+        web=tools.checked_web,
+        manner=Manner(helo=tools.helo),
     ),
     ("sms", "smpp"): lambda record, tools: Smpp(
         msgspec.convert(record.options, SmppOptions), partial(tools.report, record.id)
@@ -257,7 +261,7 @@ def build(
             )
         ),
         duties=duties,
-        clients=[carriers, tools.web, poster],
+        clients=[carriers, tools.web, tools.checked_web, poster],
     )
 
 
@@ -402,9 +406,18 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
         ),
         sealer=secrets.sealer,
         web=Web(),
+        checked_web=Web(resolver=CheckedAddresses(partial(checked_addresses, Guard(settings.webhook_allow_private)))),
         report=partial(take_by_carrier, store),
         base_url=settings.base_url,
     )
+
+
+async def checked_addresses(guard: Guard, host: str) -> Sequence[str]:
+    """OSError where a name leads nowhere, or where we may not connect."""
+    try:
+        return (await guard.check(f"https://{host}/")).addresses
+    except (Denied, Unresolved) as error:
+        raise OSError(str(error)) from None
 
 
 async def bring_attachment(store: Store, hash_: str) -> None:

@@ -153,6 +153,9 @@ delivery_s = _histogram(
 )
 bounced = _counter("bounces_total", "Emails that were refused or came back.", "provider", "category")
 complained = _counter("complaints_total", "Emails whose recipients complained.", "provider", "category")
+provider_event = _counter(
+    "provider_events_total", "What mail providers told by callback, by what became of it.", "carrier", "result"
+)
 smtp_replied = _counter("smtp_replies_total", "What mail servers said to a mail.", "provider", "class")
 smtp_secured = _counter("smtp_tls_total", "Connections to mail servers, by what secures them.", "provider", "policy")
 smtp_connections = _gauge(

@@ -250,6 +250,11 @@ REAL_CARRIERS = {
         password = { env = "SECRET" }
         connections = 4
         final = true
+        provider = "ses"
+        callback_secret = { env = "SECRET" }
+        callback_key = "MFkw"
+        callback_topic = "arn:aws:sns:eu-central-1:1:t"
+        callback_cert = "sns.pem"
     """,
     ("sms", "smpp"): """
         host = "smsc.test"

@@ -15,7 +15,7 @@ from heliograph.rules import blame
 from heliograph.rules.carrier_codes import CODES, STATES
 from heliograph.rules.event import StoredEvent, event_data
 from heliograph.rules.message import MOVES
-from heliograph.rules.outcome import FORWARDING_FAILED, Own
+from heliograph.rules.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, Own
 from heliograph.rules.setup.records import Channel
 from heliograph.words import explain
 from heliograph.words.explain import CAUSES, ENHANCED, MEANINGS, TITLES, cause_of
@@ -34,7 +34,7 @@ def test_a_cause_is_two_short_sentences(name: str) -> None:
 def test_all_reasons_have_a_cause() -> None:
     """Of mail servers' words, of enhanced codes, of ours, and of every carrier's codes."""
     said = {explain._RENAMED.get(reason.name, reason.name) for _, reason in blame._REASONS}
-    said |= {*explain.RELAYED.values(), "complained", FORWARDING_FAILED}
+    said |= {*explain.RELAYED.values(), "complained", FORWARDING_FAILED, PROVIDER_SUPPRESSED}
     ours = {*get_args(Own), *(name for name, _ in explain.OWN_WORDS), *(name for name, _ in explain._POLICIES)}
     codes = {cause for table in CODES.values() for cause in table.values()}
     led_to = said | ours | codes | {*ENHANCED.values(), *STATES.values(), "unexplained", "policy"}

@@ -1,12 +1,13 @@
 """The interface between delivery and the carriers: one call, three possible outcomes."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import CarrierReport, Deferred, Outcome, Refused, own
+from heliograph.rules.limits import IN_THREAD, SECOND_MS
+from heliograph.rules.outcome import CarrierReport, Deferred, Outcome, ProviderReport, Refused, own
 from heliograph.rules.setup import records
 
 
@@ -75,6 +76,8 @@ class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     content_type: bytes = b"text/plain; charset=utf-8"
     reports: Sequence[CarrierReport] = ()
     untimed: bool = False  # it has no time: an exact repetition is ignored
+    told: Sequence[ProviderReport] = ()  # by a mail provider
+    once: str = ""  # the same when the same callback comes again, which then changes nothing
 
 
 class Carrier(ABC):
@@ -88,6 +91,11 @@ class Carrier(ABC):
     def read_callback(self, callback: Callback) -> CallbackAnswer | None:
         """Verify and read it; None: this carrier takes no callbacks, or has no secret to verify them with."""
         return None
+
+    async def hear(self, callback: Callback) -> CallbackAnswer | None:
+        """The same with its body there, off the loop when that is large."""
+        large = len(callback.body) > IN_THREAD
+        return await asyncio.to_thread(self.read_callback, callback) if large else self.read_callback(callback)
 
     async def close(self) -> None:  # noqa: B027
         """Close its connections."""

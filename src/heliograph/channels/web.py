@@ -34,6 +34,7 @@ NO_S = 300  # how long to believe that a name does not exist
 HIDDEN_MIN = 4  # characters: hiding less would leave holes in ordinary words
 
 FORBIDDEN = CallbackAnswer(status=403)
+UNSIGNED = CallbackAnswer(status=401)
 
 Verdict = Literal["refused", "deferred", "unreachable"]
 
@@ -102,10 +103,15 @@ class Web:
     """One session for all carriers, created when first needed: no cookies, no redirects, no proxies."""
 
     def __init__(
-        self, roots: ssl.SSLContext | None = None, connect_s: float = CONNECT_S, per_host: int = PER_HOST
+        self,
+        roots: ssl.SSLContext | None = None,
+        connect_s: float = CONNECT_S,
+        per_host: int = PER_HOST,
+        resolver: AbstractResolver | None = None,
     ) -> None:
-        """`roots`: the trusted certificates; None: the system's."""
+        """`roots`: the trusted certificates; None: the system's. `resolver`: where names may lead; None: anywhere."""
         self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(per_host))  # by scheme, host and port
+        self._resolver = resolver
         self._roots = roots
         self._connect_s = connect_s
         self._session: aiohttp.ClientSession | None = None
@@ -160,7 +166,9 @@ class Web:
             trace = aiohttp.TraceConfig()
             trace.on_request_headers_sent.append(_begin)
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S, ssl=self._roots or True),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=IDLE_S, ssl=self._roots or True, resolver=self._resolver
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "Heliograph"},
                 trace_configs=[trace],

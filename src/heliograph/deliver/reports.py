@@ -4,16 +4,18 @@ A report names its message by the carrier's own id, or by message and position. 
 its hand-over is kept until that is there; those of a long message's parts fold into one state.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from msgspec.structs import replace
 
+from heliograph import metrics
 from heliograph.channels.carrier import Callback, CallbackAnswer, Carriers
-from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.storage.store import Store
+
+PORTION = 100  # events of a batch in one transaction
+LATER = CallbackAnswer(status=503)
 
 log = structlog.get_logger()
 
@@ -40,16 +42,27 @@ async def take_callback(
 ) -> CallbackAnswer | None:
     """The answer, once its reports are stored; None: no such carrier, or it takes none, and the body stays unread."""
     record = next((record for record in store.setup.current.carriers if record.id == carrier), None)
-    read = (await carriers.get(record)).read_callback if record else None
-    if read is None or read(callback) is None:
+    heard = await carriers.get(record) if record else None
+    if heard is None or heard.read_callback(callback) is None:
         return None
-    callback = replace(callback, body=await body())
-    answer = await asyncio.to_thread(read, callback) if len(callback.body) > IN_THREAD else read(callback)
+    answer = await heard.hear(replace(callback, body=await body()))
     if answer is None:
         return None
     if answer.status >= 400:
         log.warning("callback refused", carrier=carrier, status=answer.status)
     await take_by_carrier(store, carrier, answer.reports, untimed=answer.untimed)
+    return await take_from_provider(store, carrier, answer) if answer.told else answer
+
+
+async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer) -> CallbackAnswer:
+    """Its answer, once what it told is stored; 503, so that it comes again, for what cannot be kept yet."""
+    told, once = answer.told, answer.once
+    for start in range(0, len(told), PORTION):
+        taken = await store.reports.by_provider(carrier, told[start : start + PORTION], once=once)
+        for result in taken:
+            metrics.provider_event(carrier, result).inc()
+        if "later" in taken:
+            return LATER
     return answer
 
 

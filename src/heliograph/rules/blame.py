@@ -15,7 +15,7 @@ WORDS_MAX = 8000  # characters that are searched
 # The codes that say by themselves that the address is bad (reliability, SMTP retries).
 ADDRESS_CODES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.1.351", "5.2.1"})
 # What servers make of a 550 without an enhanced code, and a way that is not found: they say no more than `5`.
-_VAGUE = frozenset({"5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.4", "5.5.0"})
+VAGUE = frozenset({"5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.4", "5.5.0"})
 
 URL = re.compile(r"\b(?:https?|ldap|mailto):\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE)
 ADDRESS = re.compile(r"[^\s<>()\[\]\"',;:=|`]{1,64}@[A-Za-z0-9\-_.\x80-\U0010ffff]{1,255}")
@@ -328,7 +328,7 @@ def blames_address(reason: Reason | None, *codes: str | None) -> bool:
     """Whether a permanent refusal is the address's own fault, by the words' reason and the enhanced codes."""
     if reason and not (reason.weak and reason.address):
         return reason.address
-    telling = [code for code in codes if code and code not in _VAGUE]
+    telling = [code for code in codes if code and code not in VAGUE]
     return all(code in ADDRESS_CODES for code in telling) if telling else bool(reason)
 
 

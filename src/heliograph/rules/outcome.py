@@ -26,6 +26,10 @@ Own = Literal[
 
 # The `reason` of a report about another address, which ours was forwarded or expanded to.
 FORWARDING_FAILED = "forwarding_failed"
+# … and of an email that a provider did not try to deliver, because of its own list.
+PROVIDER_SUPPRESSED = "provider_suppressed"
+# What a report may say beside a message state: it changes none, and is a line of the timeline.
+NOTES = ("deferred", "unsubscribed")
 
 
 def own(reason: Own, text: str) -> dict[str, Any]:
@@ -36,7 +40,7 @@ def own(reason: Own, text: str) -> dict[str, Any]:
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the world says later about one hand-over: receipt, DSN, complaint, status."""
 
-    status: str  # a message state
+    status: str  # a message state, or one of NOTES
     detail: dict[str, Any] = {}  # carrier's words for the timeline
     suppress: str | None = None  # "bounce" or "complaint" when the address must not be mailed again
     absent: bool = False  # because its domain does not exist, which counts when it is told twice
@@ -46,6 +50,16 @@ class CarrierReport(NamedTuple):
     """A report by the carrier's own id."""
 
     carrier_id: str
+    report: Report
+
+
+class ProviderReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A mail provider's report: what it gives back of ours is looked for in this order, then the address."""
+
+    along: str | None = None  # the message's id, as it was sent along
+    carrier_ids: tuple[str, ...] = ()  # the provider's own
+    message_id: str | None = None  # the message's id, from its Message-ID
+    address: str | None = None
     report: Report
 
 

@@ -16,7 +16,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.rules.notices import dead_letters
-from heliograph.rules.outcome import Asked, CarrierReport, DueReport, Report, own
+from heliograph.rules.outcome import NOTES, Asked, CarrierReport, DueReport, Report, own
 from heliograph.rules.provider import OTHER, SIMULATOR, provider_of
 from heliograph.rules.recipients import times_named
 from heliograph.rules.retry import ABSENT_KEPT_MS, absent_wait
@@ -63,6 +63,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     message: int
     position: int
     wanted: str | None  # the state to move to; None: nothing but the timeline changes
+    note: str | None = None  # a line of the timeline alone, of this type
     detail: dict[str, Any] = {}
     suppress: str | None = None
     absent: bool = False  # its domain is said not to exist
@@ -179,7 +180,7 @@ async def report_by_carrier(
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
     places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
-    changes = [_to_change(*places[carrier_id], report, at) for carrier_id, report in reports if carrier_id in places]
+    changes = [to_change(*places[carrier_id], report, at) for carrier_id, report in reports if carrier_id in places]
     if skip_known:
         changes = await _new(tx, changes)
     parts = await tx.run("parts_by_carrier_id", carrier=carrier, ids=ids)
@@ -187,14 +188,14 @@ async def report_by_carrier(
     changes += await _fold(tx, carrier, reports, {row[0]: row for row in parts}, at)
     if changes:
         await record(tx, changes, owner=None, publisher=publisher)
-    known = places.keys() | await _hear_of_codes(tx, carrier, [one for one in reports if one[0] not in places], at)
+    known = places.keys() | await hear_of_codes(tx, carrier, [one for one in reports if one[0] not in places], at)
     unknown = [(carrier, id_, msgspec.json.encode(r).decode(), at) for id_, r in reports if id_ not in known]
     if early and unknown:
         await tx.run("insert_early_reports", reports=unknown)
     return [carrier_id in known for carrier_id, _ in reports]
 
 
-async def _hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], at: int) -> set[str]:
+async def hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], at: int) -> set[str]:
     """Receipts that codes wait for: once delivered, no other channel has its turn; once failed, the next one has."""
     receipts = {id_: at if report.status == "failed" else None for id_, report in reports if report.status in RECEIPTS}
     if not receipts:
@@ -206,7 +207,7 @@ async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
     keys = [(key,) for key in {c.message for c in changes}]
     await lock_messages(tx, keys)
     known = {tuple(row) for row in await tx.run("told_of", messages=keys)}
-    new = {(c.message, c.wanted, _written(c.detail)): c for c in changes}
+    new = {(c.message, c.wanted, written(c.detail)): c for c in changes}
     return [change for words, change in new.items() if words not in known]
 
 
@@ -237,18 +238,19 @@ async def report_returned(tx: Tx, id_: str, position: int, report: Report, *, at
     """A mail came back to its signed sender, which names one recipient; kept when its hand-over is not recorded yet."""
     for message_, handed_over, _ in await tx.run("place_of", id=id_, position=position):
         if handed_over:
-            await record(tx, [_to_change(message_, position, report, at)], owner=None, publisher=publisher)
+            await record(tx, [to_change(message_, position, report, at)], owner=None, publisher=publisher)
         else:
             kept = msgspec.json.encode(report).decode()
             await tx.run("insert_early_return", message=message_, position=position, report=kept, created_at=at)
 
 
-def _to_change(message_: int, position: int, report: Report, at: int) -> Change:
+def to_change(message_: int, position: int, report: Report, at: int) -> Change:
     return Change(
         at=at,
         message=message_,
         position=position,
-        wanted=report.status,
+        wanted=None if report.status in NOTES else report.status,
+        note=report.status if report.status in NOTES else None,
         detail=report.detail,
         suppress=report.suppress,
         absent=report.absent,
@@ -271,7 +273,7 @@ async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
     for carrier, given in reports.items():
         await report_by_carrier(tx, carrier, given, at=at, publisher=publisher, skip_known=True)
     returned = [
-        _to_change(message_, position, msgspec.json.decode(report, type=Report), at)
+        to_change(message_, position, msgspec.json.decode(report, type=Report), at)
         for message_, position, report in await tx.run("take_early_returns", since=at - EARLY_RETURN_MS)
     ]
     if returned:
@@ -364,20 +366,21 @@ async def _apply(
     tx.afterwards += rows.told
 
 
-def _written(detail: dict[str, Any]) -> str | None:
+def written(detail: dict[str, Any]) -> str | None:
     return msgspec.json.encode(detail).decode() if detail else None
 
 
 def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
-    detail = _written(change.detail)
+    detail = written(change.detail)
     recipient.updated_at = change.at
     if change.claim and recipient.carrier is None:
         rows.seen.append((moved.team, recipient.address, moved.key))
     recipient.carrier = change.carrier or recipient.carrier
     recipient.carrier_id = change.carrier_id or recipient.carrier_id
-    recipient.detail = detail or recipient.detail
+    if not change.note:
+        recipient.detail = detail or recipient.detail
     # A recipient that was handed over once is no longer queued, even if it was deferred.
-    wanted = change.wanted or "sending"
+    wanted = recipient.status if change.note else change.wanted or "sending"
     path = message.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
 
     def tell(type_: str, status: str | None, previous: str | None, sequence: int | None) -> None:
@@ -414,7 +417,9 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         moved.status = message.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
         tell(event.event_type(moved.channel, status), status, previous, moved.sequence)
-    if (not path or not change.wanted) and not change.quiet:
+    if change.note:
+        tell(change.note, None, recipient.status, None)
+    elif (not path or not change.wanted) and not change.quiet:
         # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
         tell("ignored" if change.wanted else "deferred", change.wanted, recipient.status, None)
 

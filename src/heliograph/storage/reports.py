@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from heliograph.clock import Clock
-from heliograph.rules.outcome import CarrierReport, Report
+from heliograph.rules.outcome import CarrierReport, ProviderReport, Report
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Database
 from heliograph.storage.events import Publisher
+from heliograph.storage.provider_reports import Taken, report_by_provider
+
+ONCE_MAX = 200  # characters
 
 
 class Reports:
@@ -27,6 +30,13 @@ class Reports:
             lambda tx: outcomes.report_by_carrier(
                 tx, carrier, reports, at=at, publisher=publisher, early=True, skip_known=skip_known
             )
+        )
+
+    async def by_provider(self, carrier: str, told: Sequence[ProviderReport], *, once: str = "") -> Sequence[Taken]:
+        """What became of each. `once`: is the same when the same callback comes again."""
+        at, publisher = self._clock.now(), self._publisher
+        return await self._database.write(
+            lambda tx: report_by_provider(tx, carrier, told, once=once[:ONCE_MAX], at=at, publisher=publisher)
         )
 
     async def by_recipient(self, message_id: str, position: int, report: Report) -> None:

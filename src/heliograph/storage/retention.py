@@ -21,12 +21,14 @@ FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
 FREE_PAGES, FREE_SHARE = 1000, 10
 FREED_AT_ONCE = 100  # pages, as `free_pages` says
 PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wait long for it
+CALLBACKS_KEPT_MS = 30 * DAY_MS  # longer than any provider repeats one
 # What is deleted by age alone, and at which age.
 AGES = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
     "purge_early_reports": outcomes.EARLY_MS,
     "purge_early_returns": outcomes.EARLY_RETURN_MS,
+    "purge_callbacks_seen": CALLBACKS_KEPT_MS,
     "purge_absent": ABSENT_KEPT_MS,
     "purge_reputation": COUNTS_KEPT_MS,
     "purge_conversion": COUNTS_KEPT_MS,

@@ -109,6 +109,15 @@ CAUSES: dict[str, Cause] = {
         "Ask the recipient to mend the forwarding, or for another address.",
         again=False,
     ),
+    "provider_suppressed": Cause(
+        "recipient",
+        "carrier",
+        "The provider did not try it: the address is on the provider's own suppression list.",
+        "If the address is right again, an operator takes it off the provider's list. Then send it again.",
+        again=False,
+        see="carriers",
+        waits=False,
+    ),
     # -- email: the mailbox and its server
     "mailbox_full": Cause(
         "recipient", "theirs", "The mailbox is full.", "Ask the recipient to make room, then send it again."

@@ -1,20 +1,28 @@
 """The carrier `smtp`: every mail goes to the operator's relay."""
 
 import asyncio
+import re
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, tell
+from heliograph.channels.carrier import Callback, CallbackAnswer, Carrier, Parcel
+from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
+from heliograph.channels.email.provided import to_reports
+from heliograph.channels.email.providers import make_provider
+from heliograph.channels.email.providers.provider import CallbackOptions, MailProvider
 from heliograph.channels.email.smtp import MANNER, Destination, Login, Manner
 from heliograph.channels.email.tls import Tls
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Deferred, Outcome
+from heliograph.channels.web import UNSIGNED, Web
+from heliograph.rules.limits import IN_THREAD, SECOND_MS
+from heliograph.rules.outcome import Accepted, Deferred, Outcome, ProviderReport
 from heliograph.rules.smtp_reply import pauses_host
 
 TLS: dict[str, Tls] = {"none": "none", "starttls": "verified", "tls": "implicit"}
+# The id in a provider's `250`: the last word, if it looks like one.
+_ID = re.compile(r"(?=\S*[0-9])(?![245]\.[0-9]+\.[0-9]+$)[A-Za-z0-9][\w.@+/=-]{5,199}")
 PORTS = {"none": 25, "starttls": 587, "tls": 465}
 
 
@@ -26,14 +34,26 @@ class RelayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     password: str = ""
     connections: int = 4
     final: bool = False  # the relay is the recipient's own: accepted means delivered
+    provider: Literal["ses", "postmark", "mailgun", "sendgrid", "resend", "brevo"] | None = None
+    callback_secret: str = ""
+    callback_key: str = ""
+    callback_topic: str = ""
+    callback_cert: str = ""
 
 
 class Relay(Carrier):
     def __init__(
-        self, options: RelayOptions, prepare: Prepare, *, manner: Manner = MANNER, limits: PoolLimits = LIMITS
+        self,
+        options: RelayOptions,
+        prepare: Prepare,
+        *,
+        web: Web | None = None,  # for what callbacks need: it connects to checked addresses only
+        manner: Manner = MANNER,
+        limits: PoolLimits = LIMITS,
     ) -> None:
         self._prepare = prepare
         self._pause_s = limits.pause_s
+        self._provider = _provider(options, web or Web())
         self._final = options.final
         login = Login(username=options.username, password=options.password) if options.username else None
         self._pool = Pool(replace(manner, login=login), replace(limits, per_host=options.connections))
@@ -47,10 +67,63 @@ class Relay(Carrier):
     async def hand_over(self, parcel: Parcel) -> Outcome:
         started = asyncio.get_running_loop().time()
         mail = await self._prepare(parcel)
+        if self._provider:
+            mail = _with(mail, self._provider.along(parcel.message_id))
         outcome = await self._pool.send(self._relay, parcel, mail)
         if isinstance(outcome, Deferred) and pauses_host(outcome.detail):  # it shuts down: no attempt at the recipient
             outcome = replace(outcome, held=True, retry_after_ms=int(self._pause_s * SECOND_MS))
-        return tell(outcome, parcel, "smtp", started, delivered=self._final)
+        told = tell(outcome, parcel, "smtp", started, delivered=self._final)
+        if self._provider and isinstance(told, Accepted) and (id_ := id_in(told.detail["text"])):
+            return replace(told, carrier_id=id_)
+        return told
+
+    def read_callback(self, callback: Callback) -> CallbackAnswer | None:
+        return UNSIGNED if self._provider and self._provider.hears else None
+
+    async def hear(self, callback: Callback) -> CallbackAnswer | None:
+        provider = self._provider
+        if provider is None or not provider.hears:
+            return None
+        if not await provider.is_genuine(callback):
+            return UNSIGNED
+        if (greeted := await provider.greet(callback)) is not None:
+            return CallbackAnswer(status=200 if greeted else 503)
+        large = len(callback.body) > IN_THREAD
+        told = await asyncio.to_thread(_read, provider, callback.body) if large else _read(provider, callback.body)
+        return CallbackAnswer(told=told, once=provider.once(callback))
 
     async def close(self) -> None:
         await self._pool.close()
+
+
+def id_in(reply: str) -> str | None:
+    """The provider's id of the mail that it took: `250 Ok: queued as 4x…`."""
+    last = reply.split()[-1].rpartition("=")[2].strip("<>()[]\"'.,;")
+    return last if _ID.fullmatch(last) else None
+
+
+def _provider(options: RelayOptions, web: Web) -> MailProvider | None:
+    if options.provider is None:
+        return None
+    given = CallbackOptions(
+        secret=options.callback_secret,
+        key=options.callback_key,
+        topic=options.callback_topic,
+        cert=options.callback_cert,
+    )
+    return make_provider(options.provider, given, web)
+
+
+def _read(provider: MailProvider, body: bytes) -> list[ProviderReport]:
+    return to_reports(provider.name, provider.read(body))
+
+
+def _with(mail: Prepared, fields: dict[str, str]) -> Prepared:
+    """Before our signature, which does not cover them: providers take their own fields out."""
+    block = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
+
+    def chunks() -> Iterator[bytes]:
+        yield block
+        yield from mail.chunks()
+
+    return replace(mail, chunks=chunks, size=len(block) + mail.size)

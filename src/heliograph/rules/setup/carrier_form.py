@@ -73,6 +73,17 @@ KINDS: dict[CarrierKind, KindWords] = {
             "password": FieldWords("Password"),
             "connections": FieldWords("Connections", "At once, for each process. Empty: 4.", more=True),
             "final": FieldWords("The relay is the recipients' own mail server: accepted means delivered", more=True),
+            "provider": FieldWords("Provider", "Whose relay it is, so that its callbacks are understood.", more=True),
+            "callback_secret": FieldWords(
+                "Secret of its callbacks",
+                "Mailgun: signing key. Postmark: user:password. Resend: whsec_…. Brevo: Bearer token.",
+                more=True,
+            ),
+            "callback_key": FieldWords("Public key of its callbacks", "SendGrid's verification key.", more=True),
+            "callback_topic": FieldWords("SNS topic", "Amazon SES: the topic's ARN.", more=True),
+            "callback_cert": FieldWords(
+                "Pinned certificate", "Amazon SES: PEM, or a file's path. Empty: fetched from SNS.", more=True
+            ),
         },
     ),
     ("email", "mx"): KindWords(

@@ -295,6 +295,11 @@ class _Smtp(_Carrier, kw_only=True):
     password: str = _ABSENT
     connections: _Positive = _ABSENT
     final: bool = _ABSENT
+    provider: Literal["ses", "postmark", "mailgun", "sendgrid", "resend", "brevo"] = _ABSENT
+    callback_secret: str = _ABSENT
+    callback_key: str = _ABSENT
+    callback_topic: _Line = _ABSENT
+    callback_cert: str = _ABSENT
 
 
 class _Smpp(_Carrier, kw_only=True):

@@ -73,6 +73,28 @@ CROSS JOIN message m ON m.team = a.team AND m.id = :id  --sqlite
 JOIN message m ON m.team = a.team AND m.id = :id        --postgres
 JOIN recipient r ON r.message = m.key AND r.position = :position;
 
+-- name: messages_by_id
+-- As `place_of`, for many.
+SELECT m.id, m.key FROM rows(:ids, id text) AS i
+CROSS JOIN account a
+CROSS JOIN message m ON m.team = a.team AND m.id = i.id  --sqlite
+JOIN message m ON m.team = a.team AND m.id = i.id        --postgres
+;
+
+-- name: told_to
+SELECT e.message, e.recipient, e.status, e.detail
+FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
+
+-- name: insert_callback_seen
+INSERT INTO callback_seen (carrier, id, created_at) VALUES (:carrier, :id, :created_at)
+ON CONFLICT (carrier, id) DO NOTHING RETURNING 1;
+
+-- name: delete_callback_seen
+DELETE FROM callback_seen WHERE carrier = :carrier AND id = :id;
+
+-- name: early_return_at
+SELECT report FROM early_return WHERE message = :message AND position = :position;
+
 -- name: note_absent
 -- When each domain was first said not to exist, without a pause of :kept in between.
 INSERT INTO absent_domain (team, domain, first_at, last_at)

@@ -102,6 +102,10 @@ DELETE FROM early_report WHERE key IN (
 DELETE FROM early_return WHERE key IN (
     SELECT key FROM early_return WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
 
+-- name: purge_callbacks_seen
+DELETE FROM callback_seen WHERE (carrier, id) IN (
+    SELECT carrier, id FROM callback_seen WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
+
 -- name: purge_absent
 DELETE FROM absent_domain WHERE (team, domain) IN (
     SELECT team, domain FROM absent_domain WHERE last_at <= :before ORDER BY last_at LIMIT :limit) RETURNING 1;

@@ -1,0 +1,54 @@
+"""Brevo: webhooks with a token, one event or a batch of them."""
+
+from collections.abc import Iterable
+
+from heliograph.channels.carrier import Callback
+from heliograph.channels.email.providers.provider import MailProvider
+from heliograph.channels.email.providers.told import FIELD, ProviderEvent, What, own_id, str_of, text_of
+from heliograph.channels.web import read_json, same
+
+EVENTS: dict[str, What] = {
+    "delivered": "delivered",
+    "hard_bounce": "bounced",
+    "hardBounce": "bounced",
+    "invalid_email": "bounced",
+    "invalid": "bounced",
+    "soft_bounce": "failed",
+    "softBounce": "failed",
+    "error": "failed",
+    "blocked": "suppressed",
+    "deferred": "deferred",
+    "spam": "complained",
+    "complaint": "complained",
+    "unsubscribed": "unsubscribed",
+    "unsubscribe": "unsubscribed",
+}
+
+
+class Brevo(MailProvider):
+    name = "brevo"
+
+    def along(self, message_id: str) -> dict[str, str]:
+        return {FIELD: message_id, "X-Mailin-custom": f"{FIELD}:{message_id}"}
+
+    async def is_genuine(self, callback: Callback) -> bool:
+        kind, _, token = callback.headers.get("authorization", "").partition(" ")
+        return same(token.strip(), self.options.secret) and kind.lower() == "bearer"
+
+    def read(self, body: bytes) -> Iterable[ProviderEvent]:
+        events = read_json(body)
+        for event in events if isinstance(events, list) else [events]:
+            what = EVENTS.get(str(event.get("event"))) if isinstance(event, dict) else None
+            if what is None:
+                continue
+            id_ = (str_of(event.get("message-id")) or "").strip("<>")
+            yield ProviderEvent(
+                what=what,
+                word=event["event"],
+                address=str_of(event.get("email")),
+                along=own_id(event.get("X-Mailin-custom")),
+                carrier_ids=(id_,) if id_ else (),
+                message_id=own_id(id_),
+                text=text_of(event.get("reason")),
+                at=str_of(event.get("ts_epoch") or event.get("ts_event") or event.get("date")),
+            )

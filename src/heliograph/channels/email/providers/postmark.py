@@ -1,0 +1,67 @@
+"""Postmark: webhooks with a login; each has a RecordType, and a bounce a Type."""
+
+from collections.abc import Iterable
+
+from heliograph.channels.carrier import Callback
+from heliograph.channels.email.providers.provider import MailProvider, decoded
+from heliograph.channels.email.providers.told import FIELD, ProviderEvent, What, along_in, fields_of, str_of, text_of
+from heliograph.channels.web import read_json, same
+
+BOUNCES: dict[str, What] = {
+    "HardBounce": "bounced",
+    "BadEmailAddress": "bounced",
+    "SoftBounce": "failed",
+    "DnsError": "failed",
+    "Blocked": "failed",
+    "SpamNotification": "failed",
+    "VirusNotification": "failed",
+    "DMARCPolicy": "failed",
+    "SMTPApiError": "failed",
+    "Unknown": "failed",
+    "Transient": "deferred",
+    "SpamComplaint": "complained",
+    "Unsubscribe": "unsubscribed",
+    "ManuallyDeactivated": "suppressed",
+}
+
+
+class Postmark(MailProvider):
+    name = "postmark"
+
+    def along(self, message_id: str) -> dict[str, str]:
+        return {FIELD: message_id, f"X-PM-Metadata-{FIELD}": message_id}
+
+    async def is_genuine(self, callback: Callback) -> bool:
+        kind, _, login = callback.headers.get("authorization", "").partition(" ")
+        given = decoded(login.strip()).decode("utf-8", "replace")
+        return same(given, self.options.secret) and kind.lower() == "basic"
+
+    def read(self, body: bytes) -> Iterable[ProviderEvent]:
+        event = fields_of(read_json(body))
+        record, type_ = str(event.get("RecordType")), str(event.get("Type"))
+        what = _what(record, type_, bool(event.get("SuppressSending")))
+        if what is None:
+            return
+        id_ = str_of(event.get("MessageID"))
+        yield ProviderEvent(
+            what=what,
+            word=f"{record} {type_}" if record == "Bounce" else record,
+            address=str_of(event.get("Recipient") or event.get("Email")),
+            along=along_in(event.get("Metadata")),
+            carrier_ids=(id_,) if id_ else (),
+            text=text_of(event.get("Details"), event.get("Description")),
+            at=str_of(event.get("DeliveredAt") or event.get("BouncedAt") or event.get("ChangedAt")),
+        )
+
+
+def _what(record: str, type_: str, suppresses: bool) -> What | None:
+    match record:
+        case "Delivery":
+            return "delivered"
+        case "SpamComplaint":
+            return "complained"
+        case "SubscriptionChange" if suppresses:
+            return "unsubscribed"
+        case "Bounce":
+            return BOUNCES.get(type_)
+    return None

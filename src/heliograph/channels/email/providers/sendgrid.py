@@ -1,0 +1,114 @@
+"""SendGrid: batches of events, gzipped or not, signed with ECDSA over the time and the body as it came."""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+
+from heliograph.channels.carrier import Callback
+from heliograph.channels.email.providers.provider import CallbackOptions, MailProvider, decoded, is_fresh
+from heliograph.channels.email.providers.told import FIELD, ProviderEvent, What, along_in, own_id, str_of, text_of
+from heliograph.channels.web import Web, read_json
+from heliograph.rules.limits import MIB
+
+PLAIN_MAX = 8 * MIB  # of a gzipped body
+GZIP = b"\x1f\x8b"
+HEADER = "x-twilio-email-event-webhook-"
+
+EVENTS: dict[str, What] = {
+    "delivered": "delivered",
+    "deferred": "deferred",
+    "spamreport": "complained",
+    "unsubscribe": "unsubscribed",
+    "group_unsubscribe": "unsubscribed",
+}
+# A bounce of the type `blocked` is no verdict on the address.
+BOUNCES: dict[str, What] = {"bounce": "bounced", "blocked": "failed"}
+# Why an email was dropped: because of SendGrid's own lists, or for another reason.
+LISTED = ("bounced address", "spam reporting address", "unsubscribed address", "bounced email", "group unsubscribe")
+
+
+class SendGrid(MailProvider):
+    name = "sendgrid"
+
+    def __init__(self, options: CallbackOptions, web: Web) -> None:
+        super().__init__(options, web)
+        self._key = read_key(options.key) if options.key else None
+
+    @property
+    def hears(self) -> bool:
+        return self._key is not None
+
+    def along(self, message_id: str) -> dict[str, str]:
+        return {FIELD: message_id, "X-SMTPAPI": f'{{"unique_args": {{"{FIELD}": "{message_id}"}}}}'}
+
+    async def is_genuine(self, callback: Callback) -> bool:
+        signature, time = (callback.headers.get(HEADER + name, "") for name in ("signature", "timestamp"))
+        try:
+            if self._key:
+                self._key.verify(decoded(signature), time.encode() + callback.body, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            return False
+        return is_fresh(time, callback.now)
+
+    def read(self, body: bytes) -> Iterable[ProviderEvent]:
+        events = read_json(_plain(body))
+        for event in events if isinstance(events, list) else [events]:
+            what = _what(event) if isinstance(event, dict) else None
+            if what:
+                yield _told(what, event)
+
+
+def read_key(text: str) -> ec.EllipticCurvePublicKey:
+    """PEM, or the base64 that SendGrid shows."""
+    try:
+        key = load_pem_public_key(text.encode()) if "-----" in text else load_der_public_key(decoded(text.strip()))
+    except ValueError:
+        key = None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise ValueError("callback_key is not the public key of SendGrid's signed event webhook: copy it from its page")
+    return key
+
+
+def _plain(body: bytes) -> bytes:
+    if not body.startswith(GZIP):
+        return body
+    try:
+        return zlib.decompressobj(wbits=31).decompress(body, PLAIN_MAX)
+    except zlib.error:
+        return b""
+
+
+def _what(event: Mapping[str, Any]) -> What | None:
+    match event.get("event"):
+        case "bounce":
+            return BOUNCES.get(str(event.get("type")), "bounced")
+        case "dropped":
+            return "suppressed" if str(event.get("reason")).lower().startswith(LISTED) else "failed"
+        case word:
+            return EVENTS.get(str(word))
+
+
+def _told(what: What, event: Mapping[str, Any]) -> ProviderEvent:
+    word = f"{event['event']} {event['type']}" if isinstance(event.get("type"), str) else event["event"]
+    return ProviderEvent(
+        what=what,
+        word=word,
+        address=str_of(event.get("email")),
+        along=along_in(event) or along_in(event.get("unique_args")),
+        carrier_ids=_ids(str_of(event.get("sg_message_id")) or ""),
+        message_id=own_id(event.get("smtp-id")),
+        enhanced=str_of(event.get("status")) if event.get("event") == "bounce" else None,
+        text=text_of(event.get("reason"), event.get("response")),
+        at=str_of(event.get("timestamp")),
+    )
+
+
+def _ids(id_: str) -> tuple[str, ...]:
+    """The reply to our hand-over has its beginning, before the name of the machine that filtered it."""
+    beginnings = (id_, id_.partition(".filter")[0], id_.partition(".recvd")[0], id_.partition(".")[0])
+    return tuple(dict.fromkeys(filter(None, beginnings)))

@@ -1,0 +1,334 @@
+"""Mail providers behind a relay: what we send along, whose callbacks are believed, and what each event means."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.channels.carrier import Callback, CallbackAnswer, Parcel
+from heliograph.channels.email.pool import Prepared
+from heliograph.channels.email.provided import to_reports
+from heliograph.channels.email.providers.told import ProviderEvent
+from heliograph.channels.email.relay import Relay, RelayOptions, id_in
+from heliograph.channels.web import Unreachable, Web, WebAnswer
+from heliograph.rules.outcome import Accepted, ProviderReport, Report
+from tests.channels.providers import CERT, GOLDEN, OPTIONS, OWN, TO, gzipped, payload, signed
+from tests.channels.smtp_peer import Peer
+
+pytestmark = pytest.mark.anyio
+
+NOW = 1_789_000_000_000
+BOUNCED, COMPLAINED = ("bounced", "bounce", None), ("complained", "complaint", None)
+DELIVERED, FAILED, DEFERRED = ("delivered", None, None), ("failed", None, None), ("deferred", None, None)
+UNSUBSCRIBED, SUPPRESSED = ("unsubscribed", None, None), ("failed", None, "provider_suppressed")
+# Status, whether it suppresses, and the reason; None: nothing of it concerns us.
+EVENTS: dict[str, tuple[str, str | None, str | None] | None] = {
+    "ses/delivery": DELIVERED,
+    "ses/bounce": BOUNCED,
+    "ses/bounce_transient": FAILED,
+    "ses/bounce_suppressed": SUPPRESSED,
+    "ses/bounce_forwarded": ("failed", None, "forwarding_failed"),
+    "ses/complaint": COMPLAINED,
+    "ses/delay": DEFERRED,
+    "ses/reject": FAILED,
+    "ses/subscription": UNSUBSCRIBED,
+    "ses/open": None,
+    "postmark/delivery": DELIVERED,
+    "postmark/hard_bounce": BOUNCED,
+    "postmark/hard_bounce_of_content": FAILED,  # words beat codes
+    "postmark/soft_bounce": FAILED,
+    "postmark/transient": DEFERRED,
+    "postmark/deactivated": SUPPRESSED,
+    "postmark/complaint": COMPLAINED,
+    "postmark/unsubscribe": UNSUBSCRIBED,
+    "postmark/open": None,
+    "mailgun/delivered": DELIVERED,
+    "mailgun/failed_permanent": BOUNCED,
+    "mailgun/failed_suppressed": SUPPRESSED,
+    "mailgun/failed_old": FAILED,
+    "mailgun/failed_temporary": DEFERRED,
+    "mailgun/complained": COMPLAINED,
+    "mailgun/unsubscribed": UNSUBSCRIBED,
+    "mailgun/opened": None,
+    "sendgrid/processed": None,
+    "sendgrid/delivered": DELIVERED,
+    "sendgrid/deferred": DEFERRED,
+    "sendgrid/bounce": BOUNCED,
+    "sendgrid/blocked": FAILED,
+    "sendgrid/dropped": SUPPRESSED,
+    "sendgrid/spamreport": COMPLAINED,
+    "sendgrid/unsubscribe": UNSUBSCRIBED,
+    "resend/delivered": DELIVERED,
+    "resend/bounced": BOUNCED,
+    "resend/bounced_transient": FAILED,
+    "resend/suppressed": SUPPRESSED,
+    "resend/complained": COMPLAINED,
+    "resend/delivery_delayed": DEFERRED,
+    "resend/failed": FAILED,
+    "resend/opened": None,
+    "brevo/delivered": DELIVERED,
+    "brevo/hard_bounce": BOUNCED,
+    "brevo/soft_bounce": FAILED,
+    "brevo/deferred": DEFERRED,
+    "brevo/blocked": SUPPRESSED,
+    "brevo/spam": COMPLAINED,
+    "brevo/unsubscribed": UNSUBSCRIBED,
+    "brevo/request": None,
+}
+ANY = {name.partition("/")[0]: name.partition("/")[2] for name, means in reversed(EVENTS.items()) if means == DELIVERED}
+
+
+async def prepared(parcel: Parcel) -> Prepared:
+    mail = b"Subject: hello\r\n\r\nhello\r\n"
+    return Prepared(envelope_from="bounce@example.org", chunks=lambda: iter([mail]), size=len(mail))
+
+
+def relay(provider: str | None, web: Web | None = None, **options: Any) -> Relay:
+    given = {"host": "127.0.0.1", "tls": "none", "provider": provider} | options
+    return Relay(msgspec.convert(given, RelayOptions), prepared, web=web)
+
+
+async def heard(provider: str, headers: dict[str, str], body: bytes, **options: Any) -> CallbackAnswer | None:
+    carrier = relay(provider, **(OPTIONS[provider] | options))
+    return await carrier.hear(callback(headers, body))
+
+
+def callback(headers: dict[str, str], body: bytes) -> Callback:
+    return Callback(method="POST", url="https://h.example/", query={}, headers=headers, body=body, now=NOW)
+
+
+async def reports(provider: str, name: str) -> list[ProviderReport]:
+    answer = await heard(provider, *signed(provider, payload(provider, name), NOW))
+    assert answer
+    assert answer.status == 200
+    return list(answer.told)
+
+
+def test_every_golden_payload_is_in_the_table() -> None:
+    files = {f"{path.parent.name}/{path.stem}" for path in GOLDEN.rglob("*.json")}
+    assert files - EVENTS.keys() == {"sendgrid/batch", "ses/subscription_confirmation"}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+async def test_what_an_event_means(event: str) -> None:
+    provider, _, name = event.partition("/")
+    told, expected = await reports(provider, name), EVENTS[event]
+    found = [(one.report.status, one.report.suppress, one.report.detail.get("reason")) for one in told]
+    assert found == ([expected] if expected else [])
+    for one in told:
+        assert one.address == TO
+        assert one.along == OWN
+        assert one.report.detail["carrier"] == provider
+
+
+async def test_a_batch() -> None:
+    assert [one.report.status for one in await reports("sendgrid", "batch")] == ["deferred", "delivered"]
+
+
+async def test_a_gzipped_batch_is_signed_as_it_came() -> None:
+    headers, body = gzipped(payload("sendgrid", "batch"), NOW)
+    answer = await heard("sendgrid", headers, body)
+    assert answer
+    assert [one.report.status for one in answer.told] == ["deferred", "delivered"]
+
+
+@pytest.mark.parametrize("provider", OPTIONS)
+async def test_ids_that_a_provider_gives_back(provider: str) -> None:
+    (told,) = await reports(provider, ANY[provider])
+    assert told.carrier_ids
+    if provider not in ("postmark", "resend"):
+        assert told.message_id == OWN
+
+
+# -- who is believed ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", OPTIONS)
+async def test_without_what_it_needs_there_is_no_callback(provider: str) -> None:
+    carrier = relay(provider)
+    assert carrier.read_callback(callback({}, b"")) is None
+    assert await carrier.hear(callback({}, b"{}")) is None
+    assert relay(None).read_callback(callback({}, b"")) is None
+
+
+@pytest.mark.parametrize("provider", OPTIONS)
+@pytest.mark.parametrize("fault", ["nothing", "another body", "garbage", "another secret"])
+async def test_what_is_not_signed_is_refused(provider: str, fault: str) -> None:
+    headers, body = signed(provider, payload(provider, ANY[provider]), NOW)
+    if fault == "nothing":
+        headers, body = {}, payload(provider, ANY[provider])
+    elif fault == "garbage":
+        headers, body = dict.fromkeys(headers, "v1,ÿ"), b"\x00\xff[{"
+    elif fault == "another secret":
+        headers, body = (
+            {name: value[:-6] + "AAAAA=" for name, value in headers.items()},
+            body.replace(b'ature":"', b'ature":"AA'),
+        )
+    elif provider in ("postmark", "brevo"):
+        return  # a login covers no body
+    else:
+        body = body.replace(TOKEN[provider], b"zzz")
+    answer = await heard(provider, headers, body)
+    assert answer
+    assert (answer.status, answer.told) == (401, ())
+
+
+TOKEN = {"ses": b"Amazon SES Email", "mailgun": b"a8ce0edb", "sendgrid": b"gsmtp", "resend": b"receipt"}
+
+
+@pytest.mark.parametrize("provider", ["mailgun", "sendgrid", "resend"])
+@pytest.mark.parametrize("off_ms", [-301_000, 301_000])
+async def test_what_is_stale_is_refused(provider: str, off_ms: int) -> None:
+    answer = await heard(provider, *signed(provider, payload(provider, ANY[provider]), NOW + off_ms))
+    assert answer
+    assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    ("provider", "options"),
+    [
+        ("sendgrid", {"callback_key": "no key"}),
+        ("sendgrid", {"callback_key": CERT}),
+        ("ses", {"callback_topic": "heliograph"}),
+        ("ses", {"callback_topic": "arn:aws:sns:eu-central-1:1:t", "callback_cert": "/no/such/file.pem"}),
+    ],
+)
+def test_a_key_that_cannot_be_read_is_said(provider: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="callback_"):
+        relay(provider, **options)
+
+
+def test_a_pinned_certificate_in_a_file(tmp_path: Any) -> None:
+    (tmp_path / "sns.pem").write_text(CERT)
+    relay("ses", callback_topic="arn:aws:sns:eu-central-1:1:t", callback_cert=str(tmp_path / "sns.pem"))
+
+
+# -- SNS: what is fetched, and from where ------------------------------------------------------------------------
+
+
+class Sns(Web):
+    """Answers as SNS does, and notes what was asked."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self._answer = answer
+
+    async def ask(self, method: str, url: str, **_: Any) -> WebAnswer:
+        self.asked.append(url)
+        if self._answer is None:
+            raise Unreachable("no")
+        return WebAnswer(status=200, body=self._answer)
+
+
+def sns(body: bytes, **fields: str) -> bytes:
+    return signed("ses", msgspec.json.encode(msgspec.json.decode(body) | fields), NOW)[1]
+
+
+HOST = "https://sns.eu-central-1.amazonaws.com"
+TOPIC_ONLY = {"callback_topic": OPTIONS["ses"]["callback_topic"]}
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "fetched"),
+    [
+        (f"{HOST}/SimpleNotificationService-1.pem", 200, True),
+        (f"{HOST}:443/x.pem", 200, True),
+        (f"{HOST}:8443/x.pem", 401, False),
+        (f"{HOST}/x.txt", 401, False),
+        ("http://sns.eu-central-1.amazonaws.com/x.pem", 401, False),
+        ("https://sns.us-east-1.amazonaws.com/x.pem", 401, False),
+        ("https://sns.eu-central-1.amazonaws.com.evil.example/x.pem", 401, False),
+        ("https://a@sns.eu-central-1.amazonaws.com/x.pem", 401, False),
+        ("https://evil.example/sns.eu-central-1.amazonaws.com/x.pem", 401, False),
+        ("https://127.0.0.1/x.pem", 401, False),
+        ("https://[::1", 401, False),
+    ],
+)
+async def test_where_a_certificate_may_come_from(url: str, status: int, fetched: bool) -> None:
+    web = Sns(CERT.encode())
+    body = sns(payload("ses", "bounce"), SigningCertURL=url)
+    carrier = relay("ses", web, **TOPIC_ONLY)
+    for _ in range(2):
+        answer = await carrier.hear(callback({}, body))
+        assert answer
+        assert answer.status == status
+    assert web.asked == ([url] if fetched else [])  # once: it is kept
+
+
+@pytest.mark.parametrize("answer", [None, b"no certificate"])
+async def test_a_certificate_that_does_not_come(answer: bytes | None) -> None:
+    heard = await relay("ses", Sns(answer), **TOPIC_ONLY).hear(callback({}, sns(payload("ses", "bounce"))))
+    assert heard
+    assert heard.status == 401
+
+
+async def test_another_topic_is_refused_before_anything_is_fetched() -> None:
+    web = Sns(CERT.encode())
+    body = sns(payload("ses", "bounce"), TopicArn="arn:aws:sns:eu-central-1:999999999999:heliograph")
+    answer = await relay("ses", web, **TOPIC_ONLY).hear(callback({}, body))
+    assert answer
+    assert (answer.status, web.asked) == (401, [])
+
+
+@pytest.mark.parametrize(
+    ("url", "reply", "status"),
+    [
+        (f"{HOST}/?Action=ConfirmSubscription&Token=2336", b"<ok/>", 200),
+        (f"{HOST}/?Action=ConfirmSubscription&Token=2336", None, 503),  # SNS asks again
+        ("https://evil.example/?Action=ConfirmSubscription", b"<ok/>", 503),
+    ],
+)
+async def test_a_subscription_is_confirmed_there_alone(url: str, reply: bytes | None, status: int) -> None:
+    web = Sns(reply)
+    body = sns(payload("ses", "subscription_confirmation"), SubscribeURL=url)
+    answer = await relay("ses", web, **OPTIONS["ses"]).hear(callback({}, body))
+    assert answer
+    assert (answer.status, answer.told) == (status, ())
+    assert web.asked == ([url] if url.startswith(HOST) else [])
+
+
+# -- the hand-over -----------------------------------------------------------------------------------------------
+
+ALONG = {
+    "ses": f"X-SES-MESSAGE-TAGS: X-Heliograph-Id={OWN}",
+    "postmark": f"X-PM-Metadata-X-Heliograph-Id: {OWN}",
+    "mailgun": f'X-Mailgun-Variables: {{"X-Heliograph-Id": "{OWN}"}}',
+    "sendgrid": f'X-SMTPAPI: {{"unique_args": {{"X-Heliograph-Id": "{OWN}"}}}}',
+    "resend": f"X-Heliograph-Id: {OWN}",
+    "brevo": f"X-Mailin-custom: X-Heliograph-Id:{OWN}",
+}
+TAKEN = {
+    "ses": ("250 Ok 0102017c44f053b-61b59c11-000000", "0102017c44f053b-61b59c11-000000"),
+    "postmark": ("250 2.0.0 Ok: queued as 883953f4-6105-42a2", "883953f4-6105-42a2"),
+    "mailgun": ("250 Great success", f"{OWN}/0"),
+    "sendgrid": ("250 Ok: queued as 14c5d75ce93.dfd.64b469", "14c5d75ce93.dfd.64b469"),
+    "resend": ("250 OK: id=56761188-7520-42d8", "56761188-7520-42d8"),
+    "brevo": ("250 2.0.0 OK: queued as <2026.1234@smtp-relay.mailin.fr>", "2026.1234@smtp-relay.mailin.fr"),
+}
+
+
+@pytest.mark.parametrize("provider", [*OPTIONS, None])
+async def test_what_is_sent_along_and_which_id_comes_back(provider: str | None) -> None:
+    reply, id_ = TAKEN[provider] if provider else ("250 2.0.0 queued as 12345678", f"{OWN}/0")
+    async with Peer({"final": reply}) as peer:
+        carrier = relay(provider, port=peer.port)
+        outcome = await carrier.hand_over(Parcel(message_id=OWN, address=TO, content=b"", attempt=0))
+        await carrier.close()
+    assert isinstance(outcome, Accepted)
+    assert outcome.carrier_id == id_
+    head = peer.received[0].mail.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    expected = [f"X-Heliograph-Id: {OWN}", ALONG[provider]] if provider else []
+    assert head == [*dict.fromkeys(expected), "Subject: hello"]
+
+
+@pytest.mark.parametrize("reply", ["250 2.0.0 queued", "250 Ok 2.0.0", "250", "250 Great success", "250 ok 12"])
+def test_a_reply_without_an_id(reply: str) -> None:
+    assert id_in(reply) is None
+
+
+def test_a_silent_hard_bounce_is_the_providers_own_word() -> None:
+    (told,) = to_reports("brevo", [ProviderEvent(what="bounced", word="hard_bounce", address=TO)])
+    assert told.report == Report(
+        status="bounced", suppress="bounce", detail={"carrier": "brevo", "event": "hard_bounce"}
+    )
