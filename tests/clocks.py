@@ -19,6 +19,9 @@ class TestClock(Clock):
     def count(self) -> int:
         return super().count() + self.later
 
+    def now(self) -> int:
+        return self.count() + self._ahead
+
     def forward(self, ms: int) -> None:
         self.later += max(0, ms)
 

@@ -34,8 +34,8 @@ class Clock:
         self.apart = 0  # by how many ms the wall clock was ahead of the shared one, when they were last compared
 
     def now(self) -> int:
-        """Milliseconds since 1970, UTC."""
-        return self.count() + self._ahead
+        """Milliseconds since 1970, UTC: the count and what it is behind by, in one step."""
+        return time.monotonic_ns() // 1_000_000 + self._ahead
 
     def wall(self) -> int:
         """The machine's time of day."""

@@ -44,7 +44,7 @@ def used(pages: Pages, kind: str) -> str | None:
     """As sends see it."""
     team = pages.setup.teams[TEAM]
     if kind == "domain":
-        return team.approved_domains()[0].brand
+        return team.approved_domains[0].brand
     return routing.sender_id(team, "GB") if kind == "sender_id" else team.record.name
 
 

@@ -10,7 +10,13 @@ from heliograph.rules.blame import ADDRESS_CODES, WORDS_MAX, blames_address, rea
 from heliograph.rules.smtp_reply import Verdict, pauses_host, read_reply, verdict
 
 REPLIES = Path(__file__).parent / "golden" / "replies.tsv"
-DONE: dict[Verdict, str] = {"bounced": "suppress", "failed": "fail", "deferred": "retry", "accepted": "accept"}
+DONE: dict[Verdict, str] = {
+    "bounced": "suppress",
+    "absent": "suppress",  # once it is told twice
+    "failed": "fail",
+    "deferred": "retry",
+    "accepted": "accept",
+}
 
 
 def replies() -> list[list[str]]:

@@ -53,7 +53,7 @@ def test_several_reply_tos() -> None:
 def test_each_distinct_address_once_where_it_first_occurs() -> None:
     recipients = read(["a@x.io", "A@X.io"], ["b@x.io", "a@x.io"], ["B@x.io", "c@x.io"])
     assert recipients.count == 6
-    assert [(a.given, kind) for a, kind in recipients.distinct()] == [
+    assert [(a.given, kind) for a, kind in recipients.distinct] == [
         ("a@x.io", "to"),
         ("b@x.io", "cc"),
         ("c@x.io", "bcc"),

@@ -58,12 +58,13 @@ class Admission:
         self._context.state.used[key.id] = now
         if record.suspended:
             raise TeamSuspended()
-        if not any(scope in key.scopes for scope in scopes):
+        if scopes != key.scopes and set(scopes).isdisjoint(key.scopes):
             raise InsufficientScope(
                 f"This endpoint needs a key with the scope {' or '.join(scopes)}; "
                 f"this key has {', '.join(key.scopes) or 'none'}."
             )
-        keys.check_network(key, address)
+        if key.networks:
+            keys.check_network(key, address)
         turn = self._rates.take(key.id, record.rate_limit, now)
         if not turn.allowed and not turn.asks:
             raise RateLimitExceeded(
@@ -83,7 +84,7 @@ class Admission:
                 raise
             caller = self.find(token)
             turn = self.admit(caller, scopes, address)
-        return caller, await self.agreed(turn, caller, scopes, address)
+        return caller, await self.agreed(turn, caller, scopes, address) if turn.asks else turn
 
     async def agreed(self, turn: Turn, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
         """Once the processes have told each other what they let through, where the key's share asks for it."""

@@ -7,7 +7,7 @@ import pybase64
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
-from heliograph.rules import lanes, pricing
+from heliograph.rules import lanes, magic, pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.attachments import Attachment, check_shape, read_attachments, weigh_files
 from heliograph.rules.content import EmailContent, File
@@ -38,7 +38,6 @@ from heliograph.rules.field_docs import (
 )
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SUBJECT_MAX
-from heliograph.rules.magic import is_magic_email
 from heliograph.rules.message import STATES
 from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
@@ -174,7 +173,7 @@ async def prepare_email(
     if shown and shown.subject is not None:
         _check_subject(shown.subject)
         draft = replace(draft, content=replace(draft.content, subject=shown.subject))
-    files = await _keep_files(context, draft.attachments)
+    files = await _keep_files(context, draft.attachments) if draft.attachments else []
     if large:
         id_ = context.clock.new_id("eml_")
         return await ACCEPTING.run(email_acceptance, context, caller, draft, files, retry_key, shown, id_)
@@ -216,14 +215,16 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
 def draft_email(context: Context, caller: Caller, request: EmailRequest) -> EmailDraft:
     """Every check that memory can make, in the order of contract 2."""
     setup = context.store.setup.current
-    check_shape(request.attachments or [])
+    if request.attachments:
+        check_shape(request.attachments)
     variables = read_variables(request.variables)
     _check_mode(request)
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
     timing = read_options(request, context.clock.now())
     _check_subject(request.subject)
-    check_mail_headers(request.headers)
-    attachments = read_attachments(request.attachments or [])
+    if request.headers:
+        check_mail_headers(request.headers)
+    attachments = read_attachments(request.attachments) if request.attachments else ()
     if request.template_id is None:
         check_direct(context.store.reputation.current.get(caller.team.record.id))
     sender = resolve_sender(
@@ -333,8 +334,8 @@ def email_acceptance(
             id=id_,
             to=kept.to[0].given,
             to_addresses=[a.given for a in kept.to],
-            cc=[a.given for a in kept.cc],
-            bcc=[a.given for a in kept.bcc],
+            cc=[a.given for a in kept.cc] if kept.cc else [],
+            bcc=[a.given for a in kept.bcc] if kept.bcc else [],
             reply_to=kept.reply_to[0].given if kept.reply_to else None,
             from_=draft.sender.address.given,
             subject=content.subject or "",
@@ -346,7 +347,7 @@ def email_acceptance(
         )
         return Decision(
             response=msgspec.json.encode(record),
-            recipients=[AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct()],
+            recipients=[AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct],
             price=price,
             added=added,
         )
@@ -367,8 +368,8 @@ def email_acceptance(
                 from_name=draft.sender.name,
                 from_address=draft.sender.address.given,
                 to=shown.to if shown else [a.given for a in recipients.to],
-                cc=shown.cc if shown else [a.given for a in recipients.cc],
-                reply_to=[a.given for a in recipients.reply_to] or None,
+                cc=shown.cc if shown else [a.given for a in recipients.cc] if recipients.cc else [],
+                reply_to=[a.given for a in recipients.reply_to] if recipients.reply_to else None,
                 headers=draft.added.headers,
                 subject=content.subject or "",
                 html=content.html,
@@ -379,9 +380,9 @@ def email_acceptance(
         decide=decide,
         template_id=template.id if template else None,
         template_version=template.version if template else None,
-        watch=[address.normal for address, _ in recipients.distinct()],
-        blobs=sorted({file.blob for file in files if file.blob}),
-        file_octets=sum(file.size for file in files if file.blob),
+        watch=[address.normal for address, _ in recipients.distinct],
+        blobs=sorted({file.blob for file in files if file.blob}) if files else (),
+        file_octets=sum(file.size for file in files if file.blob) if files else 0,
         octets_most=team.record.octets_most,
         retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
@@ -396,7 +397,9 @@ def _take_money(team: Team, template: Template | None, kept: Recipients, found: 
     """Count the quota, and hold the template's price when the send begins past it (contract 7)."""
     if team.sandbox:
         return 0
-    billed = sum(not is_magic_email(a.normal) for a in (*kept.to, *kept.cc, *kept.bcc))
+    billed = 0
+    for address in (*kept.to, *kept.cc, *kept.bcc):
+        billed += not (address.domain == magic.DOMAIN and magic.is_magic_email(address.normal))
     if not billed:
         return 0
     if pricing.take_quota(found.account, billed, team.record.email_quota, pricing.month_of(now)):

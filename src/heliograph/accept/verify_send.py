@@ -157,7 +157,7 @@ def code_text(caller: Caller, platform: Platform, code: str) -> str:
 
 
 def _brand(caller: Caller, platform: Platform) -> dict[str, str]:
-    return brand_of(next(iter(caller.team.approved_domains()), None), platform)
+    return brand_of(next(iter(caller.team.approved_domains), None), platform)
 
 
 def _parcel(

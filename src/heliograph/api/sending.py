@@ -37,6 +37,8 @@ def sending(
             await call.hold(octets)
             shown = await preview(context, caller, request)
             return await answer_of(octets, lambda: shown)
+        if retry is None:
+            return answer_once(await send(context, caller, to_request(call.json, kind), None))
         return answer_once(
             await once(
                 context,

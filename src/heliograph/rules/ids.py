@@ -41,7 +41,8 @@ def ulid(ms: int, random80: int) -> str:
 
 @lru_cache(maxsize=64)
 def _ulid_time(ms: int) -> str:
-    return "".join(_PAIRS[ms >> shift & 1023] for shift in (40, 30, 20, 10, 0))
+    p = _PAIRS
+    return f"{p[ms >> 40 & 1023]}{p[ms >> 30 & 1023]}{p[ms >> 20 & 1023]}{p[ms >> 10 & 1023]}{p[ms & 1023]}"
 
 
 def ulid_ms(body: str) -> int:

@@ -28,6 +28,7 @@ def queue_of(lane: str, priority: Priority) -> str:
     return lane if priority == "normal" else f"{lane}.{priority}"
 
 
+QUEUE_OF = {(lane, priority): queue_of(lane, priority) for lane in SLOTS for priority in PRIORITIES}
 QUEUES: dict[str, tuple[str, Priority]] = {queue_of(lane, p): (lane, p) for lane in SLOTS for p in PRIORITIES}
 
 

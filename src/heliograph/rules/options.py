@@ -67,6 +67,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         return max(now, self.due_at or 0)
 
 
+AT_ONCE = Timing()
+
+
 class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a message carries beside the record that its sender was answered."""
 
@@ -99,8 +102,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def read_options(given: Options, now: int) -> Timing:
     """At their place in the order of checks: after the recipients."""
-    check_tags(given.tags)
-    check_metadata(given.metadata)
+    if given.tags:
+        check_tags(given.tags)
+    if given.metadata:
+        check_metadata(given.metadata)
+    if given.scheduled_at is None and given.expires_at is None:
+        return AT_ONCE
     return read_timing(given.scheduled_at, given.expires_at, now)
 
 

@@ -29,29 +29,33 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
     cc: tuple[Address, ...] = ()
     bcc: tuple[Address, ...] = ()
     reply_to: tuple[Address, ...] = ()
+    distinct: tuple[tuple[Address, Kind], ...]  # each address once, as it first occurs
 
     @property
     def count(self) -> int:
         return len(self.to) + len(self.cc) + len(self.bcc)
 
-    def distinct(self) -> list[tuple[Address, Kind]]:
-        """Each address once, as it first occurs."""
-        if self.count == 1:
-            return [(self.to[0], "to")]
-        first: dict[str, tuple[Address, Kind]] = {}
-        fields: tuple[tuple[Kind, tuple[Address, ...]], ...]
-        fields = (("to", self.to), ("cc", self.cc), ("bcc", self.bcc))
-        for kind, addresses in fields:
-            for address in addresses:
-                first.setdefault(address.normal, (address, kind))
-        return list(first.values())
+
+def distinct_of(
+    to: tuple[Address, ...], cc: tuple[Address, ...], bcc: tuple[Address, ...]
+) -> tuple[tuple[Address, Kind], ...]:
+    first: dict[str, tuple[Address, Kind]] = {}
+    fields: tuple[tuple[Kind, tuple[Address, ...]], ...]
+    fields = (("to", to), ("cc", cc), ("bcc", bcc))
+    for kind, addresses in fields:
+        for address in addresses:
+            first.setdefault(address.normal, (address, kind))
+    return tuple(first.values())
 
 
 def read_recipients(
     to: str | list[str] | None, cc: list[str] | None, bcc: list[str] | None, reply_to: str | list[str] | None
 ) -> Recipients:
-    if isinstance(to, str) and reply_to is None and not cc and not bcc:
-        return Recipients(to=_addresses([to], "to"))  # most sends: no lists to count
+    if isinstance(to, list) and len(to) == 1:
+        to = to[0]
+    if isinstance(to, str) and reply_to is None and not cc and not bcc:  # most sends: no lists to count
+        address = parse_address(to) or _refuse(to, "to")
+        return Recipients(to=(address,), distinct=((address, "to"),))
     lists: dict[str, list[str]] = {
         "to": [to] if isinstance(to, str) else to or [],
         "cc": cc or [],
@@ -59,14 +63,10 @@ def read_recipients(
     }
     if not lists["to"]:
         raise InvalidEmail("to has no address. Send at least one.", param="to")
-    recipients = Recipients(
-        to=_addresses(lists["to"], "to"),
-        cc=_addresses(lists["cc"], "cc"),
-        bcc=_addresses(lists["bcc"], "bcc"),
-        reply_to=_read_reply_to(reply_to),
-    )
+    read = _addresses(lists["to"], "to"), _addresses(lists["cc"], "cc"), _addresses(lists["bcc"], "bcc")
+    replies = _read_reply_to(reply_to)
     _check_count(lists)
-    return recipients
+    return Recipients(to=read[0], cc=read[1], bcc=read[2], reply_to=replies, distinct=distinct_of(*read))
 
 
 def _read_reply_to(given: str | list[str] | None) -> tuple[Address, ...]:
@@ -108,7 +108,7 @@ def check_allowed(recipients: Recipients, team: Team) -> None:
         return
     strangers = [
         (address, kind)
-        for address, kind in recipients.distinct()
+        for address, kind in recipients.distinct
         if address.normal not in team.recipients and not is_magic_email(address.normal)
     ]
     if strangers:
@@ -127,22 +127,28 @@ def split_suppressed(recipients: Recipients, suppressed: Container[str], *, drop
     `suppressed` holds normal forms. `drop`: they are left out as well, and refuse it only when nobody is left.
     """
 
-    def blocked(address: Address) -> bool:
+    found: list[tuple[Address, Kind]] = []
+    for address, kind in recipients.distinct:
         normal = address.normal
-        return normal in suppressed or (is_magic_email(normal) and behaviour_of(normal) == "suppressed")
-
-    found = [(address, kind) for address, kind in recipients.distinct() if blocked(address)]
+        if normal in suppressed or (normal.startswith("suppressed") and _acts_suppressed(normal)):
+            found.append((address, kind))
     if not found:
         return recipients
+    gone = {address.normal for address, _ in found}
     named = [address.given for address, kind in found if kind != "bcc"]
-    if named and not (drop and len(found) < len(recipients.distinct())):
+    if named and not (drop and len(found) < len(recipients.distinct)):
         raise RecipientSuppressed(
             f"Suppressed recipients: {', '.join(named)}", param=found[0][1], details={"addresses": named}
         )
-    to, cc, bcc = (tuple(a for a in kind if not blocked(a)) for kind in (recipients.to, recipients.cc, recipients.bcc))
+    lists = (recipients.to, recipients.cc, recipients.bcc)
+    to, cc, bcc = (tuple(address for address in addresses if address.normal not in gone) for addresses in lists)
     if not to:  # a record names somebody, as of a mail by SMTP that has blind copies only
         to, cc, bcc = (cc[:1], cc[1:], bcc) if cc else (bcc[:1], cc, bcc[1:])
-    return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc)
+    return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc, distinct=distinct_of(to, cc, bcc))
+
+
+def _acts_suppressed(normal: str) -> bool:
+    return is_magic_email(normal) and behaviour_of(normal) == "suppressed"
 
 
 def times_named(record: Mapping[str, Any]) -> Counter[str]:

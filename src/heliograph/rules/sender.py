@@ -48,7 +48,9 @@ def resolve_sender(
     else:
         name, address, domain = _own_sender(team, key, from_)
         brand = domain.brand
-    return Sender(address=address, name=_display_name(team, domain, brand, name, from_display_id), domain=domain)
+    if name is not None or from_display_id is not None:
+        brand = _display_name(team, domain, brand, name, from_display_id)
+    return Sender(address=address, name=brand, domain=domain)
 
 
 def _platform_sender(platform: Platform, from_: str | None) -> tuple[str | None, Address]:
@@ -68,7 +70,7 @@ def _platform_sender(platform: Platform, from_: str | None) -> tuple[str | None,
 
 
 def _own_sender(team: Team, key: Key, from_: str | None) -> tuple[str | None, Address, Domain]:
-    if not team.has_approved_domain:
+    if not team.approved_domains:
         raise NoApprovedBrandDomain(param="from")
     name, address = _read_from(from_)
     domain = team.domains.get(address.domain)
@@ -77,7 +79,8 @@ def _own_sender(team: Team, key: Key, from_: str | None) -> tuple[str | None, Ad
             f"{address.domain} is not a verified and approved domain of the team. {FromDomainUnverified.fix}",
             param="from",
         )
-    _check_pin(key, domain, "from")
+    if key.domain is not None:
+        _check_pin(key, domain, "from")
     return name, address, domain
 
 
@@ -158,19 +161,19 @@ def brand_of(domain: Domain | None, platform: Platform) -> dict[str, str]:
 
 def usual_brand(team: Team, channel: Channel, platform: Platform) -> dict[str, str]:
     """What it means where a message says nothing about its sender, as in a preview."""
-    domains = [] if channel == "email" and team.sandbox else team.approved_domains()
+    domains = [] if channel == "email" and team.sandbox else team.approved_domains
     return brand_of(domains[0] if domains else None, platform)
 
 
 def brands_of(team: Team, platform: Platform) -> list[dict[str, str]]:
     """All that `brand.*` can mean in a message of the team."""
-    own = [brand_of(domain, platform) for domain in team.approved_domains()]
+    own = [brand_of(domain, platform) for domain in team.approved_domains]
     return own if own and not team.sandbox else [brand_of(None, platform), *own]
 
 
 def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
     """The domain whose brand an SMS or WhatsApp message carries; a sandbox team may have none."""
-    approved = team.approved_domains()
+    approved = team.approved_domains
     if not approved and not team.sandbox:
         raise NoApprovedBrandDomain()
     if brand_domain_id is not None:

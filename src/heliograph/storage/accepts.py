@@ -13,7 +13,7 @@ from heliograph.rules import idempotency
 from heliograph.rules.acceptance import CAUGHT, Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
-from heliograph.rules.lanes import queue_of
+from heliograph.rules.lanes import QUEUE_OF
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.notices import low_credit
 from heliograph.rules.pricing import Account, format_money, take_octets
@@ -43,7 +43,12 @@ async def accept(
     remembered = await find_remembered(
         tx, [(item.key_id, item.retry_key.hash) for item in items if item.retry_key], leases
     )
-    sends = [send for item in items for send in _sends(item)]
+    sends: list[Acceptance] = []
+    for item in items:
+        if isinstance(item, BatchAcceptance):
+            sends += [send for send in item.sends if isinstance(send, Acceptance)]
+        else:
+            sends.append(item)
     desk = _Desk(accounts, await _suppressed(tx, sends, accounts, name_of), await _marketing(tx, sends, now))
 
     answers: list[Answer | Exception] = []
@@ -82,12 +87,6 @@ def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
         (item.channel, item.template_id is None, item.sandbox) for item, _ in accepted
     ).items():
         metrics.accepted(channel, "direct" if direct else "template", str(sandbox).lower()).inc(count)
-
-
-def _sends(item: Item) -> list[Acceptance]:
-    if isinstance(item, BatchAcceptance):
-        return [send for send in item.sends if isinstance(send, Acceptance)]
-    return [item]
 
 
 class _Taken(NamedTuple):
@@ -259,11 +258,13 @@ async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: 
     keys = await tx.run("next_message_keys", count=len(accepted))
     for (key,), (item, done) in zip(keys, accepted, strict=True):
         at = item.created_at
-        due_at, queue = max(at, item.due_at or at), queue_of(item.lane, item.priority)
+        due_at, queue = max(at, item.due_at or at), QUEUE_OF[item.lane, item.priority]
         messages.append(_message(key, item, done))
         contents.append((key, item.content.decode()))
-        blobs += [(blob, key) for blob in item.blobs]
-        tags += tag_rows(item.team, item.id, item.tags)
+        if item.blobs:
+            blobs += [(blob, key) for blob in item.blobs]
+        if item.tags:
+            tags += tag_rows(item.team, item.id, item.tags)
         for position, to in enumerate(done.recipients):
             recipients.append((key, position, to.address, to.given, to.kind, item.status, at))
             outbox.append((queue, item.team, key, position, None, due_at, at, item.expires_at))

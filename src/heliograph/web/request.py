@@ -109,13 +109,15 @@ class Request:
         else:
             self._body = self._body if isinstance(self._body, bytearray) else bytearray(self._body)
             self._body += part
-        self._wake()
+        if self._waiting is not None:
+            self._wake()
         return len(self._body) - self._taken
 
     def end(self) -> None:
         """The whole body has come."""
         self._ended = True
-        self._wake()
+        if self._waiting is not None:
+            self._wake()
 
     def hang_up(self) -> None:
         """Nothing more will come."""

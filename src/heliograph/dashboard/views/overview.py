@@ -66,7 +66,7 @@ def _in_words(refusal: Refusal) -> str:
 
 def _sender(team: Team) -> str | None:
     """The platform's in the sandbox; else of the first approved domain, if there is one."""
-    domains = [] if team.sandbox else team.approved_domains()
+    domains = [] if team.sandbox else team.approved_domains
     return f"hello@{domains[0].name}" if domains else None
 
 

@@ -96,7 +96,7 @@ def sender_of(visit: Visit) -> str | None:
     """From whom this team's emails come: the platform's sender in the sandbox, else its first domain that may send."""
     if visit.team.sandbox:
         return visit.setup.platform.sender
-    usable = visit.team.approved_domains()
+    usable = visit.team.approved_domains
     return f"hello@{usable[0].name}" if usable else None
 
 

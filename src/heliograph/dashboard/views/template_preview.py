@@ -106,7 +106,7 @@ def _unbranded(template: Template) -> list[str]:
 
 def curl(visit: Visit, template: Template) -> str:
     body: dict[str, Any] = {"to": RECIPIENTS[template.channel], "template_id": template.id}
-    domains = visit.team.approved_domains()
+    domains = visit.team.approved_domains
     if template.channel == "email" and domains and not visit.team.sandbox:
         body["from"] = f"hello@{domains[0].name}"
     if asked := asked_names(template):

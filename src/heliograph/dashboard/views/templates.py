@@ -77,7 +77,7 @@ async def show_test(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "recipient": template_preview.RECIPIENTS[template.channel],
         "recipients": sorted(to for to in visit.team.recipients if ("@" in to) == (template.channel == "email")),
         "platform": visit.setup.platform,
-        "domains": visit.team.approved_domains(),
+        "domains": visit.team.approved_domains,
     }
     return Page("template_test.html", values, 400 if errors else 200)
 

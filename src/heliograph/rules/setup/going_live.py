@@ -17,7 +17,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Requirement]:
-    domain = next(iter(team.approved_domains()), None)
+    domain = next(iter(team.approved_domains), None)
     template = next((t for t in team.templates.values() if t.status == "approved"), None)
     return [
         Requirement(

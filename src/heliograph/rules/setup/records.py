@@ -313,18 +313,14 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     inbound: frozenset[str] = frozenset()  # addresses
     webhooks: tuple[Webhook, ...] = ()
     hook_keys: tuple[Key, ...] = ()  # those that sign
+    # What only the setup decides, decided once:
+    sandbox: bool = False
+    approved_domains: tuple[Domain, ...] = ()  # those that it may send for, in the order they were made
 
-    @property
-    def sandbox(self) -> bool:
-        return self.record.mode == "sandbox"
-
-    def approved_domains(self) -> list[Domain]:
-        """The domains that the team may send for, in the order they were made."""
-        return [domain for domain in self.domains.values() if domain.usable]
-
-    @property
-    def has_approved_domain(self) -> bool:
-        return any(domain.usable for domain in self.domains.values())
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "sandbox", self.record.mode == "sandbox")
+        approved = tuple(domain for domain in self.domains.values() if domain.usable)
+        msgspec.structs.force_setattr(self, "approved_domains", approved)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,191 @@
+"""What one message costs in steps, whatever the machine: calls of our own functions and database statements, counted.
+
+A budget may fall without a word; whoever raises one says why in the diff.
+"""
+
+import asyncio
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+import heliograph
+from heliograph.app import App, build
+from heliograph.cli.apply import apply_file
+from heliograph.opening import make_secrets, open_store
+from heliograph.rules.setup.file import read_setup_file
+from heliograph.settings import Settings
+from heliograph.web.connection import Connection, Connections
+from tests.clocks import TestClock
+from tests.dashboard.inside import Pages
+from tests.service import PATIENCE_S, SETUP, TOKENS
+
+AT_ONCE = 128
+# Calls. A page of fifty messages is drawn by template functions, some twenty a row.
+ACCEPT, HANDOVER, READ, PAGE = 123, 171, 95, 4850
+ACCEPT_STATEMENTS = 9  # of a group, whatever its size
+
+pytestmark = pytest.mark.anyio
+OURS = str(Path(heliograph.__file__).parent)
+STATEMENTS = ("SqliteTx.run", "PostgresTx.run", "SqliteTx.write", "PostgresTx.write")
+SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+MAIL = {"from": "hello@acme.test", "to": ["ada@example.com"], "subject": "Hello", "text": "Hello"}
+
+
+class Steps:
+    """Counts calls of our functions, in this thread and in those that are started while it is there."""
+
+    def __init__(self) -> None:
+        self._calls: Counter[CodeType] = Counter()
+        self._counting = False
+
+    def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if self._counting and event == "call" and frame.f_code.co_filename.startswith(OURS):
+            self._calls[frame.f_code] += 1
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        self._calls.clear()
+        self._counting = True
+        yield
+        self._counting = False
+
+    def each(self, times: int) -> int:
+        """Calls for one of so many that were at work together; what a whole group shares is below one."""
+        return sum(count // times for count in self._calls.values())
+
+    def statements(self) -> int:
+        return sum(count for code, count in self._calls.items() if code.co_qualname in STATEMENTS)
+
+    def table(self, times: int) -> str:
+        """The functions that are called most, to see where a budget went."""
+        rows = sorted(((count // times, code.co_qualname) for code, count in self._calls.items()), reverse=True)
+        return "\n".join(f"{count:5} {name}" for count, name in rows if count)
+
+
+@pytest.fixture
+def steps() -> Iterator[Steps]:
+    steps = Steps()
+    threading.setprofile(steps)
+    sys.setprofile(steps)
+    yield steps
+    sys.setprofile(None)
+    threading.setprofile(None)
+
+
+@pytest.fixture
+async def app(steps: Steps, settings: Settings, clock: TestClock) -> AsyncIterator[App]:
+    settings = msgspec.structs.replace(settings, webhook_allow_private=("127.0.0.0/8",))
+    secrets = make_secrets(settings)
+    async with open_store(settings, clock, "seat/0", secrets) as store:
+        await apply_file(store, settings, read_setup_file(SETUP.read_text("utf-8"), TOKENS))
+        app = build(settings, "all", secrets, store, clock)
+        yield app
+        await app.close()
+
+
+class Client(asyncio.Transport):
+    """The other end of a connection that is kept open, without a socket between."""
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__()
+        self._connection = Connection(connections)
+        self._connection.connection_made(self)
+        self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: Any) -> None:
+        self._answer.set_result(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> Any:
+        self._answer = asyncio.get_running_loop().create_future()
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['ACME']}\r\n"
+        typed = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        self._connection.data_received(f"{head}{typed}\r\n".encode() + body)
+        head_, _, answer = (await self._answer).partition(b"\r\n\r\n")
+        assert head_.split()[1] in (b"200", b"202"), head_ + answer
+        return msgspec.json.decode(answer)
+
+
+class Clients:
+    """As many as ask at once."""
+
+    def __init__(self, app: App) -> None:
+        connections = Connections(app.front)
+        self._all = [Client(connections) for _ in range(AT_ONCE)]
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> list[Any]:
+        return await asyncio.gather(*(client.ask(method, path, body) for client in self._all))
+
+    async def send(self) -> list[Any]:
+        return await self.ask("POST", "/v1/emails", msgspec.json.encode(MAIL))
+
+
+async def test_an_accept(app: App, steps: Steps) -> None:
+    clients = Clients(app)
+    await clients.send()
+    with steps.counted():
+        await clients.send()
+    assert steps.each(AT_ONCE) <= ACCEPT, steps.table(AT_ONCE)
+    with steps.counted():
+        await Client(Connections(app.front)).ask("POST", "/v1/emails", msgspec.json.encode(MAIL))
+    assert steps.statements() <= ACCEPT_STATEMENTS
+
+
+@SQLITE
+async def test_a_read(app: App, steps: Steps) -> None:
+    clients = Clients(app)
+    path = f"/v1/emails/{(await clients.send())[0]['id']}"
+    await clients.ask("GET", path)
+    with steps.counted():
+        await clients.ask("GET", path)
+    assert steps.each(AT_ONCE) <= READ, steps.table(AT_ONCE)
+
+
+@SQLITE
+async def test_a_handover(app: App, steps: Steps) -> None:
+    """By the simulator: handed over, and its report of the delivery."""
+    worker = app.workers[0]
+    made = await Clients(app).send()
+    with steps.counted():
+        running = asyncio.create_task(worker.run())
+        await until_delivered(app, made)
+        await worker.stop()
+        await running
+    assert steps.each(AT_ONCE) <= HANDOVER, steps.table(AT_ONCE)
+
+
+async def until_delivered(app: App, made: list[Any]) -> None:
+    """The last one is handed over last; asked seldom, so that asking does not count."""
+    client = Client(Connections(app.front))
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while {(await client.ask("GET", f"/v1/emails/{one['id']}"))["status"] for one in made[-1:]} != {"delivered"}:
+        assert asyncio.get_running_loop().time() < deadline, "not delivered"
+        await asyncio.sleep(0.2)
+
+
+@SQLITE
+async def test_a_page(app: App, steps: Steps) -> None:
+    await Clients(app).send()
+    pages = Pages(app.context)
+    await pages.get("/dashboard/teams/team_acme/messages")
+    with steps.counted():
+        shown = await pages.get("/dashboard/teams/team_acme/messages")
+    assert shown.status == 200
+    assert steps.each(1) <= PAGE, steps.table(1)
