@@ -50,9 +50,13 @@ CODES = {
     ),
     "payload_too_large": 413,
     "unsupported_media_type": 415,
-    **dict.fromkeys(("missing_variable", "unknown_variable"), 422),
+    **dict.fromkeys(("missing_variable", "unknown_variable", "list_too_long", "invalid_variable"), 422),
     **dict.fromkeys(
-        ("rate_limit_exceeded", "verify_rate_limited", "marketing_limit_reached", "sandbox_limit_reached"), 429
+        (
+            *("rate_limit_exceeded", "verify_rate_limited", "marketing_limit_reached", "sandbox_limit_reached"),
+            "storage_limit_reached",
+        ),
+        429,
     ),
     "internal_error": 500,
     **dict.fromkeys(("no_carrier_available", "service_unavailable"), 503),

@@ -291,9 +291,9 @@ V1 = [
           answer=events.PublishedEventList),
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",
-          query=(WHOLE, LISTED_AFTER), answer=ErrorList),
+          query=(WHOLE, LISTED_AFTER), answer=ErrorList, refusals=(r.InvalidRequest,)),
     Route(method="GET", path="/v1/causes", call=list_causes, summary="Every cause of an explanation: why messages fail",
-          query=(WHOLE, LISTED_AFTER), answer=CauseList),
+          query=(WHOLE, LISTED_AFTER), answer=CauseList, refusals=(r.InvalidRequest,)),
     Route(method="GET", path="/healthz", call=health.healthz, summary="Is the process alive?", answer=health.Health),
     Route(method="GET", path="/readyz", call=health.readyz, summary="Can it accept messages?", answer=health.Health,
           refusals=(r.ServiceUnavailable,)),

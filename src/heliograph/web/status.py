@@ -25,6 +25,8 @@ STATUS: dict[type[Refusal], int] = {
     r.WrongTemplateChannel: 409,
     r.MissingVariable: 422,
     r.UnknownVariable: 422,
+    r.ListTooLong: 422,
+    r.InvalidVariable: 422,
     r.BrandDomainNotFound: 404,
     r.NoCarrierAvailable: 503,
     r.MarketingLimitReached: 429,

@@ -109,4 +109,5 @@ class KeyParams(TypedDict, total=False):
     scopes: Sequence[str] | None
     domain: str | None
     expires_at: str | None
+    hook: bool | None
     networks: Sequence[str] | None

@@ -79,7 +79,7 @@ def _read_items(given: list[Any], name: str) -> list[Values]:
         if not isinstance(item, dict):
             raise InvalidRequest(
                 f"The variable {name}[{index}] is not an object. A list holds objects with the fields of its items.",
-                param=f"variables.{name}[{index}]",
+                param=f"variables.{name}",
             )
         items.append(_read(item, f"{name}[{index}]."))
     return items
