@@ -35,6 +35,7 @@ def test_a_key_is_made_listed_and_used(shared_service: Service) -> None:
         "state": "expires",
         "expires_at": "2100-01-01T00:00:00.000Z",
         "networks": [],
+        "passthrough": None,
         "hook": False,
         "last_used_at": None,
     }
@@ -42,6 +43,11 @@ def test_a_key_is_made_listed_and_used(shared_service: Service) -> None:
     assert shared_service.get("/v1/me", key=token).json["scopes"] == ["send"]
     assert listed(shared_service)[made["id"]]["last_used_at"] is not None
     assert all("token" not in one for one in listed(shared_service).values())
+
+
+def test_a_key_names_the_template_of_free_text(shared_service: Service) -> None:
+    made = make(shared_service, passthrough="tpl_hook_sms")
+    assert (made["passthrough"], listed(shared_service)[made["id"]]["passthrough"]) == ("tpl_hook_sms",) * 2
 
 
 def test_pages(shared_service: Service) -> None:
@@ -78,6 +84,7 @@ def test_a_key_is_rotated_and_revoked(shared_service: Service) -> None:
         ({"expires_at": "soon"}, "expires_at"),
         ({"networks": ["192.0.2.1/24"]}, "networks"),
         ({"networks": ["192.0.2.0/24"] * 21}, "networks"),
+        ({"passthrough": "tpl_none"}, "passthrough"),
         ({"owner": "me"}, "owner"),
     ],
 )

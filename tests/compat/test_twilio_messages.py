@@ -77,6 +77,8 @@ def test_a_body_for_a_template_with_one_variable(
     assert (sent.body, sent.account_sid) == (body, "AC0123456789")
     assert sent.messaging_service_sid == messages(sent.sid).fetch().messaging_service_sid
     assert sent.messaging_service_sid == given.get("messaging_service_sid")
+    plain = shared_service.get(f"/v1/sms/{sent.sid}", key=key).json
+    assert plain.get("metadata", {}) == {} and "origin" not in plain
 
 
 def test_an_imported_template_by_the_sid_that_twilio_gave_it(shared_service: Service) -> None:

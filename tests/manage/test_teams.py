@@ -109,6 +109,13 @@ async def test_days_that_do_not_fit(store: Store, teams: None, days: dict[str, A
     assert await entries(store) == []
 
 
+async def test_free_text_needs_a_template_of_the_team(store: Store, teams: None) -> None:
+    with pytest.raises(InvalidRequest, match="tpl_x is no template of the team") as refused:
+        await manage.set_plan(store, ADA, "team_1", {"passthrough": "tpl_x"})
+    assert refused.value.param == "passthrough"
+    assert (await manage.set_plan(store, ADA, "team_1", {"passthrough": ""})).passthrough == ""
+
+
 async def test_direct_sends_go_on(store: Store, teams: None) -> None:
     await store.database.write(lambda tx: tx.run("count_reputation", counts=[(1, store.clock.now(), 1000, 500, 0)]))
     await store.reputation.judge()

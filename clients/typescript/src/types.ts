@@ -529,6 +529,8 @@ export interface KeyRecord {
   expires_at: string | null;
   /** Where it may be used from; empty: anywhere. */
   networks: Array<string>;
+  /** The template that free text in Twilio's shape becomes; null: the team's. */
+  passthrough: string | null;
   /** Whether it signs hooks, such as Supabase's, and opens nothing else. */
   hook: boolean;
   /** Its last use, within a minute; null: never. */
@@ -548,6 +550,8 @@ export interface KeyRequest {
   hook?: boolean | null;
   /** Addresses or ranges that it may be used from. Default: any. */
   networks?: Array<string> | null;
+  /** `tpl_…` of one variable for the free text of Twilio's programs. */
+  passthrough?: string | null;
 }
 
 export interface Me {
@@ -584,6 +588,8 @@ export interface NewKeyRecord {
   expires_at: string | null;
   /** Where it may be used from; empty: anywhere. */
   networks: Array<string>;
+  /** The template that free text in Twilio's shape becomes; null: the team's. */
+  passthrough: string | null;
   /** Whether it signs hooks, such as Supabase's, and opens nothing else. */
   hook: boolean;
   /** Its last use, within a minute; null: never. */

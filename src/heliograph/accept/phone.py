@@ -66,11 +66,16 @@ class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draft_message(
-    context: Context, caller: Caller, channel: Channel, request: PhoneRequest, free: FreeText | None = None
+    context: Context,
+    caller: Caller,
+    channel: Channel,
+    request: PhoneRequest,
+    free: FreeText | None = None,
+    origin: dict[str, str] | None = None,
 ) -> PhoneDraft:
-    """The checks of contract 2 up to the rendered body."""
+    """The checks of contract 2 up to the rendered body. `origin`: what only the shape that it came in shows again."""
     if free and caller.caught:
-        return _draft_free(context, caller, channel, request, free)
+        return _draft_free(context, caller, channel, request, free, origin)
     variables = read_variables(request.variables)
     to = read_phone(request.to)
     timing = read_options(request, context.clock.now())
@@ -89,13 +94,18 @@ def draft_message(
         template=template,
         variables=values,
         body=body,
-        added=added_of(request, timing, template.priority, sender_id=brand["name"]),
+        added=added_of(request, timing, template.priority, sender_id=brand["name"], origin=origin),
         timing=timing,
     )
 
 
 def _draft_free(
-    context: Context, caller: Caller, channel: Channel, request: PhoneRequest, free: FreeText
+    context: Context,
+    caller: Caller,
+    channel: Channel,
+    request: PhoneRequest,
+    free: FreeText,
+    origin: dict[str, str] | None,
 ) -> PhoneDraft:
     to, timing = read_phone(request.to), read_options(request, context.clock.now())
     sender_id = free.sender_id or context.store.setup.current.platform.brand
@@ -105,7 +115,7 @@ def _draft_free(
         template=Template(id="", team=caller.team.record.id, channel=channel, name=""),
         variables={},
         body=free.body,
-        added=added_of(request, timing, "normal", sender_id=sender_id),
+        added=added_of(request, timing, "normal", sender_id=sender_id, origin=origin),
         timing=timing,
     )
 

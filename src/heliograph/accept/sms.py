@@ -47,9 +47,10 @@ async def send_sms(
     retry_key: IdempotencyKey | None,
     callback: str | None = None,
     free: FreeText | None = None,
+    origin: dict[str, str] | None = None,
 ) -> Answer:
     """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
-    item = await prepare_sms(context, caller, request, retry_key, free)
+    item = await prepare_sms(context, caller, request, retry_key, free, origin)
     return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
 
 
@@ -59,8 +60,9 @@ async def prepare_sms(
     request: PhoneRequest,
     retry_key: IdempotencyKey | None = None,
     free: FreeText | None = None,
+    origin: dict[str, str] | None = None,
 ) -> Acceptance:
-    draft = draft_message(context, caller, "sms", request, free)
+    draft = draft_message(context, caller, "sms", request, free, origin)
     return sms_acceptance(context, caller, draft, retry_key)[0]
 
 

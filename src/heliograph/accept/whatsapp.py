@@ -49,9 +49,10 @@ async def send_whatsapp(
     retry_key: IdempotencyKey | None,
     callback: str | None = None,
     free: FreeText | None = None,
+    origin: dict[str, str] | None = None,
 ) -> Answer:
     """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
-    item = await prepare_whatsapp(context, caller, request, retry_key, free)
+    item = await prepare_whatsapp(context, caller, request, retry_key, free, origin)
     return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
 
 
@@ -61,8 +62,9 @@ async def prepare_whatsapp(
     request: PhoneRequest,
     retry_key: IdempotencyKey | None = None,
     free: FreeText | None = None,
+    origin: dict[str, str] | None = None,
 ) -> Acceptance:
-    draft = draft_message(context, caller, "whatsapp", request, free)
+    draft = draft_message(context, caller, "whatsapp", request, free, origin)
     return whatsapp_acceptance(context, caller, draft, retry_key)[0]
 
 

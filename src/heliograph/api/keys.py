@@ -25,6 +25,7 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     expires_at: Annotated[str | None, says("Until when it works. Default: until it is revoked.", **TIME)] = None
     hook: Annotated[bool | None, says("Make a key that signs hooks, such as Supabase's. Default: false.")] = None
     networks: Annotated[list[str] | None, says("Addresses or ranges that it may be used from. Default: any.")] = None
+    passthrough: Annotated[str | None, says("`tpl_…` of one variable for the free text of Twilio's programs.")] = None
 
 
 class NewKeyRecord(KeyRecord, frozen=True, kw_only=True):
@@ -52,6 +53,7 @@ async def create(call: Call) -> Response:
         domain=request.domain if request.domain is None else normal_domain(request.domain) or request.domain,
         expires_at=None if request.expires_at is None else read_time("expires_at", request.expires_at),
         networks=tuple(request.networks or ()),
+        passthrough=request.passthrough or "",
         hook=bool(request.hook),
     )
     made = await keys.create(call.context.store, call.actor, wanted, call.management.seal)

@@ -62,6 +62,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: Annotated[str, says("Whether it works; `expires`: until `expires_at`.", enum=list(STATES))]
     expires_at: Annotated[str | None, says("Until when it works; null: until it is revoked.", **TIME)]
     networks: Annotated[tuple[str, ...], says("Where it may be used from; empty: anywhere.")]
+    passthrough: Annotated[str | None, says("The template that free text in Twilio's shape becomes; null: the team's.")]
     hook: Annotated[bool, says("Whether it signs hooks, such as Supabase's, and opens nothing else.")]
     last_used_at: Annotated[str | None, says("Its last use, within a minute; null: never.", **TIME)]
 
@@ -144,6 +145,7 @@ def to_record(line: KeyLine) -> KeyRecord:
         state=line.state,
         expires_at=timestamp(key.expires_at) if key.expires_at is not None else None,
         networks=key.networks,
+        passthrough=key.passthrough or None,
         hook=bool(key.secret),
         last_used_at=timestamp(line.used_at) if line.used_at is not None else None,
     )

@@ -15,6 +15,7 @@ from heliograph.rules.setup.file import read_team_fields
 from heliograph.rules.setup.going_live import checklist
 from heliograph.rules.setup.records import Team, TeamRecord
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
+from heliograph.rules.templates.values import wrong_passthrough
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 
@@ -50,6 +51,9 @@ async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> Team
     fields |= {name: None for name, value in given.items() if value is None}
 
     def revise(found: Team, _: Setup) -> TeamRecord:
+        template = fields.get("passthrough")
+        why = wrong_passthrough(found.templates.get(template)) if template else ""
+        check_fields({"passthrough": f"{template} {why}."} if why else {})
         before = msgspec.to_builtins(found.record)
         verify = before.get("verify", {}) | fields.get("verify", {})
         after = msgspec.convert(before | fields | {"verify": verify}, TeamRecord)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.ids import timestamp
-from heliograph.rules.message import STATES
+from heliograph.rules.message import STATES, UNSHOWN
 from heliograph.rules.setup.records import Channel, Team
 
 _UNTOLD = "queued"
@@ -39,7 +39,6 @@ NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next 
 EXPIRED = "expired"  # in that of the last try: there is no time left for another
 BODY_MAX = 20_000  # bytes
 DETAIL_MAX = 4096  # bytes of a carrier's words
-_UNSHOWN = ("sender_id",)  # the recipient's message has it; other services' shapes tell it
 _LONG = ("to_addresses", "cc")  # of which only the first is told where the body is too large without headers, too
 # Which field tells a carrier's words, by the state that they led to.
 _WORDS = {"bounced": "bounce", "failed": "error"}
@@ -90,7 +89,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
 def event_body(event: StoredEvent, team: Team) -> bytes:
     """The body that is signed and sent: the same bytes whenever it is asked for."""
     own = event_data(event)
-    for name in _UNSHOWN:
+    for name in UNSHOWN:
         own.pop(name, None)
     sandbox = bool(event.sandbox) if event.sandbox is not None else own.get("sandbox", team.sandbox)
     whole = {

@@ -10,6 +10,8 @@ from functools import cache
 
 from heliograph.rules.setup.records import Channel
 
+UNSHOWN = ("sender_id", "origin")  # of its record: only shapes of other services show these
+
 _NONE: frozenset[str] = frozenset()
 
 MOVES: dict[Channel, dict[str, frozenset[str]]] = {

@@ -9,6 +9,7 @@ import msgspec
 from heliograph.rules.field_docs import TIME, limited, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS, KIB
+from heliograph.rules.message import UNSHOWN
 from heliograph.rules.refusals import InvalidHeader, InvalidMetadata, InvalidSchedule, InvalidTags
 from heliograph.rules.setup.records import Priority
 from heliograph.rules.text import CONTROLS, quoted
@@ -80,14 +81,15 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scheduled_at: str | None = None
     expires_at: str | None = None
     priority: Priority = "normal"
-    sender_id: str | None = None  # of a phone message: who it is from; only shapes that have a word for it show it
+    # What only other services' shapes show, who have a word for it:
+    sender_id: str | None = None  # of a phone message: who it is from
+    origin: dict[str, str] = {}  # whose it is there, by that service's names
 
 
 def shown(record: str, status: str) -> dict[str, Any]:
     """A stored message as /v1 shows it."""
     own: dict[str, Any] = msgspec.json.decode(record)
-    own.pop("sender_id", None)
-    return own | {"status": status}
+    return {name: value for name, value in own.items() if name not in UNSHOWN} | {"status": status}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,6 +121,7 @@ def added_of(
     reply_to_addresses: list[str] | None = None,
     headers: dict[str, str] | None = None,
     sender_id: str | None = None,
+    origin: dict[str, str] | None = None,
 ) -> Added:
     """`priority`: where none is given."""
     return Added(
@@ -130,6 +133,7 @@ def added_of(
         reply_to_addresses=reply_to_addresses or [],
         headers=headers or {},
         sender_id=sender_id,
+        origin=origin or {},
     )
 
 

@@ -69,11 +69,11 @@ async def send(call: Call) -> Response:
         to=to,
         template_id=template_id,
         variables=variables,
-        metadata={ACCOUNT: call.params["account"], **_service(form)},
         scheduled_at=_send_at(form),
         expires_at=_expires_at(form, call.context.clock.now()),
     )
-    sent = await SEND[channel](call.context, call.caller, request, None, await _callback(call), free)
+    origin = {ACCOUNT: call.params["account"], **_service(form)}
+    sent = await SEND[channel](call.context, call.caller, request, None, await _callback(call), free, origin)
     return await _show(call, msgspec.json.decode(sent.body)["id"], 201)
 
 
@@ -309,7 +309,7 @@ def _record(call: Call, found: Whole) -> dict[str, Any]:
     return {
         "sid": facts.id,
         "account_sid": account,
-        "messaging_service_sid": record.get("metadata", {}).get(SERVICE),
+        "messaging_service_sid": record.get("origin", {}).get(SERVICE),
         "to": prefix + recipient.given,
         "from": sender(record),
         "body": body,

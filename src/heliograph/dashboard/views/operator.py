@@ -10,11 +10,12 @@ from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.reputation import Counts, rates
 from heliograph.rules.setup.records import Team
+from heliograph.rules.templates.values import wrong_passthrough
 
 HERE = "/dashboard/operator"
 PAGE = 50
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
-PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting")
+PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting", "passthrough")
 NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
 
 
@@ -101,8 +102,10 @@ async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: d
     counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
     plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN}
     this_month = account.month == month_of(visit.context.clock.now())
+    fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
     values = {
         "record": record,
+        "passthroughs": [("", "None"), *fitting],
         "account": account,
         "used": account.used if this_month else 0,
         "reputation": visit.store.reputation.current.get(record.id),

@@ -13,7 +13,7 @@ from heliograph.rules.setup.records import Team
 from heliograph.rules.webhook_formats.format import Signing
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
-ACCOUNT = "AccountSid"  # in the metadata of a message that came in Twilio's shape: whose it is
+ACCOUNT = "AccountSid"  # in the origin of a message that came in Twilio's shape: whose it is
 SERVICE = "MessagingServiceSid"  # beside it: what the caller named
 WHATSAPP = "whatsapp:"  # before a number
 API_VERSION = "2010-04-01"
@@ -42,8 +42,8 @@ def sender(record: dict[str, Any]) -> str | None:
 
 def body(event: StoredEvent, team: Team) -> bytes:
     own, prefix = event_data(event), WHATSAPP if event.type.startswith("whatsapp.") else ""
-    account = own.get("metadata", {}).get(ACCOUNT)
-    told = {"AccountSid": account if isinstance(account, str) else team.record.id, "ApiVersion": API_VERSION}
+    origin: dict[str, str] = own.get("origin", {})
+    told = {ACCOUNT: origin.get(ACCOUNT, team.record.id), "ApiVersion": API_VERSION}
     if event.record is None:  # a test, or what waited while the format changed
         return urlencode(told | {"EventType": event.type}).encode()
     reason = own.get("error", {}).get("reason")
@@ -56,8 +56,8 @@ def body(event: StoredEvent, team: Team) -> bytes:
         "MessageStatus": status,
         "SmsStatus": status,
     }
-    if isinstance(service := own.get("metadata", {}).get(SERVICE), str):
-        told[SERVICE] = service
+    if SERVICE in origin:
+        told[SERVICE] = origin[SERVICE]
     if event.status == "failed" and status != "canceled":
         told["ErrorCode"] = str(error_code(reason))
     return urlencode(told).encode()
