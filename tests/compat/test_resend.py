@@ -471,8 +471,8 @@ def test_a_webhook_is_told_in_resends_words(receiver: Receiver) -> None:
     resend.Webhooks.remove(hook["id"])
 
 
-def test_a_cancel_is_told_to_whom_asked_for_it(receiver: Receiver) -> None:
-    wanted = {f"/{next(NUMBERS)}": [name] for name in ("email.failed", "email.canceled")}
+def test_schedule_and_cancel_are_told_to_whom_asked_for_them(receiver: Receiver) -> None:
+    wanted = {f"/{next(NUMBERS)}": [name] for name in ("email.failed", "email.canceled", "email.scheduled")}
     asked: list[Any] = [{"endpoint": receiver.url + path, "events": events} for path, events in wanted.items()]
     hooks = [resend.Webhooks.create(one) for one in asked]
     canceled = resend.Emails.cancel(send(scheduled_at="in 1 hour"))["id"]
@@ -483,7 +483,8 @@ def test_a_cancel_is_told_to_whom_asked_for_it(receiver: Receiver) -> None:
         return {path: [(b["type"], b["data"]["email_id"]) for at, b in told if at == path] for path in wanted}
 
     found = until(lambda: all((now := heard()).values()) and now)
-    assert list(found.values()) == [[("email.failed", failed)], [("email.canceled", canceled)]]
+    named = [("email.failed", failed), ("email.canceled", canceled), ("email.scheduled", canceled)]
+    assert list(found.values()) == [[one] for one in named]
     assert [resend.Webhooks.get(one["id"])["events"] for one in hooks] == list(wanted.values())
     for one in hooks:
         resend.Webhooks.remove(one["id"])

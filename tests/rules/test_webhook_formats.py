@@ -10,7 +10,7 @@ import resend
 import standardwebhooks
 import svix
 
-from heliograph.rules.event import TYPES, StoredEvent
+from heliograph.rules.event import SCHEDULED, TYPES, StoredEvent, scheduled_data
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhook_formats.format import Signing
 from heliograph.rules.webhook_formats.formats import FORMATS, hears
@@ -69,6 +69,33 @@ def test_what_failed_for_a_reason_that_others_call_otherwise(
 ) -> None:
     hook = Webhook(id="w", team="t", url="", secret="", format=format_, asked=asked)
     assert hears(hook, "email.failed", reason) == is_told
+
+
+@pytest.mark.parametrize(
+    ("format_", "events", "asked", "is_told"),
+    [
+        ("heliograph", ("*",), (), False),
+        ("postmark", ("*",), (), False),
+        ("resend", ("*",), (), True),
+        ("resend", ("email.sent",), (), False),
+        ("resend", ("email.sending",), ("email.scheduled",), True),
+        ("resend", ("email.sending",), ("email.sent",), False),
+    ],
+)
+def test_scheduled_is_told_in_resends_format_alone(
+    format_: str, events: tuple[str, ...], asked: tuple[str, ...], is_told: bool
+) -> None:
+    hook = Webhook(id="w", team="t", url="", secret="", format=format_, events=events, asked=asked)
+    assert hears(hook, SCHEDULED) == is_told
+
+
+@pytest.mark.parametrize(("kind", "to"), [("to", ["ann@example.com"]), ("bcc", [])])
+def test_a_scheduled_mail_names_one_recipient_and_no_blind_copy(kind: str, to: list[str]) -> None:
+    detail = scheduled_data(event("email.sent").record or "", "ann@example.com", kind)
+    one = msgspec.structs.replace(TOLD, type=SCHEDULED, sequence=None, status=None, detail=detail, record=None)
+    body = json.loads(told(one)[0])
+    assert (body["type"], body["data"]["to"], body["data"]["email_id"]) == (SCHEDULED, to, json.loads(detail)["id"])
+    assert "bcc" not in body["data"]
 
 
 def test_a_cancel_has_its_own_name() -> None:

@@ -25,6 +25,7 @@ TYPES: tuple[str, ...] = (
     "batch.done",
     TEST,
 )
+SCHEDULED = "email.scheduled"  # in formats that have it, and nowhere else: the send's answer has said it (contract 10)
 # What can be subscribed to.
 NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
 
@@ -49,7 +50,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
 
     id: str
     type: str
-    sequence: int
+    sequence: int | None  # None: in no feed
     created_at: int
     recipient: str | None
     status: str | None
@@ -79,6 +80,13 @@ def event_type(channel: Channel, status: str) -> str:
     if name not in TYPES:
         raise ValueError(f"{name} is no event")
     return name
+
+
+def scheduled_data(record: str, recipient: str, kind: str) -> str:
+    """What is told of a mail that waits for its time, to one of its recipients: its record, without blind copies."""
+    own: dict[str, Any] = msgspec.json.decode(record)
+    to = {"recipient": None if kind == "bcc" else recipient, "recipient_kind": kind}
+    return msgspec.json.encode(own | {"status": _UNTOLD, "bcc": [], **to}).decode()
 
 
 def event_data(event: StoredEvent) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from heliograph import metrics
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import CAUGHT, Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
 from heliograph.rules.erasure import NameOf
+from heliograph.rules.event import SCHEDULED, scheduled_data
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.lanes import QUEUE_OF
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
@@ -77,6 +78,8 @@ async def accept(
     if accepted:
         await _write(tx, accepted, accounts)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
+        if later := [one for one in accepted if one[0].due_at and one[0].channel == "email"]:
+            await _tell_scheduled(tx, publisher, later)
         await audit.write(tx, *(item.audit for item, _ in accepted))
         tx.afterwards.append(partial(_count, accepted))
     return answers
@@ -164,6 +167,25 @@ async def tell_low_credit(
             )
             await publisher.publish(tx, [event])
             await happenings.note(tx, low_credit(team, event.id, at, data["credit"], format_money(mark)))
+
+
+async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Acceptance, Decision]]) -> None:
+    """To those whose format has a word for it. It belongs to no message, whose timeline has only what is published."""
+    events = [
+        Event(
+            id=publisher.new_id("evt_"),
+            team=item.team,
+            subject=item.id,
+            sequence=None,
+            type=SCHEDULED,
+            detail=scheduled_data(done.record, to.given, to.kind),
+            created_at=item.created_at,
+        )
+        for item, done in later
+        if (item.due_at or 0) > item.created_at and publisher.subscribers(item.team, SCHEDULED, None)
+        for to in done.recipients
+    ]
+    await publisher.publish(tx, events)
 
 
 async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from heliograph.clock import Clock
-from heliograph.rules.event import StoredEvent
+from heliograph.rules.event import SCHEDULED, StoredEvent
 from heliograph.rules.lanes import WEBHOOKS
 from heliograph.storage.engine.database import Database, Tx, note
 
@@ -32,7 +32,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     subject: str  # public id of the message or verification, address, domain …
     message: int | None = None
     recipient: str | None = None
-    sequence: int | None = 1  # None: noted, not published
+    sequence: int | None = 1  # None: noted, in no feed
     type: str
     status: str | None = None
     previous_status: str | None = None
@@ -59,7 +59,7 @@ class Publisher(msgspec.Struct, frozen=True):
         subscribers, signer = cache(self.subscribers), cache(self.signer)  # few kinds of events, many of each
         deliveries, own = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
         for event in events:
-            if event.sequence is None:
+            if event.sequence is None and event.type != SCHEDULED:
                 continue
             told = event.team, event.id, event.subject, event.created_at
             signs = signer(event.team, event.type) if event.message is not None else None

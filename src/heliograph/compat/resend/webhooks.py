@@ -9,6 +9,7 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, ends, listed
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
+from heliograph.rules.event import SCHEDULED
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
@@ -20,9 +21,11 @@ from heliograph.web.route import answer
 
 STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
 # Resend's name: ours. What the suppression list held back, and what was called back, failed for that reason here.
+# That a mail is scheduled has no name here: whoever asks for it alone listens to what such a mail does next.
 OURS = {
     **{theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TYPES.values()},
     **{theirs: ["email.failed"] for theirs in FAILED.values()},
+    SCHEDULED: ["email.sending"],
 }
 
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.event import StoredEvent, event_data
+from heliograph.rules.event import SCHEDULED, StoredEvent, event_data
 from heliograph.rules.ids import timestamp
 from heliograph.rules.outcome import Own
 from heliograph.rules.setup.records import Team
 
 TYPES = {  # ours: Resend's
+    SCHEDULED: SCHEDULED,
     "email.sent": "email.sent",
     "email.delivered": "email.delivered",
     "email.bounced": "email.bounced",
