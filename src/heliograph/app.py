@@ -290,7 +290,7 @@ def make_front(
         smtp=tuple(place.rpartition(":")[2] for place in settings.submission()),
     )
     api = Api(context, management, door, budget, SURFACES, tools.reads)
-    return Front(api, Dashboard(tools, budget), settings.trusted_proxies)
+    return Front(api, Dashboard(tools, budget), settings.trusted_proxies, context.store.setup)
 
 
 def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None:

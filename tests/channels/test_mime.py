@@ -221,7 +221,7 @@ def test_date_and_message_id() -> None:
         {"text": "a\ud800b"},
         {"attachments": [small(filename="a\nb")]},
         {"attachments": [small(filename="a\u2029b")]},
-        {"attachments": [small(content_type="text/html")]},
+        {"attachments": [small(content_type="message/rfc822")]},
         {"attachments": [small(content_type="text/plain; name=x")]},
         {"attachments": [small(content_type="text/plain; charset=a\r\nb")]},
         {"attachments": [File(filename="a", content_type="text/plain", size=1)]},

@@ -230,3 +230,33 @@ def test_a_content_id_is_unique() -> None:
     refused = refusal_of([item(content_id="logo"), item(), item(content_id="logo")])
     assert (type(refused), refused.param) == (InvalidAttachment, "attachments[2].content_id")
     assert isinstance(refusal_of([item(content_id=5)]), InvalidRequest)
+
+
+XML = ("application/xml", "audio/mpeg")
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"filename": "invoice.xml", "content_type": "application/xml"}, "application/xml"),
+        ({"filename": "invoice.XML", "content_type": MISSING}, "application/xml"),
+        ({"filename": "said.mp3", "content_type": MISSING}, "audio/mpeg"),
+        ({"filename": "a.pdf", "content_type": MISSING}, "application/pdf"),
+    ],
+)
+def test_types_that_an_operator_has_added(given: dict[str, Any], kind: str) -> None:
+    [attachment] = read_attachments([item(**given)], XML)
+    assert attachment.content_type == kind
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"content_type": "application/xml"}, "attachments[0].content_type of 'i.xml' is 'application/xml', which"),
+        ({"content_type": MISSING}, "attachments[0].content_type of 'i.xml' is missing, and its ending tells none"),
+    ],
+)
+def test_a_refused_type_says_of_which_file_and_who_may_allow_it(given: dict[str, Any], said: str) -> None:
+    refusal = refusal_of([item(filename="i.xml", **given)])
+    assert refusal.message.startswith(said)
+    assert "ask an operator to allow it (attachment_types of the team or the platform)" in refusal.message

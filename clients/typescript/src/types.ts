@@ -22,7 +22,7 @@ export interface Attachment {
   filename: string;
   /** The file as standard base64, padded, without white space. */
   content: string | Uint8Array;
-  /** Its type; parameters such as `; charset=utf-8` may follow. May be absent when the filename's ending says it. */
+  /** Its type; parameters such as `; charset=utf-8` may follow. May be absent when the filename's ending says it. Operators may allow others (`attachment_types`). */
   content_type?: "application/json" | "application/msword" | "application/pdf" | "application/vnd.ms-excel" | "application/vnd.ms-powerpoint" | "application/vnd.openxmlformats-officedocument.presentationml.presentation" | "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" | "application/vnd.openxmlformats-officedocument.wordprocessingml.document" | "application/x-zip-compressed" | "application/zip" | "image/gif" | "image/jpeg" | "image/png" | "image/svg+xml" | "image/webp" | "text/calendar" | "text/csv" | "text/plain";
   /** Makes it an inline part that the HTML names as `cid:…`; unique in its message. */
   content_id?: string;

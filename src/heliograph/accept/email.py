@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, magic, pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
-from heliograph.rules.attachments import Attachment, check_shape, read_attachments, weigh_files
+from heliograph.rules.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.field_docs import (
     REF,
@@ -224,7 +224,9 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     _check_subject(request.subject)
     if request.headers:
         check_mail_headers(request.headers)
-    attachments = read_attachments(request.attachments) if request.attachments else ()
+    attachments: tuple[Attachment, ...] = ()
+    if request.attachments:
+        attachments = read_attachments(request.attachments, more_types(setup.platform, caller.team))
     if request.template_id is None:
         check_direct(context.store.reputation.current.get(caller.team.record.id))
     sender = resolve_sender(

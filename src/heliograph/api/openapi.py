@@ -96,7 +96,7 @@ WRITTEN_OUT: dict[str, Schema] = {
             },
             "content_type": {
                 "description": "Its type; parameters such as `; charset=utf-8` may follow. May be absent when the "
-                "filename's ending says it.",
+                "filename's ending says it. Operators may allow others (`attachment_types`).",
                 "type": "string",
                 "enum": sorted(ALLOWED_TYPES),
             },

@@ -1,6 +1,8 @@
 """Attachments of an email: their parts, strict base64, allowed types and sizes (spec 2.2 and 8)."""
 
 import re
+from collections.abc import Collection
+from mimetypes import MimeTypes
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ from heliograph.rules.refusals import (
     TooManyAttachments,
     UnsupportedAttachmentType,
 )
+from heliograph.rules.setup.records import Platform, Team
 from heliograph.rules.text import CONTROLS, quoted
 
 _OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -63,6 +66,9 @@ TYPE_OF = {
     "webp": "image/webp",
     "svg": "image/svg+xml",
 }
+_USUAL = MimeTypes().types_map[True]  # ending with its dot → type; Python's own table, whatever the machine has
+# One that an operator may add: no mail inside the mail, whose parts would be read as ours.
+ADDED_TYPE = re.compile(r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _CONTENT_ID = re.compile("[A-Za-z0-9._@-]{1,128}")
 
 # The parameters that change how a reader understands the file; all others are left out.
@@ -76,10 +82,17 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     content_id: str | None = None
 
 
-def type_of(filename: str) -> str:
-    """By its ending; empty: it has none, or one that is not known."""
+def type_of(filename: str, more: Collection[str] = ()) -> str:
+    """By its ending; empty: it has none, or one that is not known. `more`: types that an operator has added."""
     name, _, ending = filename.rpartition(".")
-    return TYPE_OF.get(ending.lower(), "") if name else ""
+    ending = ending.lower() if name else ""
+    fits = (kind for kind in more if kind == _USUAL.get(f".{ending}") or kind.partition("/")[2] == ending)
+    return TYPE_OF.get(ending) or next(fits, "")
+
+
+def more_types(platform: Platform, team: Team) -> tuple[str, ...]:
+    """Those that an operator has added."""
+    return platform.attachment_types + team.record.attachment_types
 
 
 def weigh_files(items: list[Any]) -> int:
@@ -103,7 +116,8 @@ def check_shape(items: list[Any]) -> None:
                 raise InvalidRequest(f"attachments[{i}].{field} is not a string.", param=f"attachments[{i}].{field}")
 
 
-def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
+def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Attachment, ...]:
+    """`more`: types that an operator has added to the spec's."""
     if not items:
         return ()
     check_shape(items)
@@ -112,7 +126,7 @@ def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
             f"There are {len(items)} attachments, {ATTACHMENTS_MAX} is the most. {TooManyAttachments.fix}",
             param="attachments",
         )
-    attachments = tuple(_read(item, f"attachments[{i}]") for i, item in enumerate(items))
+    attachments = tuple(_read(item, f"attachments[{i}]", more) for i, item in enumerate(items))
     ids = [attachment.content_id for attachment in attachments]
     for i, content_id in enumerate(ids):
         if content_id is not None and content_id in ids[:i]:
@@ -121,7 +135,7 @@ def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
                 param=f"attachments[{i}].content_id",
             )
     for i, attachment in enumerate(attachments):
-        _check_type(attachment, f"attachments[{i}].content_type")
+        _check_type(attachment, f"attachments[{i}].content_type", more)
     for i, attachment in enumerate(attachments):
         _check_size(attachment, f"attachments[{i}].content")
     total = sum(len(attachment.content) for attachment in attachments)
@@ -134,7 +148,7 @@ def read_attachments(items: list[Any]) -> tuple[Attachment, ...]:
     return attachments
 
 
-def _read(item: dict[str, Any], where: str) -> Attachment:
+def _read(item: dict[str, Any], where: str, more: Collection[str]) -> Attachment:
     for field, lacks in (("filename", (None, "")), ("content", (None,))):  # an empty file is a file
         if (value := item.get(field)) in lacks:
             wrong = "is missing" if value is None else "is empty"
@@ -153,7 +167,7 @@ def _read(item: dict[str, Any], where: str) -> Attachment:
         )
     filename = _safe_filename(item["filename"])
     given = item.get("content_type")
-    kind = type_of(filename) if given is None else _normal_type(given)
+    kind = type_of(filename, more) if given is None else _normal_type(given)
     return Attachment(filename=filename, content_type=kind, content=content, content_id=content_id)
 
 
@@ -179,12 +193,12 @@ def _normal_type(text: str) -> str:
     return text[:TYPE_MAX].partition(";")[0].strip().lower() + kept
 
 
-def _check_type(attachment: Attachment, param: str) -> None:
+def _check_type(attachment: Attachment, param: str, more: Collection[str]) -> None:
     plain = attachment.content_type.partition(";")[0]
-    if plain not in ALLOWED_TYPES:
+    if plain not in ALLOWED_TYPES and plain not in more:
+        wrong = f"is {quoted(plain)}, which is not allowed" if plain else "is missing, and its ending tells none"
         raise UnsupportedAttachmentType(
-            f"{param} of {quoted(attachment.filename)} is {quoted(plain)}, which is not allowed. "
-            f"{UnsupportedAttachmentType.fix}",
+            f"{param} of {quoted(attachment.filename)} {wrong}. {UnsupportedAttachmentType.fix}",
             param=param,
         )
 

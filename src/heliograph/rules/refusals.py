@@ -222,7 +222,10 @@ class InvalidAttachment(Refusal):
 class UnsupportedAttachmentType(Refusal):
     """The attachment's content type is outside the allowed list."""
 
-    fix = "Use one of the types in the documentation, for example application/pdf."
+    fix = (
+        "Use one of the types in the documentation, for example application/pdf, or ask an operator to allow it "
+        "(attachment_types of the team or the platform)."
+    )
 
 
 class AttachmentTooLarge(Refusal):

@@ -4,7 +4,7 @@ Whatever it is made of, it takes linear time.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -56,8 +56,11 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
 
 
-def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Submitted:
-    """`raw`: as SMTP carries it; `recipients`: of the envelope. A Refusal says what is wrong with the mail."""
+def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: Collection[str] = ()) -> Submitted:
+    """`raw`: as SMTP carries it; `recipients`: of the envelope; `more`: types of files beside the spec's.
+
+    A Refusal says what is wrong with the mail.
+    """
     if b"\0" in raw:
         raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
     mail = plain(raw)
@@ -75,7 +78,7 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Sub
         request["reply_to"] = replies
     if headers := _kept(fields):
         request["headers"] = headers
-    request |= _contents(mail, parts)
+    request |= _contents(mail, parts, more)
     if "template_id" in request:  # it says what is sent; what the mail has beside it is for programs that need some
         for own in ("text", "html"):
             request.pop(own, None)
@@ -94,7 +97,7 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address]) -> Sub
 # -- what it says ------------------------------------------------------------------------------------------
 
 
-def _contents(mail: bytes, parts: Sequence[Leaf]) -> dict[str, Any]:
+def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> dict[str, Any]:
     """The first text and HTML that are no files; the rest are attachments."""
     said: dict[str, str] = {}
     files = []
@@ -106,7 +109,7 @@ def _contents(mail: bytes, parts: Sequence[Leaf]) -> dict[str, Any]:
             said[field] = _text(mail, part)
         elif field == "html":  # some mailers write on after a file
             said["html"] += _text(mail, part)
-        elif field or part.type in ALLOWED_TYPES:  # others are the same once more, for other readers
+        elif field or part.type in {*ALLOWED_TYPES, *more}:  # others are the same once more, for other readers
             files.append(part)
     if not said.get("html"):
         said = {"text": said.get("text") or "\n"}
@@ -114,9 +117,9 @@ def _contents(mail: bytes, parts: Sequence[Leaf]) -> dict[str, Any]:
     for number, part in enumerate(files, 1):
         content = _unwrapped(mail, part)
         if part.type in TNEF:
-            attachments += [_attachment(file.name, "", file.content) for file in unpacked(content)]
+            attachments += [_attachment(file.name, "", file.content, more) for file in unpacked(content)]
         else:
-            attachment = _attachment(part.filename or _name(part, number), part.field("content-type"), content)
+            attachment = _attachment(part.filename or _name(part, number), part.field("content-type"), content, more)
             _place(attachment, part, said, attachments)
             attachments.append(attachment)
     return {**said, **({"attachments": attachments} if attachments else {})}
@@ -167,9 +170,9 @@ def _name(part: Leaf, number: int) -> str:
     return f"attachment-{number}" + (f".{ending}" if ending else "")
 
 
-def _attachment(filename: str, kind: str, content: bytes) -> dict[str, str | None]:
+def _attachment(filename: str, kind: str, content: bytes, more: Collection[str]) -> dict[str, str | None]:
     """Without its type, where the filename says it better."""
-    known = type_name(kind) in ALLOWED_TYPES or not type_of(filename)
+    known = type_name(kind) in {*ALLOWED_TYPES, *more} or not type_of(filename, more)
     return {
         "filename": filename,
         "content": pybase64.b64encode(content).decode(),

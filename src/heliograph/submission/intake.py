@@ -16,6 +16,7 @@ from heliograph.accept.idempotency import once
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer
 from heliograph.rules.address import Address
+from heliograph.rules.attachments import more_types
 from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import (
@@ -83,11 +84,11 @@ class MailIntake:
         seen = self._context.store.setup.current
         bind_contextvars(request_id=id_)
         try:
-            mail = await read()
+            mail, more = await read(), more_types(seen.platform, caller.team)
             if len(mail) > IN_THREAD:
-                submitted = await asyncio.to_thread(read_submitted, mail, recipients)
+                submitted = await asyncio.to_thread(read_submitted, mail, recipients, more)
             else:
-                submitted = read_submitted(mail, recipients)
+                submitted = read_submitted(mail, recipients, more)
             once_for = recipients if by_message_id else []
             try:
                 answer = await self._send(caller, submitted, len(mail), once_for)

@@ -7,6 +7,7 @@ from typing import Protocol, Self
 
 from heliograph.rules.client_address import client_address
 from heliograph.rules.refusals import NotFound, Refusal
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.web.request import Request, Response, liking
 
 FORWARDED = b"x-forwarded-for"
@@ -24,16 +25,22 @@ class ApiEdge(Protocol):
     def no_room(self, request: Request) -> Awaitable[Response]: ...
 
 
+class SetupInUse(Protocol):
+    @property
+    def current(self) -> Setup: ...
+
+
 class Front:
     """The door: pages of the dashboard, or the API. Behind it the client is who came to the first trusted proxy."""
 
-    def __init__(self, api: ApiEdge, pages: Edge, trusted_proxies: Sequence[str] = ()) -> None:
+    def __init__(
+        self, api: ApiEdge, pages: Edge, trusted_proxies: Sequence[str] = (), setup: SetupInUse | None = None
+    ) -> None:
         self._api = api
+        self._setup = setup
         self._pages = pages
         self._trusted = [ip_network(text) for text in trusted_proxies]
         self._paths: tuple[str, ...] | None = None  # None: all
-        self.refused = api.refused
-        self.no_room = api.no_room
 
     def part(self, paths: tuple[str, ...]) -> Self:
         """The same door, behind which there are only these paths."""
@@ -50,7 +57,25 @@ class Front:
                 request.address = client
                 request.raw_headers = [header for header in request.raw_headers if header[0] != FORWARDED]
                 del request.headers[FORWARDED]
+        if self._setup and self._setup.current.platform.compat_hosts:
+            self._place(request)
         return (self._pages if _is_page(request) else self._api)(request)
+
+    def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
+        if request:
+            self._place(request)
+        return self._api.refused(refusal, request)
+
+    def no_room(self, request: Request) -> Awaitable[Response]:
+        self._place(request)
+        return self._api.no_room(request)
+
+    def _place(self, request: Request) -> None:
+        """At a host of `compat_hosts` another service's calls are at the root."""
+        hosts = self._setup.current.platform.compat_hosts if self._setup else {}
+        name = request.headers.get(b"host", b"").decode("latin-1").partition(":")[0].rstrip(".").lower()
+        if (service := hosts.get(name)) and not request.path.startswith(prefix := f"/compat/{service}"):
+            request.path, request.raw_path = prefix + request.path, prefix.encode() + request.raw_path
 
     async def _nothing(self, request: Request) -> Response:
         return self.refused(NotFound(), request)

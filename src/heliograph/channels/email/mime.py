@@ -18,7 +18,7 @@ import pybase64
 from heliograph.channels.carrier import NotReady
 from heliograph.channels.email.html_text import text_from_html
 from heliograph.rules.address import parse_address, parse_name_addr
-from heliograph.rules.attachments import ALLOWED_TYPES
+from heliograph.rules.attachments import ADDED_TYPE
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.limits import KIB
 from heliograph.rules.text import quoted
@@ -342,7 +342,7 @@ def _text(kind: str, text: str) -> Entity:
 def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
     plain, *parameters = file.content_type.split("; ")
     found = [_TYPE_PARAMETER.fullmatch(parameter) for parameter in parameters]
-    if plain not in ALLOWED_TYPES or not all(found):
+    if not ADDED_TYPE.fullmatch(plain) or not all(found):
         raise ValueError(f"{quoted(file.content_type)} is not an attachment's type")
     kept = [f'{match[1]}="{match[2]}"'.encode() for match in found if match]
     encoding, encoded = _encoded(file, plain, open_blob)

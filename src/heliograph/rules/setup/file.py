@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, field
 
 from heliograph.rules.address import Address, normal_domain, parse_address
+from heliograph.rules.attachments import ADDED_TYPE
 from heliograph.rules.magic import is_magic_email
 from heliograph.rules.phone import COUNTRIES, read_phone
 from heliograph.rules.pricing import parse_money
@@ -240,6 +241,10 @@ _Language = Annotated[str, _like("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language
 _TemplateLanguage = Annotated[str, _like("[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*", "a language such as en or en_GB")]
 _Locale = Annotated[str, form(_locale)]
 _JsonPath = Annotated[str, _like(r"\$(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*", "a path such as $.message_id")]
+_FileType = Annotated[
+    str,
+    _like(ADDED_TYPE.pattern, "a type of files in small letters such as application/xml, not message or multipart"),
+]
 _Count = Annotated[int, _from(0)]
 _Positive = Annotated[int, _from(1)]
 _Port = Annotated[int, _from(1, 65535)]
@@ -430,6 +435,8 @@ class _Platform(_Table):
     prices: dict[Literal["sms", "whatsapp"], dict[_Currency, dict[_Priced, _Money]]] = _ABSENT
     sandbox_per_day: _Count = _ABSENT
     log_requests_per_second: Annotated[int, _from(0, 100)] = _ABSENT
+    compat_hosts: dict[_Domain, records.Foreign] = _ABSENT
+    attachment_types: list[_FileType] = _ABSENT
 
 
 class _Verify(_Table):
@@ -567,6 +574,7 @@ class _Team(_Table):
     keep_messages_days: Annotated[int, _from(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
     passthrough: _Passthrough = _ABSENT
     catch: bool = _ABSENT
+    attachment_types: list[_FileType] = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
     layouts: list[_Layout] = _ABSENT
     templates: list[_Template] = _ABSENT

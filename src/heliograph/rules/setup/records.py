@@ -17,6 +17,7 @@ Mode = Literal["sandbox", "live"]
 Scope = Literal["send", "manage"]
 Status = Literal["approved", "draft", "archived"]  # of a template or a layout
 Segmenting = Literal["spec", "udh"]
+Foreign = Literal["postal", "postmark", "resend", "twilio"]  # services in whose shape we answer
 Priority = Literal["critical", "normal", "bulk"]
 
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
@@ -38,6 +39,8 @@ class Platform(Setting, frozen=True):
     prices: dict[Channel, dict[str, dict[str, int]]] = {}  # offered at approval: channel → currency → country or "*"
     sandbox_per_day: int = 50  # messages and codes of a sandbox team over real carriers
     log_requests_per_second: int = 10  # kept of each team in each process; refused ones are beside these
+    compat_hosts: dict[str, Foreign] = {}  # host names at whose root another service's calls are taken
+    attachment_types: tuple[str, ...] = ()  # that emails may have beside the spec's
     paused: bool = False  # delivery is paused: new messages answer `queued`
     paused_reason: str = ""  # when no operator paused it
 
@@ -98,6 +101,8 @@ class TeamRecord(Setting, frozen=True):
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
     passthrough: str = ""  # tpl_… of one variable, whose value is the free text of Twilio's programs
     catch: bool = False  # sandbox: what other services' programs send is taken whatever it is, and goes nowhere
+
+    attachment_types: tuple[str, ...] = ()  # beside the spec's and the platform's
 
     @property
     def wrong_catch(self) -> str:

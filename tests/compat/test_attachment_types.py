@@ -1,0 +1,96 @@
+"""`attachment_types`: what an operator adds to the types of files, at every edge."""
+
+import smtplib
+from base64 import b64encode
+from collections.abc import Iterator
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from tests.service import PATIENCE_S, TOKENS, Service, free_port
+
+TO, FROM = "delivered@simulator.test", "hello@acme.test"
+XML = b"<Invoice/>"
+FILE = b64encode(XML).decode()
+
+
+class Edges(Service):
+    mails = 0
+
+    def set(self, folder: Path, setup: str) -> str:
+        file = folder / "setup.toml"
+        file.write_text(setup)
+        return self.run("apply", str(file)).stderr
+
+    def v1(self, named: str, kind: str | None) -> str | None:
+        file = {"filename": named, "content": FILE, "content_type": kind}
+        body = {"from": FROM, "to": TO, "subject": "Hi", "text": "x", "attachments": [file]}
+        told = self.post("/v1/emails", body)
+        return told.json["error"]["message"] if told.status >= 400 else None
+
+    def resend(self, named: str, kind: str | None) -> str | None:
+        file = {"filename": named, "content": FILE} | ({"content_type": kind} if kind else {})
+        body = {"from": FROM, "to": TO, "subject": "Hi", "text": "x", "attachments": [file]}
+        told = self.post("/compat/resend/emails", body)
+        return told.json["message"] if told.status >= 400 else None
+
+    def postmark(self, named: str, kind: str | None) -> str | None:
+        file = {"Name": named, "Content": FILE, "ContentType": kind}
+        body = {"From": FROM, "To": TO, "Subject": "Hi", "TextBody": "x", "Attachments": [file]}
+        headers = {"X-Postmark-Server-Token": TOKENS["ACME"]}
+        told = self.post("/compat/postmark/email", body, key=None, headers=headers).json
+        return told["Message"] if told["ErrorCode"] else None
+
+    def postal(self, named: str, kind: str | None) -> str | None:
+        file = {"name": named, "data": FILE, "content_type": kind}
+        body = {"from": FROM, "to": [TO], "subject": "Hi", "plain_body": "x", "attachments": [file]}
+        headers = {"X-Server-API-Key": TOKENS["ACME"]}
+        told = self.post("/compat/postal/api/v1/send/message", body, key=None, headers=headers).json
+        return told["data"]["message"] if told["status"] == "error" else None
+
+    def smtp(self, named: str, kind: str | None) -> str | None:
+        mail = EmailMessage()
+        mail["From"], mail["To"], mail["Subject"] = FROM, TO, "Hi"
+        mail.set_content("x")
+        main, _, sub = (kind or "application/octet-stream").partition("/")
+        mail.add_attachment(XML, maintype=main, subtype=sub, filename=named)
+        with smtplib.SMTP("127.0.0.1", self.mails, timeout=PATIENCE_S) as client:
+            client.login("heliograph", TOKENS["ACME"])
+            try:
+                client.send_message(mail)
+            except smtplib.SMTPDataError as error:
+                return str(error.smtp_error)
+        return None
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
+    folder, mails = tmp_path_factory.mktemp("types"), free_port()
+    with Edges(
+        f"sqlite:///{folder / 'heliograph.db'}", folder / "data", submission_listen=f"127.0.0.1:{mails}"
+    ) as made:
+        made.mails = mails
+        made.apply()
+        made.start()
+        yield made
+
+
+SENDS = [(edge, kind) for edge in ("v1", "resend", "postmark", "postal", "smtp") for kind in ("application/xml", None)]
+
+
+@pytest.mark.parametrize("where", ["[platform]", '[[teams]]\nid = "team_acme"'])
+def test_a_type_is_refused_until_it_is_added(edges: Edges, tmp_path: Path, where: str) -> None:
+    for edge, kind in SENDS:
+        told = getattr(edges, edge)("invoice.xml", kind)
+        assert "'invoice.xml'" in told, edge
+        assert "ask an operator to allow it (attachment_types" in told
+    assert not edges.set(tmp_path, f'{where}\nattachment_types = ["application/xml"]\n')
+    assert {send: getattr(edges, send[0])("invoice.xml", send[1]) for send in SENDS} == dict.fromkeys(SENDS)
+    assert not edges.set(tmp_path, f"{where}\nattachment_types = []\n")
+
+
+@pytest.mark.parametrize("kind", ["xml", "Application/XML", "message/rfc822", "multipart/mixed", "text/x;a=b"])
+def test_a_wrong_one_is_refused(edges: Edges, tmp_path: Path, kind: str) -> None:
+    said = edges.set(tmp_path, f'[platform]\nattachment_types = ["{kind}"]\n')
+    assert "platform.attachment_types[0]: expected a type of files" in said

@@ -1,0 +1,87 @@
+"""`compat_hosts`: another service's calls at the root of a host."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from heliograph.compat.surfaces import SURFACES
+from heliograph.rules.setup.records import Foreign
+from tests.service import TOKENS, Service, until
+
+HOSTS = {f"{name}.acme.test": name for name in get_args(Foreign)}
+MAIL = {"from": "hello@acme.test", "to": ["delivered@simulator.test"], "subject": "Hi", "text": "Hello"}
+
+
+@pytest.fixture(scope="module")
+def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("hosts")
+    with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as running:
+        running.apply()
+        file = folder / "hosts.toml"
+        named = ", ".join(f'"{host.title()}" = "{name}"' for host, name in HOSTS.items())
+        file.write_text(f"[platform]\ncompat_hosts = {{ {named} }}\n")
+        running.apply(file)
+        running.start()
+        yield running
+
+
+def test_every_service_can_have_one() -> None:
+    assert {f"/compat/{name}" for name in HOSTS.values()} == {
+        surface.prefix for surface in SURFACES if surface.prefix.startswith("/compat/")
+    }
+
+
+@pytest.mark.parametrize("host", ["resend.acme.test", "RESEND.acme.test:8443", "resend.acme.test."])
+@pytest.mark.parametrize("path", ["/emails", "/compat/resend/emails"])
+def test_its_calls_are_at_the_root(hosting: Service, host: str, path: str) -> None:
+    sent = hosting.post(path, MAIL, headers={"Host": host})
+    assert sent.status == 200, sent.raw
+    found = hosting.get(f"/emails/{sent.json['id']}", headers={"Host": host})
+    assert (found.status, found.json["object"]) == (200, "email")
+    assert until(lambda: hosting.get("/compat/resend/logs").json["data"])
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "status", "named"),
+    [
+        ("resend.acme.test", "/v1/emails", 404, "statusCode"),
+        ("resend.acme.test", "/dashboard", 404, "statusCode"),
+        ("postmark.acme.test", "/emails", 404, "ErrorCode"),
+        ("twilio.acme.test", "/emails", 404, "more_info"),
+        ("postal.acme.test", "/emails", 404, "data"),
+        ("other.acme.test", "/emails", 404, "error"),
+        ("", "/emails", 404, "error"),
+    ],
+)
+def test_nothing_else_is_there(hosting: Service, host: str, path: str, status: int, named: str) -> None:
+    told = hosting.get(path, headers={"Host": host})
+    assert told.status == status
+    assert named in told.json
+
+
+def test_the_others(hosting: Service) -> None:
+    body = {"From": "hello@acme.test", "To": "delivered@simulator.test", "Subject": "Hi", "TextBody": "Hello"}
+    headers = {"Host": "postmark.acme.test", "X-Postmark-Server-Token": TOKENS["ACME"]}
+    assert hosting.post("/email", body, key=None, headers=headers).json["ErrorCode"] == 0
+    mail = {"from": "hello@acme.test", "to": ["delivered@simulator.test"], "subject": "Hi", "plain_body": "Hello"}
+    headers = {"Host": "postal.acme.test", "X-Server-API-Key": TOKENS["ACME"]}
+    assert hosting.post("/api/v1/send/message", mail, key=None, headers=headers).json["status"] == "success"
+
+
+def test_a_wrong_one_changes_nothing(hosting: Service, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    for given in ('{ "a.test" = "sendgrid" }', '{ "no host" = "resend" }', '"resend"'):
+        file.write_text(f"[platform]\ncompat_hosts = {given}\n")
+        refused = hosting.run("apply", str(file))
+        assert refused.returncode != 0
+        assert "platform.compat_hosts" in refused.stderr
+    assert hosting.get("/emails", headers={"Host": "resend.acme.test"}).status == 200
+
+
+def test_a_running_service_follows(hosting: Service, tmp_path: Path) -> None:
+    file = tmp_path / "more.toml"
+    file.write_text('[platform]\ncompat_hosts = { "resend.acme.test" = "resend", "new.acme.test" = "resend" }\n')
+    hosting.apply(file)
+    assert until(lambda: hosting.get("/emails", headers={"Host": "new.acme.test"}).status == 200)
