@@ -1,15 +1,19 @@
 """What failed is sent again as it was, to those who did not get it."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from heliograph.accept.resend import Sent, resend
-from heliograph.rules.content import EmailContent
+from heliograph.rules.content import EmailContent, WhatsappContent
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.options import Added
+from heliograph.rules.setup.records import LocaleParts, Template
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Store
-from tests.accept.verifying import Verifying
+from tests.accept.verifying import KEY, Verifying
 from tests.clocks import TestClock
 from tests.room import room
 
@@ -43,3 +47,35 @@ async def test_its_header_says_what_it_said(store: Store, clock: TestClock, show
     assert msgspec.json.decode(found.content, type=EmailContent).to == shown
     record = msgspec.json.decode(found.record)
     assert record["tags"] == {"a": "b"} and not {"scheduled_at", "expires_at"} & record.keys()
+
+
+async def test_it_stays_in_its_language_and_keeps_its_versions(store: Store, clock: TestClock) -> None:
+    template = Template(
+        id="tpl_a",
+        team=KEY.team,
+        channel="whatsapp",
+        name="parcel",
+        version=3,
+        category="UTILITY",
+        body="Parcel {{customer.x}}",
+        variables=("x",),
+        locales={"de": LocaleParts(body="Paket {{customer.x}}", language="de", upstream_name="paket")},
+    )
+    verifying = Verifying(store, clock, {})
+    await verifying.set_up(0, rows=[to_row("template", template.id, template, KEY.team)], mode="sandbox")
+    content = WhatsappContent(template="paket", language="de", parameters=["1"], body="Paket 1")
+    recorded: dict[str, Any] = {"template_version": 3, "locale": "de"}
+    sent = Sent(
+        channel="whatsapp",
+        content=msgspec.json.encode(content),
+        template_id="tpl_a",
+        template_version=3,
+        country=None,
+        unreached=[("+15005550006", "to")],
+        added=Added(**recorded),
+    )
+    answer = msgspec.json.decode((await resend(verifying.context, verifying.caller, sent)).body)
+    found = await store.messages.facts(1, answer["id"], room)
+    assert found and found.content
+    assert msgspec.json.decode(found.content, type=WhatsappContent) == content
+    assert msgspec.json.decode(found.record).items() >= recorded.items()

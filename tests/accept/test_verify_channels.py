@@ -8,7 +8,7 @@ import pytest
 from heliograph.accept.verify_send import send_due
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.opening import open_store
-from heliograph.rules.content import EmailContent, WhatsappContent
+from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.limits import MINUTE_MS, VERIFICATION_MS
 from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.refusals import (
@@ -21,7 +21,7 @@ from heliograph.rules.refusals import (
     VerificationNotFound,
     VerifyRateLimited,
 )
-from heliograph.rules.setup.records import Channel, Domain, Template, VerifyLimits
+from heliograph.rules.setup.records import Channel, Domain, LocaleParts, Template, VerifyLimits
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.verification import CANCELED, RECEIPT_MS
 from heliograph.rules.verify_text import MAILS, TEXTS, verify_mail
@@ -118,6 +118,31 @@ async def test_a_code_by_whatsapp(lines: Lines) -> None:
     assert (content.template, content.parameters, content.button) == ("login_code", [code], code)
     assert await lines.paid() == DEAR
     assert (await lines.verifying.check(started.id, code)).verified
+
+
+async def test_a_code_in_the_language_that_was_asked_for(lines: Lines) -> None:
+    template = msgspec.structs.replace(
+        TEMPLATE, locales={"de": LocaleParts(body="{{customer.code}} gilt.", language="de", upstream_name="kode")}
+    )
+    await set_up(lines.store, rows=[to_row("template", template.id, template, KEY.team)])
+    lines.whatsapp.answer = REFUSE
+    started = await lines.verifying.start(PHONE, BOTH, "de-AT")
+    tried = msgspec.json.decode(lines.whatsapp.parcels[0].content, type=WhatsappContent)
+    assert (tried.template, tried.language, tried.body[6:]) == ("kode", "de", " gilt.")
+    again = await lines.verifying.resend(started.id)
+    assert again.id == started.id
+    for parcel in lines.sms.parcels:
+        assert "Ihr Code ist" in msgspec.json.decode(parcel.content, type=SmsContent).body
+    assert len(lines.sms.parcels) == 2
+    await lines.verifying.start(MAIL, "email", "fr-CA")
+    assert "est votre code" in msgspec.json.decode(lines.email.parcels[0].content, type=EmailContent).subject
+
+
+async def test_the_next_channel_speaks_the_same_language(lines: Lines) -> None:
+    await lines.verifying.start(PHONE, BOTH, "de")
+    await lines.later(RECEIPT_MS)
+    (parcel,) = lines.sms.parcels
+    assert "Ihr Code ist" in msgspec.json.decode(parcel.content, type=SmsContent).body
 
 
 async def test_a_code_by_email(lines: Lines) -> None:

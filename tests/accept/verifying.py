@@ -72,8 +72,11 @@ class Verifying:
     def caller(self) -> records.Caller:
         return self._store.setup.current.callers[KEY.id]
 
-    async def start(self, to: str, channel: str | list[str] | None = None) -> VerificationRecord:
-        answer = await start_verification(self.context, self.caller, VerifyRequest(to=to, channel=channel), None)
+    async def start(
+        self, to: str, channel: str | list[str] | None = None, locale: str | None = None
+    ) -> VerificationRecord:
+        request = VerifyRequest(to=to, channel=channel, locale=locale)
+        answer = await start_verification(self.context, self.caller, request, None)
         return msgspec.json.decode(answer.body, type=VerificationRecord)
 
     async def resend(self, id_: str) -> VerificationRecord:

@@ -133,6 +133,8 @@ def test_an_email(shared_service: Service) -> None:
         "text": "Hi Ada, Acme here.",
         "attachments_count": 0,
         "template_version": 1,
+        "layout_version": None,
+        "locale": "en",
         "price": "0.0000",
         "sandbox": False,
     }
@@ -158,6 +160,7 @@ def test_a_verification(shared_service: Service) -> None:
         "to": "+14155550124",
         "channel": "sms",
         "country": "US",
+        "locale": "en",
         "price": "0.0500",
         "sandbox": False,
     }

@@ -20,7 +20,7 @@ from heliograph.rules.setup.records import Layout, LocaleParts, Shape, Template
 from heliograph.rules.templates.check import check_layout, check_template
 from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import render
-from heliograph.rules.templates.values import check_variables, read_variables
+from heliograph.rules.templates.values import check_variables, only_declared, read_variables
 
 ITEMS = Shape(list=("title", "price"), max=3)
 LINES = [{"title": "Tea", "price": 2}, {"title": "<Milk>", "price": "0.5"}]
@@ -377,3 +377,15 @@ class _False(str):
 
 def _spelled(value: Any) -> Any:
     return _False("false") if value is False else "true" if value is True else str(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"items": [{"title": "a", "price": 1, "sku": 7}]}, {"items": [{"title": "a", "price": 1}]}),
+        ({"customer": {"items": [{"z": 1}, 5]}, "other": [1]}, {"items": [{}, 5]}),
+        ({"items": "x", "x": ["a"]}, {"items": "x", "x": ["a"]}),
+    ],
+)
+def test_other_services_callers_may_give_more_fields(given: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert only_declared(email(), given) == kept

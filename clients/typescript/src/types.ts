@@ -265,6 +265,10 @@ export interface EmailPreview {
   attachments_count: number;
   /** The version that was rendered; null without a template. */
   template_version: number | null;
+  /** The version of the layout around it; null without one. */
+  layout_version: number | null;
+  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  locale: string | null;
   /** What it would cost now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */
@@ -311,6 +315,8 @@ export interface EmailRequest {
   expires_at?: string | null;
   /** Of what is due, `critical` goes before `normal` and `bulk` last; by default the template's, else `normal`. */
   priority?: "bulk" | "critical" | "normal" | null;
+  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  locale?: string | null;
   /** One address or a list. To, Cc and Bcc together have at most 50. */
   to: string | Array<string>;
   /** Cc addresses, up to 50. */
@@ -380,6 +386,12 @@ export interface EmailView {
   expires_at?: string | null;
   /** What goes first of what is due. */
   priority?: "critical" | "normal" | "bulk";
+  /** The version that was rendered; null without a template. */
+  template_version: number | null;
+  /** The version of the layout around it; null without one. */
+  layout_version: number | null;
+  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  locale: string | null;
   /** `true`: a simulator took it, so nobody received it, whatever its state says. */
   simulated: boolean;
   /** Each distinct recipient with its own state. */
@@ -684,6 +696,8 @@ export interface PhoneRequest {
   expires_at?: string | null;
   /** Of what is due, `critical` goes before `normal` and `bulk` last; by default the template's, else `normal`. */
   priority?: "bulk" | "critical" | "normal" | null;
+  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  locale?: string | null;
   /** Phone in E.164 form, for example `+14155550123`. */
   to: string;
   /** `tpl_` id of an approved template of this channel. */
@@ -715,6 +729,10 @@ export interface PhoneView {
   expires_at?: string | null;
   /** What goes first of what is due. */
   priority?: "critical" | "normal" | "bulk";
+  /** The version that was rendered; null without a template. */
+  template_version: number | null;
+  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  locale: string | null;
   /** `true`: a simulator took it, so nobody received it, whatever its state says. */
   simulated: boolean;
   /** Each distinct recipient with its own state. */
@@ -812,6 +830,8 @@ export interface RecordView {
 export interface RenderRequest {
   /** Values of the template's `customer.*` variables, by name. */
   variables?: Variables | null;
+  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  locale?: string | null;
   /** A phone, for the price in its country. SMS and WhatsApp templates only. */
   to?: string | null;
 }
@@ -872,6 +892,8 @@ export interface SmsPreview {
   segments: number;
   /** The version that was rendered; null without a template. */
   template_version: number;
+  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  locale: string | null;
   /** What it would cost now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */
@@ -924,7 +946,7 @@ export interface TestEvent {
 }
 
 export interface Variables {
-  [name: string]: string | number | boolean | null | Variables;
+  [name: string]: string | number | boolean | null | Array<Variables> | Variables;
 }
 
 export interface VerificationList {
@@ -972,6 +994,8 @@ export interface VerificationView {
   tags?: Record<string, string>;
   /** The caller's metadata. */
   metadata?: Record<string, unknown>;
+  /** The language of its text, where one was asked for. */
+  locale?: string | null;
 }
 
 export interface VerifyPreview {
@@ -983,6 +1007,8 @@ export interface VerifyPreview {
   channel: "email" | "sms" | "whatsapp";
   /** ISO code of the phone's country; null when no country has the prefix. */
   country: string | null;
+  /** The language of its text, as a tag such as `de-AT`. */
+  locale: string;
   /** What it would cost now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */
@@ -998,6 +1024,8 @@ export interface VerifyRequest {
   tags?: Record<string, string> | null;
   /** Any JSON object of up to 4 KiB; it comes back in reads and events, and is never searched. */
   metadata?: Record<string, unknown> | null;
+  /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
+  locale?: string | null;
 }
 
 export interface WebhookChange {
@@ -1073,6 +1101,8 @@ export interface WhatsappPreview {
   body: string;
   /** The version that was rendered; null without a template. */
   template_version: number;
+  /** The language that it is written in, as a tag such as `de-AT`; null without a template. */
+  locale: string | null;
   /** What it would cost now, in the team's currency. */
   price: string;
   /** `true` for a sandbox team. */

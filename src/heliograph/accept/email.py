@@ -12,6 +12,8 @@ from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, D
 from heliograph.rules.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
 from heliograph.rules.content import EmailContent, File
 from heliograph.rules.field_docs import (
+    LANGUAGE,
+    LAYOUT_VERSION,
     REF,
     VERSION,
     Addresses,
@@ -46,6 +48,7 @@ from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, brand_of, resolve_sender
 from heliograph.rules.setup.records import Caller, Team, Template
 from heliograph.rules.templates.check import find_template
+from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import Rendered, check_subject, most_octets, octets, render
 from heliograph.rules.templates.values import (
     check_size,
@@ -121,6 +124,8 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
     text: Text
     attachments_count: AttachmentsCount
     template_version: Annotated[int | None, VERSION]
+    layout_version: Annotated[int | None, LAYOUT_VERSION]
+    locale: Annotated[str | None, LANGUAGE]
     price: Price
     sandbox: Sandbox
 
@@ -186,7 +191,12 @@ def weigh_email(caller: Caller, request: EmailRequest) -> int:
     if request.attachments:
         size += weigh_files(request.attachments)
     template = caller.team.templates.get(request.template_id) if request.template_id else None
-    return size + most_octets(template, leaf_texts(request.variables)) if template else size
+    if template is None:
+        return size
+    if template.locales:
+        template = in_locale(template, request.locale)
+    layout = caller.team.layouts.get(template.layout) if template.layout else None
+    return size + most_octets(template, leaf_texts(request.variables), layout)
 
 
 async def preview_email(context: Context, caller: Caller, request: EmailRequest) -> EmailPreview:
@@ -206,7 +216,9 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
         html=draft.content.html,
         text=draft.content.text,
         attachments_count=len(draft.attachments),
-        template_version=draft.template.version if draft.template else None,
+        template_version=draft.added.template_version,
+        layout_version=draft.added.layout_version,
+        locale=draft.added.locale,
         price=pricing.format_money(accepted.price),
         sandbox=record.sandbox,
     )
@@ -218,6 +230,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     if request.attachments:
         check_shape(request.attachments)
     variables = read_variables(request.variables)
+    locale = read_locale(request.locale) if request.locale is not None else None
     _check_mode(request)
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
     timing = read_options(request, context.clock.now())
@@ -237,15 +250,19 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         from_display_id=request.from_display_id,
         caught=caller.caught,
     )
-    template = None
+    template = layout = None
     if request.template_id is None:
         check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
         content = Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
     else:
         template = find_template(caller.team, request.template_id, "email")
+        if locale is not None:
+            template = in_locale(template, locale)
+        if template.layout is not None:
+            layout = caller.team.layouts.get(template.layout)
         check_variables(template, variables)
         check_size_of_variables(request.variables)
-        content = render(template, variables, brand_of(sender.domain, setup.platform))
+        content = render(template, variables, brand_of(sender.domain, setup.platform), layout)
         check_subject(content.subject or "")
     if not caller.caught:
         check_allowed(recipients, caller.team)
@@ -258,7 +275,8 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         added=added_of(
             request,
             timing,
-            template.priority if template else "normal",
+            template,
+            layout=layout,
             reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else None,
             headers=request.headers,
         ),
@@ -278,6 +296,8 @@ def _check_mode(request: EmailRequest) -> None:
         raise MissingBody(f"Both 'html' and 'text' are missing or empty. {MissingBody.fix}", param="html")
     if request.variables:
         raise InvalidRequest("variables need a template_id. Add it, or remove variables.", param="variables")
+    if request.locale is not None:
+        raise InvalidRequest("locale needs a template_id. Add it, or remove locale.", param="locale")
 
 
 def _check_subject(subject: str | None) -> None:

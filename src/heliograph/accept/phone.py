@@ -19,6 +19,7 @@ from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, T
 from heliograph.rules.sender import brand_domain, brand_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
 from heliograph.rules.templates.check import find_template
+from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import check_size_of_variables, check_variables, read_variables, with_brand
 
@@ -77,11 +78,14 @@ def draft_message(
     if free and caller.caught:
         return _draft_free(context, caller, channel, request, free, origin)
     variables = read_variables(request.variables)
+    locale = read_locale(request.locale) if request.locale is not None else None
     to = read_phone(request.to)
     timing = read_options(request, context.clock.now())
     if not request.template_id:
         raise TemplateIdRequired(param="template_id")
     template = find_template(caller.team, request.template_id, channel)
+    if locale is not None:
+        template = in_locale(template, locale)
     check_variables(template, variables)
     domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
     brand = brand_of(domain, context.store.setup.current.platform)
@@ -94,7 +98,7 @@ def draft_message(
         template=template,
         variables=values,
         body=body,
-        added=added_of(request, timing, template.priority, sender_id=brand["name"], origin=origin),
+        added=added_of(request, timing, template, sender_id=brand["name"], origin=origin),
         timing=timing,
     )
 
@@ -115,7 +119,7 @@ def _draft_free(
         template=Template(id="", team=caller.team.record.id, channel=channel, name=""),
         variables={},
         body=free.body,
-        added=added_of(request, timing, "normal", sender_id=sender_id, origin=origin),
+        added=added_of(request, timing, None, sender_id=sender_id, origin=origin),
         timing=timing,
     )
 

@@ -22,6 +22,7 @@ from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, resolve_sender
 from heliograph.rules.setup.records import Caller, Channel, Template
 from heliograph.rules.templates.check import find_template
+from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.render import Rendered
 from heliograph.threads import ACCEPTING
 
@@ -49,7 +50,7 @@ async def resend(context: Context, caller: Caller, sent: Sent) -> Answer:
     """Accept it as a new message; raises the refusal that a send would."""
     template = None
     if sent.template_id is not None:
-        template = find_template(caller.team, sent.template_id, sent.channel)
+        template = in_locale(find_template(caller.team, sent.template_id, sent.channel), sent.added.locale)
     build = _email if sent.channel == "email" else _phone
     sent = replace(sent, added=replace(sent.added, scheduled_at=None, expires_at=None))  # those times were the other's
     id_ = context.clock.new_id(PREFIXES[sent.channel])

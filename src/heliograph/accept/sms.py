@@ -19,7 +19,19 @@ from heliograph.accept.phone import (
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
 from heliograph.rules.content import SmsContent
-from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, VERSION, Country, DryRun, Price, Sandbox, To, says
+from heliograph.rules.field_docs import (
+    BODY,
+    ENCODING,
+    LANGUAGE,
+    SEGMENTS,
+    VERSION,
+    Country,
+    DryRun,
+    Price,
+    Sandbox,
+    To,
+    says,
+)
 from heliograph.rules.limits import SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong, InvalidRequest
 from heliograph.rules.setup.records import Caller
@@ -36,6 +48,7 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     encoding: Annotated[str, ENCODING]
     segments: Annotated[int, SEGMENTS]
     template_version: Annotated[int, VERSION]
+    locale: Annotated[str | None, LANGUAGE]
     price: Price
     sandbox: Sandbox
 
@@ -78,6 +91,7 @@ async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -
         encoding=content.encoding,
         segments=content.segments,
         template_version=draft.template.version,
+        locale=draft.template.locale,
         price=pricing.format_money(accepted.price),
         sandbox=caller.team.sandbox,
     )

@@ -18,16 +18,18 @@ from heliograph.handover import first_of
 from heliograph.rules import magic
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.ids import PREFIXES
+from heliograph.rules.options import Added
 from heliograph.rules.outcome import Accepted, Asked, Deferred
 from heliograph.rules.own_mail import to_content
 from heliograph.rules.phone import country_of
 from heliograph.rules.routing import builtin_simulator
 from heliograph.rules.sender import brand_domain, brand_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
+from heliograph.rules.templates.locales import in_locale, language_used
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import Values, asked_names, with_brand
 from heliograph.rules.verification import RECEIPT_MS, channels_from, code_template, derived_code
-from heliograph.rules.verify_text import verify_mail, verify_text
+from heliograph.rules.verify_text import languages, verify_mail, verify_text
 from heliograph.storage.verifications import Claimed, Finish
 
 CARRIERS_S = 8.0  # for all carriers of a channel together (contract 8)
@@ -74,7 +76,7 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_code(
-    context: Context, caller: Caller, id_: str, to: str, normal: str, ways: Ways, expires_at: int
+    context: Context, caller: Caller, id_: str, to: str, normal: str, ways: Ways, expires_at: int, locale: str | None
 ) -> Dispatched:
     """By the first channel whose carriers do not refuse it."""
     code, left, asked, error = code_of(context, id_, normal), list(ways), list[Asked](), None
@@ -82,7 +84,7 @@ async def send_code(
         channel = left.pop(0)
         # Each mail has an id of its own: bounces come back to it, and one that came before is dropped as the same.
         named = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
-        build = partial(_parcel, context, caller, named, to, normal, channel, code, expires_at)
+        build = partial(_parcel, context, caller, named, to, normal, channel, code, expires_at, locale)
         said = await context.handover.in_turn(
             first_of(ways[channel][:CARRIERS_MAX]), build, may_wait=False, within_s=CARRIERS_S
         )
@@ -106,7 +108,9 @@ async def send_due(context: Context) -> None:
             caller = replace(caller, caught=True)
         if caller and context.clock.now() < due.expires_at:  # else its key is gone or it is over: it stays as it is
             ways = ways_of(context, caller, due.phone, channels_from(due.channels, due.channel)[1:])
-            sent = await send_code(context, caller, due.id, due.to, due.phone, ways, due.expires_at)
+            sent = await send_code(
+                context, caller, due.id, due.to, due.phone, ways, due.expires_at, locale_in(due.added)
+            )
         await store.verifications.finish(sent.finish(due.id, due.team, due.key_id, context.clock.now(), store.owner))
 
     await asyncio.gather(*map(send, await store.verifications.claim_codes(store.owner, AT_ONCE)))
@@ -150,10 +154,26 @@ def code_of(context: Context, id_: str, normal: str) -> str:
     return magic.magic_code(normal) or derived_code(context.code_key, id_)
 
 
-def code_text(caller: Caller, platform: Platform, code: str) -> str:
+def code_text(caller: Caller, platform: Platform, code: str, locale: str | None) -> str:
     """The text of an SMS, which the inbox shows too."""
-    chosen = caller.team.record.verify
-    return verify_text(platform.verify_text, chosen.language, _brand(caller, platform)["name"], code, chosen.webotp)
+    chosen, brand = caller.team.record.verify, _brand(caller, platform)["name"]
+    return verify_text(platform.verify_text, locale or chosen.language, brand, code, chosen.webotp)
+
+
+def locale_in(added: str) -> str | None:
+    """The language that was asked for when it began."""
+    return msgspec.json.decode(added, type=Added).locale
+
+
+def locale_used(context: Context, caller: Caller, channels: Sequence[Channel], locale: str | None) -> str | None:
+    """The nearest language that these channels have; None: none was asked for, and the team's is taken."""
+    if locale is None:
+        return None
+    template = code_template(caller.team) if "whatsapp" in channels else None
+    if template and len(channels) == 1:
+        return in_locale(template, locale).locale
+    known = languages(context.store.setup.current.platform.verify_text) | {*(template.locales if template else ())}
+    return language_used(known, locale, caller.team.record.verify.language)
 
 
 def _brand(caller: Caller, platform: Platform) -> dict[str, str]:
@@ -169,18 +189,20 @@ def _parcel(
     channel: Channel,
     code: str,
     expires_at: int,
+    locale: str | None,
     _: CarrierRecord,
 ) -> Parcel:
     team, platform = caller.team, context.store.setup.current.platform
     country, content = country_of(normal), msgspec.Struct()
     if channel == "sms":
-        text = code_text(caller, platform, code)
+        text = code_text(caller, platform, code, locale)
         content = sms_content(team, platform, country, text)
     elif channel == "email":
-        mail = verify_mail(platform.verify_text, team.record.verify.language, _brand(caller, platform)["name"], code)
+        language, brand = locale or team.record.verify.language, _brand(caller, platform)
+        mail = verify_mail(platform.verify_text, language, brand["name"], code)
         content = to_content(mail, mail_sender(caller, platform), to)
     elif template := code_template(team):
-        brand = _brand(caller, platform)
+        template, brand = in_locale(template, locale), _brand(caller, platform)
         values = Values(dict.fromkeys(asked_names(template), code))
         content = whatsapp_content(template, with_brand(template, values, brand), render(template, values, brand).body)
     return Parcel(

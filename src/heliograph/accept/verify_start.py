@@ -15,6 +15,8 @@ from heliograph.accept.verify_send import (
     Ways,
     code_of,
     code_text,
+    locale_in,
+    locale_used,
     mail_sender,
     send_code,
     ways_of,
@@ -28,6 +30,7 @@ from heliograph.rules.field_docs import (
     Country,
     DryRun,
     Id,
+    Locale,
     Price,
     Sandbox,
     To,
@@ -42,6 +45,7 @@ from heliograph.rules.phone import country_of, prefix_of, read_phone
 from heliograph.rules.recipients import check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import FeatureNotOnPlan, VerificationNotFound
 from heliograph.rules.setup.records import Caller, Channel
+from heliograph.rules.templates.locales import read_locale
 from heliograph.rules.verification import (
     channels_from,
     check_velocity,
@@ -68,6 +72,7 @@ class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     channel: Annotated[CodeChannel | list[CodeChannel] | None, CHANNEL] = None
     tags: Tags = None
     metadata: Metadata = None
+    locale: Locale = None
 
 
 class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +94,7 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
     to: To
     channel: ChannelName
     country: Country
+    locale: Annotated[str, says("The language of its text, as a tag such as `de-AT`.")]
     price: Price
     sandbox: Sandbox
 
@@ -99,6 +105,7 @@ class CodeTo(msgspec.Struct, frozen=True, kw_only=True):
     given: str
     normal: str
     channels: list[Channel]
+    locale: str | None  # None: the team's
 
 
 async def start_verification(
@@ -106,12 +113,12 @@ async def start_verification(
 ) -> Answer:
     to, id_ = await _check(context, caller, request), context.clock.new_id("vrf_")
     ways = ways_of(context, caller, to.normal, to.channels)
-    added = Added(tags=request.tags or {}, metadata=request.metadata or {})
+    added = Added(tags=request.tags or {}, metadata=request.metadata or {}, locale=to.locale)
     start = replace(_start(context, caller, to, id_, ways, retry_key), added=added)
     replay = await context.store.verifications.start(start)
     if replay is not None:
         return replay
-    sent = await send_code(context, caller, id_, to.given, to.normal, ways, start.expires_at)
+    sent = await send_code(context, caller, id_, to.given, to.normal, ways, start.expires_at, to.locale)
     status = "failed" if sent.error else "pending"
     record = VerificationRecord(
         id=id_,
@@ -133,7 +140,7 @@ async def resend_verification(context: Context, caller: Caller, id_: str, retry_
     if found.sandbox == CAUGHT:
         caller = replace(caller, caught=True)  # it stays so, whoever asks for it
     channels = channels_from(found.channels, found.channel)
-    to = CodeTo(given=found.to, normal=found.phone, channels=channels)
+    to = CodeTo(given=found.to, normal=found.phone, channels=channels, locale=locale_in(found.added))
     await _check_recipient(context, caller, to)
     ways = ways_of(context, caller, to.normal, channels)
     start = replace(_start(context, caller, to, id_, ways, retry_key), price=0)
@@ -144,7 +151,7 @@ async def resend_verification(context: Context, caller: Caller, id_: str, retry_
     replay = await context.store.verifications.again(Resend(start=start, digest=digest))
     if replay is not None:
         return replay
-    sent = await send_code(context, caller, id_, to.given, to.normal, ways, found.expires_at)
+    sent = await send_code(context, caller, id_, to.given, to.normal, ways, found.expires_at, to.locale)
     record = replace(to_record(found), channel=sent.channel)
     response = msgspec.json.encode(record)
     await _finish(context, start, sent, response)
@@ -176,9 +183,10 @@ def to_record(found: VerificationLine) -> VerificationRecord:
     )
 
 
-def inbox_text(context: Context, caller: Caller, verification: str) -> str:
+def inbox_text(context: Context, caller: Caller, verification: str, added: str) -> str:
     """What a simulator delivered to a recipient of a sandbox team."""
-    return code_text(caller, context.store.setup.current.platform, derived_code(context.code_key, verification))
+    code = derived_code(context.code_key, verification)
+    return code_text(caller, context.store.setup.current.platform, code, locale_in(added))
 
 
 async def preview_verification(context: Context, caller: Caller, request: VerifyRequest) -> VerifyPreview:
@@ -189,12 +197,14 @@ async def preview_verification(context: Context, caller: Caller, request: Verify
         to=to.given,
         channel=to.channels[0],
         country=country_of(to.normal),
+        locale=to.locale or caller.team.record.verify.language,
         price=pricing.format_money(start.price),
         sandbox=caller.team.sandbox,
     )
 
 
 async def _check(context: Context, caller: Caller, request: VerifyRequest) -> CodeTo:
+    locale = read_locale(request.locale)
     channels = read_channels(request.channel, caller.team)
     given = normal = request.to or ""
     for channel in channels:
@@ -204,7 +214,8 @@ async def _check(context: Context, caller: Caller, request: VerifyRequest) -> Co
             read_phone(request.to)
     check_tags(request.tags)
     check_metadata(request.metadata)
-    to = CodeTo(given=given, normal=normal, channels=channels)
+    locale = locale_used(context, caller, channels, locale)
+    to = CodeTo(given=given, normal=normal, channels=channels, locale=locale)
     await _check_recipient(context, caller, to)
     return to
 

@@ -19,7 +19,7 @@ from heliograph.accept.phone import (
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Found, IdempotencyKey
 from heliograph.rules.content import WhatsappContent
-from heliograph.rules.field_docs import BODY, VERSION, Country, DryRun, Price, Sandbox, To, says
+from heliograph.rules.field_docs import BODY, LANGUAGE, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached
@@ -38,6 +38,7 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Annotated[list[str], says("The values in the order of the template's manifest.")]
     body: Annotated[str, BODY]
     template_version: Annotated[int, VERSION]
+    locale: Annotated[str | None, LANGUAGE]
     price: Price
     sandbox: Sandbox
 
@@ -80,6 +81,7 @@ async def preview_whatsapp(context: Context, caller: Caller, request: PhoneReque
         parameters=content.parameters,
         body=content.body,
         template_version=draft.template.version,
+        locale=draft.template.locale,
         price=pricing.format_money(accepted.price),
         sandbox=caller.team.sandbox,
     )

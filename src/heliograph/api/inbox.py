@@ -219,7 +219,7 @@ def _code(call: Call, line: CodeLine) -> InboxView:
     """The code of a verification, until it ends, where the team lets its keys read codes (contract 8)."""
     readable = call.caller.team.record.verify.inbox
     pending = readable and line.status == "pending" and not line.magic
-    text = inbox_text(call.context, call.caller, line.id) if pending else None
+    text = inbox_text(call.context, call.caller, line.id, line.added) if pending else None
     return InboxView(
         id=line.id,
         channel="verification",

@@ -113,6 +113,7 @@ WRITTEN_OUT: dict[str, Schema] = {
         "additionalProperties": {
             "anyOf": [
                 {"type": ["string", "number", "boolean", "null"], "pattern": NO_NULL},
+                {"type": "array", "items": {"$ref": f"{REF}Variables"}},
                 {"$ref": f"{REF}Variables"},
             ]
         },

@@ -13,8 +13,11 @@ from heliograph.rules import message
 from heliograph.rules.address import parse_address
 from heliograph.rules.event import is_simulated
 from heliograph.rules.field_docs import (
+    LANGUAGE,
+    LAYOUT_VERSION,
     MONEY,
     TIME,
+    VERSION,
     CreatedAt,
     Detail,
     Id,
@@ -91,6 +94,7 @@ HeadersView = Annotated[dict[str, str], says("The caller's own header fields.", 
 ScheduledView = Annotated[str | None, says("When it is to be sent; null: at once.", maybe=True, **TIME)]
 ExpiresView = Annotated[str | None, says("When it is too late to be sent; null: never.", maybe=True, **TIME)]
 PriorityView = Annotated[str, says("What goes first of what is due.", maybe=True, enum=list(PRIORITIES))]
+LocaleView = Annotated[str | None, says("The language of its text, where one was asked for.", maybe=True)]
 RecipientViews = Annotated[list[RecipientView], says("Each distinct recipient with its own state.")]
 EventViews = Annotated[list[EventView], says("The timeline.")]
 
@@ -118,12 +122,17 @@ class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
 
 
 class EmailView(EmailLine, frozen=True, kw_only=True):
+    template_version: Annotated[int | None, VERSION]
+    layout_version: Annotated[int | None, LAYOUT_VERSION]
+    locale: Annotated[str | None, LANGUAGE]
     simulated: Simulated
     recipients: RecipientViews
     events: EventViews
 
 
 class PhoneView(PhoneLine, frozen=True, kw_only=True):
+    template_version: Annotated[int | None, VERSION]
+    locale: Annotated[str | None, LANGUAGE]
     simulated: Simulated
     recipients: RecipientViews
     events: EventViews
@@ -142,6 +151,7 @@ class VerificationView(VerificationRecord, frozen=True, kw_only=True, omit_defau
 
     tags: TagsView = msgspec.field(default_factory=dict)
     metadata: MetadataView = msgspec.field(default_factory=dict)
+    locale: LocaleView = None
 
 
 class VerificationList(Listed, frozen=True, kw_only=True):
@@ -180,7 +190,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
         said = {event.recipient: event for event in found.events if event.type != "ignored"}  # last, by recipient
         recipients = [_recipient(channel, one, said.get(one.given), simulated) for one in found.recipients]
         left = [recipient for recipient in recipients if recipient.status not in ("queued", "sending")]
-        record = shown(found.record, found.status)
+        record = shown(found.record, found.status, whole=True)
         for name, value in _added(channel, record).items():
             record.setdefault(name, value)
         record["simulated"] = bool(simulated) and all(recipient.simulated for recipient in left)
@@ -271,8 +281,9 @@ def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:
     """What a caller may add, when nothing was."""
     added: dict[str, Any] = {"tags": {}, "metadata": {}, "scheduled_at": None, "expires_at": None, "priority": "normal"}
     if channel == "email":
-        added |= {"reply_to_addresses": [record["reply_to"]] if record["reply_to"] else [], "headers": {}}
-    return added
+        replies = [record["reply_to"]] if record["reply_to"] else []
+        added |= {"reply_to_addresses": replies, "headers": {}, "layout_version": None}
+    return added | {"template_version": None, "locale": None}
 
 
 def _verification(found: VerificationLine) -> VerificationView:

@@ -5,18 +5,32 @@ from typing import Annotated
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.rules.field_docs import BODY, ENCODING, SEGMENTS, ChannelName, Html, Price, Text, Variables, says
+from heliograph.rules.field_docs import (
+    BODY,
+    ENCODING,
+    SEGMENTS,
+    ChannelName,
+    Html,
+    Locale,
+    Price,
+    Text,
+    Variables,
+    says,
+)
 from heliograph.rules.gsm import segment
 from heliograph.rules.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
 from heliograph.rules.sender import brands_of, usual_brand
-from heliograph.rules.setup.records import Team, Template
+from heliograph.rules.setup.records import Layout, Team, Template
 from heliograph.rules.templates.bounds import bounds_of
+from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import most_octets, render
 from heliograph.rules.templates.values import (
     Values,
+    check_bounds,
     check_size_of_variables,
+    check_types,
     leaf_texts,
     missing_and_unknown,
     read_variables,
@@ -28,6 +42,7 @@ from heliograph.web.route import answer_of
 
 class RenderRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     variables: Variables = None
+    locale: Locale = None
     to: Annotated[str | None, says("A phone, for the price in its country. SMS and WhatsApp templates only.")] = None
 
 
@@ -61,26 +76,31 @@ async def render_template(call: Call) -> Response:
     template = team.templates.get(call.params["id"])
     if template is None or template.status != "approved":
         raise TemplateNotFound(f"The team has no approved template with this id. {TemplateNotFound.fix}", param="id")
+    template = in_locale(template, read_locale(request.locale))
+    layout = team.layouts.get(template.layout) if template.layout else None
+    check_types(template, values)
+    check_bounds(template, values)
     country = None
     if request.to is not None and template.channel != "email":
         country = country_of(read_phone(request.to))
     check_size_of_variables(request.variables)
-    octets = most_octets(template, leaf_texts(request.variables))
+    octets = most_octets(template, leaf_texts(request.variables), layout)
     await call.hold(octets)
     brand = usual_brand(team, template.channel, call.context.store.setup.current.platform)
     brands = brands_of(team, call.context.store.setup.current.platform)
-    return await answer_of(octets, lambda: _view(template, values, brand, team, country, brands))
+    return await answer_of(octets, lambda: _view(template, layout, values, brand, team, country, brands))
 
 
 def _view(
     template: Template,
+    layout: Layout | None,
     values: Values,
     brand: dict[str, str],
     team: Team,
     country: str | None,
     brands: list[dict[str, str]],
 ) -> RenderView:
-    rendered = render(template, values, brand)
+    rendered = render(template, values, brand, layout)
     missing, unknown = missing_and_unknown(template, values)
     segments = segment(rendered.body or "") if template.channel == "sms" else None
     count = segments.billed(team.record.segmenting) if segments else 1
@@ -95,7 +115,7 @@ def _view(
         price=format_money(price_for(template, country) * count),
         missing=missing,
         unknown=unknown,
-        bounds=_bounds(template, team, brands),
+        bounds=_bounds(team.templates[template.id], team, brands),  # of all its languages
     )
 
 

@@ -53,7 +53,8 @@ from heliograph.web.route import Route
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
 
-TEMPLATE = (r.TemplateNotFound, r.WrongTemplateChannel, r.MissingVariable, r.UnknownVariable)
+BOUNDS = (r.ListTooLong, r.InvalidVariable)
+TEMPLATE = (r.TemplateNotFound, r.WrongTemplateChannel, r.MissingVariable, r.UnknownVariable, *BOUNDS)
 ONCE = (r.InvalidIdempotencyKey, r.IdempotencyKeyReused, r.IdempotencyRequestInProgress)
 EMAIL = (
     *ONCE,
@@ -212,7 +213,7 @@ V1 = [
           summary="Read a verification", answer=reading.VerificationView, refusals=(r.VerificationNotFound,)),
     Route(method="POST", path="/v1/templates/{id}/render", call=rendering.render_template, scopes=SEND,
           summary="Render a template without sending", body=rendering.RenderRequest, answer=rendering.RenderView,
-          refusals=(r.TemplateNotFound, r.InvalidPhone, r.BodyTooLong),
+          refusals=(r.TemplateNotFound, *BOUNDS, r.InvalidPhone, r.BodyTooLong),
           example={"variables": {"name": "Ada"}}),
     Route(method="GET", path="/v1/inbox", call=inbox.list_all, scopes=SEND,
           summary="Read the test inbox of a sandbox team, or wait for the next message", query=inbox.QUERY,

@@ -63,6 +63,11 @@ Variables = Annotated[
     dict[str, Any] | None,
     says("Values of the template's `customer.*` variables, by name.", **{"$ref": f"{REF}Variables"}),
 ]
+LOCALE: Schema = {"pattern": r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{2,8})*$", "examples": ["de-AT"]}
+Locale = Annotated[
+    str | None,
+    says("Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own.", **LOCALE),
+]
 Phone = Annotated[str | None, says("Phone in E.164 form, for example `+14155550123`.", needed=True, **PHONE)]
 To = Annotated[str, says("The recipient: for email the first To address, else a phone in E.164 form.")]
 Cc = Annotated[list[str], says("Cc recipients; empty when none.")]
@@ -84,3 +89,5 @@ BODY = says("The rendered text.")
 ENCODING = says("How the SMS is encoded; null for other channels.", enum=["gsm7", "ucs2"])
 SEGMENTS = says("Billed segments of the SMS; null for other channels.")
 VERSION = says("The version that was rendered; null without a template.")
+LAYOUT_VERSION = says("The version of the layout around it; null without one.")
+LANGUAGE = says("The language that it is written in, as a tag such as `de-AT`; null without a template.")

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.rules.field_docs import TIME, limited, says
+from heliograph.rules.field_docs import TIME, Locale, limited, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS, KIB
 from heliograph.rules.message import UNSHOWN
 from heliograph.rules.refusals import InvalidHeader, InvalidMetadata, InvalidSchedule, InvalidTags
-from heliograph.rules.setup.records import Priority
+from heliograph.rules.setup.records import Layout, Priority, Template
 from heliograph.rules.text import CONTROLS, quoted
 
 TAGS_MAX = 10
@@ -81,15 +81,22 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scheduled_at: str | None = None
     expires_at: str | None = None
     priority: Priority = "normal"
+    template_version: int | None = None
+    layout_version: int | None = None
+    locale: str | None = None  # that it is written in
     # What only other services' shapes show, who have a word for it:
     sender_id: str | None = None  # of a phone message: who it is from
     origin: dict[str, str] = {}  # whose it is there, by that service's names
 
 
-def shown(record: str, status: str) -> dict[str, Any]:
-    """A stored message as /v1 shows it."""
+RENDERED_FROM = ("template_version", "layout_version", "locale")
+
+
+def shown(record: str, status: str, *, whole: bool = False) -> dict[str, Any]:
+    """A stored message as /v1 shows it; the `whole` one says what it was rendered from, too."""
     own: dict[str, Any] = msgspec.json.decode(record)
-    return {name: value for name, value in own.items() if name not in UNSHOWN} | {"status": status}
+    hidden = UNSHOWN if whole else (*UNSHOWN, *RENDERED_FROM)
+    return {name: value for name, value in own.items() if name not in hidden} | {"status": status}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,6 +107,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     scheduled_at: ScheduledAt = None
     expires_at: ExpiresAt = None
     priority: Urgency = None
+    locale: Locale = None
 
 
 def read_options(given: Options, now: int) -> Timing:
@@ -116,20 +124,24 @@ def read_options(given: Options, now: int) -> Timing:
 def added_of(
     given: Options,
     timing: Timing,
-    priority: Priority,
+    template: Template | None,
     *,
+    layout: Layout | None = None,
     reply_to_addresses: list[str] | None = None,
     headers: dict[str, str] | None = None,
     sender_id: str | None = None,
     origin: dict[str, str] | None = None,
 ) -> Added:
-    """`priority`: where none is given."""
+    """With what it was rendered from."""
     return Added(
         tags=given.tags or {},
         metadata=given.metadata or {},
         scheduled_at=None if timing.due_at is None else timestamp(timing.due_at),
         expires_at=None if timing.expires_at is None else timestamp(timing.expires_at),
-        priority=given.priority or priority,
+        priority=given.priority or (template.priority if template else "normal"),
+        template_version=template.version if template else None,
+        layout_version=layout.version if layout else None,
+        locale=template.locale if template else None,
         reply_to_addresses=reply_to_addresses or [],
         headers=headers or {},
         sender_id=sender_id,

@@ -511,6 +511,8 @@ OF_SETUP = (
     WrongTemplateChannel,
     MissingVariable,
     UnknownVariable,
+    ListTooLong,
+    InvalidVariable,
     BrandDomainNotFound,
     NoCarrierAvailable,
     UnsupportedChannel,

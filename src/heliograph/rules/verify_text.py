@@ -163,6 +163,11 @@ def verify_text(own: Mapping[str, str], language: str, brand: str, code: str, we
     return f"{filled}\n@{webotp} #{code}" if webotp else filled
 
 
+def languages(own: Mapping[str, str]) -> set[str]:
+    """Those that have a text."""
+    return {*TEXTS, *own}
+
+
 def verify_mail(own: Mapping[str, str], language: str, brand: str, code: str) -> OwnMail:
     """The platform's own text for the language takes the place of what to do and what not to."""
     subject, said, end = (_fill(text, brand, code) for text in in_language(MAILS, language) or MAILS[DEFAULT])

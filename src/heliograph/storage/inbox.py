@@ -43,6 +43,7 @@ class CodeLine(msgspec.Struct, frozen=True):
     status: str
     created_at: int
     magic: int  # 1: a magic number, whose code is known
+    added: str  # what its sender added, as JSON
 
 
 class InboxRecipient(msgspec.Struct, frozen=True):

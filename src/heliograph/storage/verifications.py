@@ -140,6 +140,7 @@ class Claimed(msgspec.Struct, frozen=True):
     channels: str
     expires_at: int
     sandbox: int
+    added: str  # as JSON
 
 
 async def start(

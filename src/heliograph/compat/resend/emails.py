@@ -165,10 +165,14 @@ def _named(given: str | list[str] | None) -> list[str]:
 
 def _lowered(variables: dict[str, Any]) -> dict[str, Any]:
     """Resend's are written in capitals, ours in small letters."""
-    lowered = {name.lower(): value for name, value in variables.items()}
+    lowered = {name.lower(): _lowered_items(value) for name, value in variables.items()}
     if len(lowered) < len(variables):
         raise InvalidRequest("A variable is given twice, in capital and small letters.", param="template")
     return lowered
+
+
+def _lowered_items(value: Any) -> Any:
+    return [_lowered(item) if isinstance(item, dict) else item for item in value] if isinstance(value, list) else value
 
 
 def _tags(given: list[ResendTag]) -> dict[str, str]:

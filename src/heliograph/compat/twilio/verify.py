@@ -41,7 +41,9 @@ async def start(call: Call) -> Response:
         await _send_again(call, found)
         id_ = found.id
     else:
-        begun = await start_verification(call.context, call.caller, VerifyRequest(to=to, channel=channel), None)
+        begun = await start_verification(
+            call.context, call.caller, VerifyRequest(to=to, channel=channel, locale=form.get("Locale") or None), None
+        )
         id_ = msgspec.json.decode(begun.body)["id"]
     return await _show(call, id_, 201)
 

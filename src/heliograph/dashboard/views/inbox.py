@@ -94,7 +94,7 @@ def _code(visit: Visit, line: CodeLine) -> Code:
         return Code(line=line, code=magic_code(line.phone))
     if line.status != "pending" or not visit.may("developer"):
         return Code(line=line)
-    text = inbox_text(visit.context, visit.caller, line.id)
+    text = inbox_text(visit.context, visit.caller, line.id, line.added)
     return Code(line=line, text=text, segments=segment(text))
 
 

@@ -49,7 +49,7 @@ def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, s
     given = Values({name: template.examples.get(name, name) for name in template.variables})
     errors = errors or {}
     try:
-        shown = render(template, given, brand)
+        shown = render(template, given, brand, team.layouts.get(template.layout or ""))
     except BodyTooLong as refusal:
         shown = Rendered(subject=template.subject, html=None, text=None, body=None)
         errors = errors | {"examples": refusal.message}

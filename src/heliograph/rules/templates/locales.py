@@ -1,6 +1,7 @@
 """Languages of a template: which of them a send is written in (contract 18)."""
 
 import re
+from collections.abc import Collection
 
 import msgspec
 
@@ -34,18 +35,21 @@ def written(given: str) -> str | None:
     return "-".join(filter(None, (language, script and script.title(), region and region.upper()))) + variants
 
 
+def language_used(known: Collection[str], locale: str, own: str) -> str:
+    """The nearest of the known languages, without its region and script in turn; else `own`."""
+    while locale and locale not in known:
+        locale = locale.rpartition("-")[0]
+    return locale or own
+
+
 def in_locale(template: Template, locale: str | None) -> Template:
     """The template with the words of the nearest language that it has: `de-AT`, then `de`, then its own."""
     if locale is None or not template.locales:
         return template
-    wanted = locale
-    while wanted:
-        if wanted == template.locale:
-            return template
-        if parts := template.locales.get(wanted):
-            return msgspec.structs.replace(template, locale=wanted, **_given(parts))
-        wanted = wanted.rpartition("-")[0]
-    return template
+    wanted = language_used({*template.locales, template.locale}, locale, template.locale)
+    if wanted == template.locale:
+        return template
+    return msgspec.structs.replace(template, locale=wanted, **_given(template.locales[wanted]))
 
 
 def _given(parts: msgspec.Struct) -> dict[str, str]:

@@ -57,12 +57,13 @@ def octets(text: str | None) -> int:
     return 0 if text is None else len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def most_octets(template: Template, values: Iterable[str]) -> int:
+def most_octets(template: Template, values: Iterable[str], layout: Layout | None = None) -> int:
     """What it becomes with these values at most, roughly: known in a moment, however often they stand in it."""
     longest = max(map(len, values), default=0)
     times = max((shape.max for shape in template.shapes.values() if shape.list), default=1)
     sources: list[str] = [source for part in PARTS if (source := getattr(template, part))]
-    return times * sum(len(source) + source.count("{{") * longest for source in sources)
+    around = len(layout.html or "") + len(layout.text or "") if layout else 0
+    return around + times * sum(len(source) + source.count("{{") * longest for source in sources)
 
 
 class _Writer:

@@ -18,7 +18,7 @@ from heliograph.rules.refusals import (
     UnknownVariable,
 )
 from heliograph.rules.setup.records import Shape, Template
-from heliograph.rules.templates.formats import can_format
+from heliograph.rules.templates.formats import Region, can_format, formatted, plain_spaces
 from heliograph.rules.templates.placeholders import NAME_MAX
 from heliograph.rules.templates.source import PARTS, Usage, compiled
 
@@ -137,7 +137,21 @@ def only_declared(template: Template | None, given: dict[str, Any] | None) -> di
         return given
     names = set(asked_names(template))
     found = ((path.removeprefix("customer."), value) for path, value in _leaves(given, ""))
-    return {name: value for name, value in islice(found, READ_MAX) if name in names}
+    return {
+        name: _only_fields(template.shapes.get(name), value) for name, value in islice(found, READ_MAX) if name in names
+    }
+
+
+def _only_fields(shape: Shape | None, value: Any) -> Any:
+    if shape is None or not shape.list or not isinstance(value, list):
+        return value
+    fields = set(shape.list)
+    return [
+        {path: inner for path, inner in islice(_leaves(item, ""), READ_MAX) if path in fields}
+        if isinstance(item, dict)
+        else item
+        for item in islice(value, ITEMS_READ_MAX)
+    ]
 
 
 def wrong_passthrough(template: Template | None) -> str:
@@ -170,8 +184,14 @@ def check_parameters(template: Template, values: Mapping[str, str]) -> None:
 
 
 def with_brand(template: Template, values: Values, brand: Mapping[str, str]) -> dict[str, str]:
-    """A value for each declared variable, the brand's name where it has a position (contract 5)."""
-    return {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+    """A value for each declared variable as its text shows it, and the brand's name at its position (contract 5)."""
+    found = {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+    if template.body and "|" in template.body:
+        region = Region(template.locale, template.timezone)
+        for use in formatted_uses(template):
+            if use.format and use.name in values.texts:
+                found[use.name] = plain_spaces(formatted(use.format, values.texts[use.name], region))
+    return found
 
 
 def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], list[str]]:
@@ -190,12 +210,19 @@ def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], 
 def check_variables(template: Template, values: Values) -> None:
     """Types, then the order of contract 18: missing, unknown, too many items, too long or not to be formatted."""
     if values.lists or template.shapes:
-        _check_types(template, values)
+        check_types(template, values)
     missing, unknown = missing_and_unknown(template, values)
     if missing:
         raise _naming(MissingVariable, f"The template {template.id} needs these variables", missing)
     if unknown:
         raise _naming(UnknownVariable, f"The template {template.id} does not declare these variables", unknown)
+    texts = (template.subject, template.html, template.text, template.body)
+    if template.shapes or "|" in "".join(filter(None, texts)):  # most have neither bounds nor formats
+        check_bounds(template, values)
+
+
+def check_bounds(template: Template, values: Values) -> None:
+    """That no list is too long, and each value can be written."""
     for name, shape in template.shapes.items():
         if shape.list and len(values.lists.get(name, ())) > shape.max:
             raise ListTooLong(
@@ -207,7 +234,7 @@ def check_variables(template: Template, values: Values) -> None:
         raise _naming(InvalidVariable, f"The template {template.id} cannot use these variables as they are", invalid)
 
 
-def _check_types(template: Template, values: Values) -> None:
+def check_types(template: Template, values: Values) -> None:
     for name, shape in template.shapes.items():
         wrong = name in values.texts or any(given.startswith(f"{name}.") for given in values.texts)
         if shape.list and wrong:

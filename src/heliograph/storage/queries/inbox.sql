@@ -49,11 +49,11 @@ ORDER BY position;
 
 -- name: inbox_codes
 WITH seen AS (
-    SELECT id, phone, status, magic, sandbox, simulated, created_at, expires_at FROM verification
+    SELECT id, phone, status, magic, sandbox, simulated, created_at, expires_at, added FROM verification
     WHERE team = :team AND id > :low AND id < :high ORDER BY id DESC LIMIT :scan
 )
 SELECT s.id, s.phone, CASE WHEN s.status = 'pending' AND s.expires_at <= :now THEN 'expired' ELSE s.status END,
-       s.created_at, s.magic
+       s.created_at, s.magic, s.added
 FROM seen s
 WHERE (s.simulated = 1 AND s.sandbox > 0 OR s.magic = 1) AND s.status <> 'failed'
   AND (CAST(:address AS text) IS NULL OR s.phone = :address)
@@ -62,7 +62,8 @@ WHERE (s.simulated = 1 AND s.sandbox > 0 OR s.magic = 1) AND s.status <> 'failed
 ORDER BY s.id DESC LIMIT :limit;
 
 -- name: inbox_code
-SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END, created_at, magic
+SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END, created_at, magic,
+       added
 FROM verification
 WHERE team = :team AND id = :id AND (simulated = 1 AND sandbox > 0 OR magic = 1) AND status <> 'failed';
 

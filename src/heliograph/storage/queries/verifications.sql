@@ -80,7 +80,7 @@ WHERE owner IS NULL
               WHERE next_at <= :now AND owner IS NULL ORDER BY next_at LIMIT :limit
               FOR UPDATE SKIP LOCKED  --postgres
              )
-RETURNING team, id, key_id, phone, coalesce(given, phone), channel, channels, expires_at, sandbox;
+RETURNING team, id, key_id, phone, coalesce(given, phone), channel, channels, expires_at, sandbox, added;
 
 -- name: note_receipts
 UPDATE verification SET next_at = r.next_at

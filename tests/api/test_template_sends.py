@@ -1,0 +1,259 @@
+"""Lists, formats, layouts and languages on their way through the sends, and what is recorded of them (contract 18)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.rules.setup.keys import make_token
+from tests.api.sends import Body, assert_refused, send
+from tests.service import Service, until
+
+TOKEN = make_token(bytes(range(100, 164)))
+SETUP = f"""
+[[teams]]
+id = "team_words"
+mode = "sandbox"
+features = ["verify"]
+rate_limit = 0
+verify = {{ inbox = true }}
+
+  [[teams.layouts]]
+  id = "lay_letter"
+  html = "<body>{{{{content}}}}<i>{{{{brand.name}}}}</i></body>"
+  text = "{{{{content}}}} -- {{{{brand.name}}}}"
+
+  [[teams.templates]]
+  id = "tpl_receipt"
+  channel = "email"
+  subject = "{{{{#if customer.x}}}}Hi {{{{customer.x}}}}{{{{else}}}}Receipt{{{{/if}}}}"
+  html = "<b>{{{{#each customer.items}}}}{{{{item.title}}}}={{{{item.price|money:EUR}}}};{{{{/each}}}}</b>"
+  text = "{{{{#each customer.items}}}}{{{{item.title}}}}={{{{item.price|money:EUR}}}};{{{{else}}}}none{{{{/each}}}}"
+  variables = ["x", {{ name = "items", list = ["title", "price"], max = 2, max_length = 9 }}]
+  optional = ["x"]
+  layout = "lay_letter"
+    [teams.templates.locales.de]
+    subject = "{{{{#if customer.x}}}}Hallo {{{{customer.x}}}}{{{{else}}}}Beleg{{{{/if}}}}"
+    html = "<u>{{{{#each customer.items}}}}{{{{item.title}}}}={{{{item.price|money:EUR}}}};{{{{/each}}}}</u>"
+    text = "{{{{#each customer.items}}}}{{{{item.title}}}}: {{{{item.price|money:EUR}}}};{{{{/each}}}}"
+
+  [[teams.templates]]
+  id = "tpl_words_sms"
+  channel = "sms"
+  body = "{{{{customer.when|date:long}}}}"
+  variables = ["when"]
+  price = "0.0100"
+    [teams.templates.locales.de-AT]
+    body = "Am {{{{customer.when|date:long}}}}"
+
+  [[teams.templates]]
+  id = "tpl_words_wa"
+  channel = "whatsapp"
+  name = "parcel"
+  category = "UTILITY"
+  language = "en"
+  body = "{{{{customer.total|money:EUR}}}}"
+  variables = ["total"]
+    [teams.templates.locales.de]
+    body = "Summe {{{{customer.total|money:EUR}}}}"
+    language = "de"
+    upstream_name = "paket"
+
+  [[teams.keys]]
+  name = "server"
+  token = "{TOKEN}"
+  scopes = ["send", "manage"]
+"""
+
+LINES: list[Body] = [{"title": "Tea", "price": 2}, {"title": "Milk", "price": "0.5"}]
+RECEIPT: Body = {"to": "delivered@simulator.test", "template_id": "tpl_receipt", "variables": {"items": LINES}}
+SMS: Body = {"to": "+15005550006", "template_id": "tpl_words_sms", "variables": {"when": "2026-11-17"}}
+WHATSAPP: Body = {"to": "+15005550006", "template_id": "tpl_words_wa", "variables": {"total": "12.5"}}
+VERIFY: Body = {"to": "+15005550006"}
+
+
+@pytest.fixture(scope="module")
+def words(shared_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Service:
+    file = Path(tmp_path_factory.mktemp("words") / "words.toml")
+    file.write_text(SETUP)
+    shared_service.apply(file)
+    until(lambda: shared_service.get("/v1/me", key=TOKEN).status == 200)
+    return shared_service
+
+
+def looked_at(service: Service, path: str, body: Body) -> Any:
+    answer = service.post(f"{path}?dry_run=true", body, key=TOKEN)
+    assert answer.status == 200, answer.raw
+    return answer.json
+
+
+@pytest.mark.parametrize(
+    ("locale", "used", "subject", "html"),
+    [
+        (None, "en", "Receipt", "<body><b>Tea=€2.00;Milk=€0.50;</b><i>Heliograph</i></body>"),
+        ("fr", "en", "Receipt", "<body><b>Tea=€2.00;Milk=€0.50;</b><i>Heliograph</i></body>"),
+        ("de-at", "de", "Beleg", "<body><u>Tea=2,00\xa0€;Milk=0,50\xa0€;</u><i>Heliograph</i></body>"),
+    ],
+)
+def test_an_email(words: Service, locale: str | None, used: str, subject: str, html: str) -> None:
+    body = RECEIPT if locale is None else RECEIPT | {"locale": locale}
+    seen = looked_at(words, "/v1/emails", body)
+    assert (seen["subject"], seen["html"]) == (subject, html)
+    assert (seen["template_version"], seen["layout_version"], seen["locale"]) == (1, 1, used)
+    rendered = {name: body[name] for name in ("variables", "locale") if name in body}
+    shown = words.post("/v1/templates/tpl_receipt/render", rendered, key=TOKEN).json
+    assert (shown["subject"], shown["html"]) == (subject, html)
+
+
+def test_what_was_used_is_recorded(words: Service) -> None:
+    answer = words.post("/v1/emails", RECEIPT | {"locale": "de"}, key=TOKEN)
+    assert not {"template_version", "layout_version", "locale"} & answer.json.keys()
+    recorded = {"template_version": 1, "layout_version": 1, "locale": "de"}
+    read = words.get(f"/v1/emails/{answer.json['id']}", key=TOKEN).json
+    assert {name: read[name] for name in recorded} == recorded
+
+    def told() -> Any:
+        events = words.get("/v1/events?limit=100", key=TOKEN).json["data"]
+        return next((one["data"] for one in events if one["data"].get("id") == answer.json["id"]), None)
+
+    data = until(told)
+    assert {name: data[name] for name in recorded} == recorded
+
+
+def test_a_direct_email_records_none_of_it(words: Service) -> None:
+    direct = {"to": "delivered@simulator.test", "subject": "S", "text": "T"}
+    seen = looked_at(words, "/v1/emails", direct)
+    assert (seen["template_version"], seen["layout_version"], seen["locale"]) == (None, None, None)
+    read = send(words, "/v1/emails", direct, TOKEN)
+    assert (read["template_version"], read["layout_version"], read["locale"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text", "used"),
+    [
+        ("/v1/sms", SMS, "November 17, 2026", "en"),
+        ("/v1/sms", SMS | {"locale": "de-AT"}, "Am 17. November 2026", "de-AT"),
+        ("/v1/sms", SMS | {"locale": "de"}, "November 17, 2026", "en"),
+        ("/v1/whatsapp", WHATSAPP, "€12.50", "en"),
+        ("/v1/whatsapp", WHATSAPP | {"locale": "de-CH"}, "Summe 12,50 €", "de"),
+    ],
+)
+def test_a_phone(words: Service, path: str, body: Body, text: str, used: str) -> None:
+    seen = looked_at(words, path, body)
+    assert (seen["body"], seen["locale"], seen["template_version"]) == (text, used, 1)
+    read = send(words, path, body, TOKEN)
+    assert (read["locale"], read["template_version"]) == (used, 1)
+
+
+def test_whatsapp_goes_upstream_in_its_language(words: Service) -> None:
+    seen = looked_at(words, "/v1/whatsapp", WHATSAPP | {"locale": "de"})
+    assert (seen["template"], seen["language"], seen["parameters"]) == ("paket", "de", ["12,50 €"])
+    seen = looked_at(words, "/v1/whatsapp", WHATSAPP)
+    assert (seen["template"], seen["language"], seen["parameters"]) == ("parcel", "en", ["€12.50"])
+
+
+def test_a_code_in_a_language(words: Service) -> None:
+    phone = "+15005550007"
+    assert looked_at(words, "/v1/verify", VERIFY | {"locale": "de-AT"})["locale"] == "de"
+    assert looked_at(words, "/v1/verify", VERIFY | {"locale": "xx"})["locale"] == "en"
+    begun = words.post("/v1/verify", {"to": phone, "locale": "de-AT"}, key=TOKEN).json
+    assert "locale" not in begun
+    assert words.get(f"/v1/verify/{begun['id']}", key=TOKEN).json["locale"] == "de"
+
+
+def test_a_batch_has_languages(words: Service) -> None:
+    sends = [RECEIPT, RECEIPT | {"locale": "de"}, RECEIPT | {"locale": "?"}]
+    answer = words.post("/v1/emails/batch", {"mode": "permissive", "messages": sends}, key=TOKEN)
+    assert answer.status == 202, answer.raw
+    first, second, third = answer.json["data"]
+    assert [words.get(f"/v1/emails/{one['id']}", key=TOKEN).json["locale"] for one in (first, second)] == ["en", "de"]
+    assert (third["error"]["code"], third["error"]["param"]) == ("invalid_request", "messages[2].locale")
+
+
+@pytest.mark.parametrize("locale", ["de_AT", "", "?", "x" * 20, 7])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/emails", RECEIPT),
+        ("/v1/sms", SMS),
+        ("/v1/whatsapp", WHATSAPP),
+        ("/v1/verify", VERIFY),
+        ("/v1/templates/tpl_receipt/render", {}),
+    ],
+)
+def test_what_is_no_language_is_refused(words: Service, path: str, body: Body, locale: Any) -> None:
+    assert_refused(words.post(path, body | {"locale": locale}, key=TOKEN), 400, "invalid_request", "locale")
+
+
+def test_a_language_needs_a_template(words: Service) -> None:
+    direct = {"to": "delivered@simulator.test", "subject": "S", "text": "T", "locale": "de"}
+    assert_refused(words.post("/v1/emails", direct, key=TOKEN), 400, "invalid_request", "locale")
+
+
+@pytest.mark.parametrize(
+    ("variables", "status", "code", "names"),
+    [
+        ({"items": [{"title": "a"}]}, 422, "missing_variable", ["items[0].price"]),
+        ({"items": [LINES[0], LINES[0] | {"z": 1}] * 2, "y": 1}, 422, "unknown_variable", None),
+        ({"items": [LINES[0], LINES[0] | {"z": 1}]}, 422, "unknown_variable", ["items[1].z"]),
+        ({"items": [LINES[0] | {"price": "x"}] * 3}, 422, "list_too_long", ["items"]),
+        ({"items": [LINES[0] | {"title": "x" * 10}]}, 422, "invalid_variable", ["items[0].title"]),
+        ({"items": [LINES[0] | {"price": "x"}]}, 422, "invalid_variable", ["items[0].price"]),
+        ({"items": "x"}, 400, "invalid_request", None),
+        ({"items": ["x"]}, 400, "invalid_request", None),
+        ({"items": [], "x": [LINES[0]]}, 400, "invalid_request", None),
+    ],
+)
+def test_refusals_in_their_order(
+    words: Service, variables: Body, status: int, code: str, names: list[str] | None
+) -> None:
+    answer = words.post("/v1/emails", RECEIPT | {"variables": variables}, key=TOKEN)
+    assert_refused(answer, status, code)
+    if names:
+        assert answer.json["error"]["details"]["variables"] == names
+
+
+@pytest.mark.parametrize(
+    ("variables", "status", "missing", "unknown"),
+    [
+        ({"items": [{"title": "a", "z": 1}]}, 200, ["items[0].price"], ["items[0].z"]),
+        ({"items": LINES * 2}, 422, None, None),
+        ({"items": [LINES[0] | {"price": "x"}]}, 422, None, None),
+        ({"items": "x"}, 400, None, None),
+    ],
+)
+def test_render_takes_what_a_send_takes(
+    words: Service, variables: Body, status: int, missing: Any, unknown: Any
+) -> None:
+    answer = words.post("/v1/templates/tpl_receipt/render", {"variables": variables}, key=TOKEN)
+    assert answer.status == status, answer.raw
+    if status == 200:
+        assert (answer.json["missing"], answer.json["unknown"]) == (missing, unknown)
+
+
+MORE = [LINES[0] | {"sku": "T-1"}, LINES[1]]
+SENDER = "hello@sandbox.heliograph.test"
+
+
+def test_postmarks_shape_takes_lists(words: Service) -> None:
+    mail = {"From": SENDER, "To": RECEIPT["to"], "TemplateAlias": "receipt", "TemplateModel": {"items": MORE, "z": [1]}}
+    headers = {"X-Postmark-Server-Token": TOKEN}
+    answer = words.post("/compat/postmark/email/withTemplate", mail, key=None, headers=headers)
+    assert answer.status == 200, answer.raw
+    assert inbox(words, answer.json["MessageID"])["text"] == "Tea=€2.00;Milk=€0.50; -- Heliograph"
+
+
+def test_resends_shape_takes_lists(words: Service) -> None:
+    items = [{name.upper(): value for name, value in item.items()} for item in MORE]
+    mail = {"to": RECEIPT["to"], "template": {"id": "tpl_receipt", "variables": {"ITEMS": items}}}
+    answer = words.post("/compat/resend/emails", mail, key=TOKEN)
+    assert answer.status == 200, answer.raw
+    assert inbox(words, answer.json["id"])["text"] == "Tea=€2.00;Milk=€0.50; -- Heliograph"
+
+
+def inbox(service: Service, id_: str) -> Any:
+    def arrived() -> Any:
+        answer = service.get(f"/v1/inbox/{id_}", key=TOKEN)
+        return answer.json if answer.status == 200 else None
+
+    return until(arrived)
