@@ -15,6 +15,7 @@ FOLDER = PACKED if PACKED.exists() else Path(__file__).parents[3] / "docs"
 # Group → name of a guide (its file without .md) → what the lists say about it.
 GUIDES: dict[str, dict[str, str]] = {
     "Guides": {
+        "templates": "Lists, conditions, formats, languages and layouts; what is refused.",
         "webhooks": "Receive events, check their signature, replay what you missed.",
         "verify": "One-time codes: the text, who sends it, the guard against fraud.",
         "compat": "Programs written for Resend, Twilio, Postmark or Postal work unchanged: calls, refusals, webhooks.",
