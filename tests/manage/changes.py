@@ -649,7 +649,8 @@ CHANGES = [
     page(f"{OPERATOR}/carriers/{{carrier}}", "carrier.order", {"move": "up"}, a_carrier, variant="move"),
     page(f"{OPERATOR}/carriers/{{carrier}}/edit", "carrier.edit", {"step_ms": "7"}, a_carrier, again=True),
     page(f"{OPERATOR}/carriers/{{carrier}}/remove", "carrier.remove", {}, a_carrier, again=True),
-    page(f"{OPERATOR}/carriers/{{carrier}}/test", "carrier.test", {"address": "a@example.com"}, a_carrier),
+    page(f"{OPERATOR}/carriers/{{carrier}}/test", "carrier.test", {"address": "a@example.com"}, a_carrier,
+         then=frozenset({"carrier_use"})),  # that it answered
     command("carriers change", "carrier.change", "{carrier}", "--enable", "--priority", "7", make=a_carrier, team=None,
             again=True),
     page(f"{OPERATOR}/queues/pause", "delivery.pause", {"paused": "yes"}, delivery_runs, again=True),
@@ -702,6 +703,7 @@ EXCEPTIONS = {
     },
     "POST /compat/postal/api/v1/send/message": "accepts a message",
     "POST /hooks/supabase/{team}": "accepts a message",
+    f"POST {TWILIO}/v2/Services": "makes a SID out of a name and stores nothing",
     f"POST {VERIFICATIONS}s": "accepts a verification",
     f"POST {VERIFICATIONS}s/{{sid}}": "ends a verification, as /v1/verify/{id}/cancel does",
     f"POST {VERIFICATIONS}Check": "answers whether a code is right",

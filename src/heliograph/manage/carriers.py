@@ -139,7 +139,7 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
 
 
 async def test(store: Store, actor: Actor, handover: Handover, id_: str, address: str) -> Outcome:
-    """One made-up message; nothing of it is kept but the entry."""
+    """One made-up message; nothing of it is kept but the entry, and that the carrier answered."""
     carrier = find_carrier(store.setup.current, id_)
     try:
         message = store.clock.new_id(PREFIXES[carrier.channel])
