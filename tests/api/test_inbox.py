@@ -68,9 +68,9 @@ def test_phones_and_codes_of_verify(shared_service: Service) -> None:
     sms = send(shared_service, "+15005550006", "/v1/sms", template_id="tpl_sandbox_sms", variables={"parcel": "4821"})
     (found,) = read(shared_service, channel="sms", to="+15005550006", wait=10, limit=1, **newer).json["data"]
     assert (found["id"], found["text"], found["html"], found["subject"]) == (sms, "Parcel 4821", None, None)
-    newer = from_now(shared_service, to="+447400123456")
-    code = send(shared_service, "+447400123456", "/v1/verify")
-    (found,) = read(shared_service, to="+447400123456", wait=10, limit=1, **newer).json["data"]
+    newer = from_now(shared_service, to="+447400123458")
+    code = send(shared_service, "+447400123458", "/v1/verify")
+    (found,) = read(shared_service, to="+447400123458", wait=10, limit=1, **newer).json["data"]
     assert (found["id"], found["channel"]) == (code, "verification")
     assert found["code"] in found["text"]
     assert read(shared_service, path=f"/{code}").json == found
