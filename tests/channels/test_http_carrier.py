@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from heliograph.channels.carrier import Callback, Parcel
+from heliograph.channels.email.relay import RelayOptions
 from heliograph.channels.sms.http import WINDOW_MS, Http, HttpOptions
 from heliograph.channels.sms.smpp.carrier import SmppOptions
 from heliograph.channels.sms.twilio import TwilioOptions
@@ -374,6 +375,7 @@ OPTION_TYPES: dict[str, Any] = {
     "http": HttpOptions,
     "cloud_api": CloudApiOptions,
     "smpp": SmppOptions,
+    "smtp": RelayOptions,
 }
 
 
