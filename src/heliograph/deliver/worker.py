@@ -74,8 +74,9 @@ class Worker:
             room = self._windows.room(lane)
             claims = await self._claim(lane, room) if any(room.values()) and self._may_claim() else []
             for claim in claims:
-                self._windows.enter(claim.queue)
-                self._start(claim, work).add_done_callback(partial(self._leave, claim.queue))
+                queue = claim.queue
+                self._windows.enter(queue)
+                self._start(claim, work).add_done_callback(partial(self._leave, queue))
             taken = Counter(claim.priority for claim in claims)
             filled = [priority for priority, count in taken.items() if count == room[priority]]  # more may wait
             now = self._windows.room(lane)

@@ -9,7 +9,7 @@ import msgspec
 from heliograph.clock import Clock
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.lanes import LANE, PRIORITIES, SLOTS, queue_of, take_turns
+from heliograph.rules.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.options import Added
 from heliograph.rules.outcome import DueReport, own
@@ -57,7 +57,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queue(self) -> str:
-        return queue_of(LANE[self.channel], self.priority)
+        return QUEUE_OF[LANE[self.channel], self.priority]
 
     @property
     def held(self) -> HeldClaim:
