@@ -242,6 +242,9 @@ def named(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
+DRAFT = {"channel": "email", "name": "A draft", "subject": "S", "text": "x"}
+
+
 def own_ids(service: Service) -> dict[str, str]:
     """For each path with a name in it, one that acme owns."""
     ids = {path: str(service.post(path, body).json["id"]) for path, body in SENDS.items()}
@@ -256,6 +259,10 @@ def own_ids(service: Service) -> dict[str, str]:
         **{f"/v1/verify/{{id}}/{then}": ids["/v1/verify"] for then in ("check", "resend", "cancel")},
         "/v1/batches/{id}": str(service.post("/v1/emails/batch", {"messages": [EMAIL]}).json["id"]),
         "/v1/templates/{id}/render": "tpl_sms",
+        **{
+            f"/v1/templates/{{id}}{then}": str(service.post("/v1/templates", DRAFT).json["id"])
+            for then in ("", "/submit", "/archive", "/versions")
+        },
         "/v1/suppressions/{email}": "gone@example.com",
         "/v1/domains/{id}": "dom_acme",
         "/v1/domains/{id}/check": "dom_acme",

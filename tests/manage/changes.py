@@ -600,6 +600,10 @@ CHANGES = [
     route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, an_ended_sms),
     route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, an_ended_sms, again=True),
     # templates
+    route("POST /v1/templates", "template.save", {"channel": "email", "name": "V{n}", "subject": "S", "text": "Hello"}),
+    route("PATCH /v1/templates/{template}", "template.save", {"text": "Third"}, a_template, again=True),
+    route("POST /v1/templates/{template}/submit", "template.submit", {}, an_unfinished_draft, again=True),
+    route("POST /v1/templates/{template}/archive", "template.archive", {}, a_template, again=True),
     page(f"{TEAM}/templates/new", "template.publish", {"name": "T{n}", "subject": "Hello", "text": "Hello"}),
     page(f"{TEAM}/templates/{{template}}/edit", "template.publish",
          {"name": "{template}", "subject": "Hello", "text": "Third", "mark": "{mark}"}, an_edited_template),
@@ -733,6 +737,7 @@ EXCEPTIONS = {
     "send": "accepts a message, by the API",
     "sender list": "reads",
     "serve": "runs the service",
+    "template lint": "reads a file",
     "template list": "reads",
     "template show": "reads",
     "suppression list": "reads",

@@ -91,7 +91,7 @@ def test_the_example_of_the_contract_is_applied_once() -> None:
 
     file = read_setup_file(EXAMPLE, {})
     second = planned(file, setup, 8, {(7, "gone@example.com")})
-    assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[], webhooks=[])
+    assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[], webhooks=[], problems=[])
 
 
 def test_records_without_ids_are_found_again_by_their_names() -> None:

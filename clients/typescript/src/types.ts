@@ -1,6 +1,6 @@
 // Made by `make clients` from the OpenAPI document. Do not edit.
 
-export type ErrorCode = "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+export type ErrorCode = "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
 
 export interface Alignment {
   /** DKIM proves the From domain. */
@@ -409,7 +409,7 @@ export interface ErrorBody {
   /** The kind of error. */
   type: "api_error" | "authentication_error" | "conflict_error" | "idempotency_error" | "invalid_request_error" | "not_found_error" | "permission_error" | "rate_limit_error";
   /** The code to branch on. */
-  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
   /** What is wrong and what to do about it. */
   message: string;
   /** The field or header at fault. */
@@ -753,11 +753,26 @@ export interface Problem {
   /** This request, as a URN. */
   instance: string;
   /** The code to branch on. */
-  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
   /** The field or header at fault. */
   param: string | null;
   /** Equals X-Request-Id. */
   request_id: string;
+}
+
+export interface ProblemView {
+  /** An error refuses a save, a warning does not. */
+  level: "error" | "warning";
+  /** What is wrong, for programs. */
+  code: string;
+  /** The field it is in. */
+  part: string;
+  /** Of another language's part; null: the template's own. */
+  locale: string | null;
+  /** Of the part, from 1; null where it is about the whole. */
+  line: number | null;
+  /** What is wrong, for people. */
+  text: string;
 }
 
 export interface PublishedEvent {
@@ -936,6 +951,214 @@ export interface TeamView {
   name: string;
 }
 
+export interface TemplateChange {
+  /** One line of at most 200 characters. */
+  name?: string | null;
+  /** Of an email. */
+  subject?: string | null;
+  /** Of an email. */
+  html?: string | null;
+  /** Of an email. */
+  text?: string | null;
+  /** Of an SMS or WhatsApp message. */
+  body?: string | null;
+  /** Of a WhatsApp template. */
+  category?: "AUTHENTICATION" | "UTILITY" | "MARKETING" | null;
+  /** Of a WhatsApp template, as Meta names it. */
+  language?: string | null;
+  /** Of a WhatsApp template: its name at Meta. Default: `name`. */
+  upstream_name?: string | null;
+  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  variables?: Array<string | Record<string, unknown>> | null;
+  /** Variables that may be absent. */
+  optional?: Array<string> | null;
+  /** The language of its parts. Default: `en`. */
+  locale?: string | null;
+  /** The parts in other languages, by their BCP 47 tag. */
+  locales?: Record<string, Record<string, string>> | null;
+  /** Of the times that it writes, such as `Europe/Vienna`. Default: `UTC`. */
+  timezone?: string | null;
+  /** A layout's id, around its html and text. */
+  layout?: string | null;
+  /** Values to preview it with. */
+  examples?: Record<string, string> | null;
+}
+
+export interface TemplateLine {
+  /** One line. */
+  name: string;
+  /** Of an email. */
+  subject: string | null;
+  /** Of an email. */
+  html: string | null;
+  /** Of an email. */
+  text: string | null;
+  /** Of an SMS or WhatsApp message. */
+  body: string | null;
+  /** Of a WhatsApp template. */
+  category: string | null;
+  /** Of a WhatsApp template. */
+  language: string | null;
+  /** Of a WhatsApp template; null: `name`. */
+  upstream_name: string | null;
+  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  variables: Array<string | Record<string, unknown>>;
+  /** Variables that may be absent. */
+  optional: Array<string>;
+  /** The language of its parts. */
+  locale: string;
+  /** The parts in other languages, by their BCP 47 tag. */
+  locales: Record<string, Record<string, string>>;
+  /** Of the times that it writes. */
+  timezone: string;
+  /** The layout around its html and text. */
+  layout: string | null;
+  /** Public id. */
+  id: string;
+  /** The channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** Only an approved one is sent. */
+  status: "approved" | "draft" | "archived";
+  /** Counts from 1, and on with each approved change. */
+  version: number;
+  /** Of one message, or of one segment of an SMS. */
+  price: string;
+  /** By ISO country. */
+  prices: Record<string, string>;
+  /** The words that are not approved; null: there are none. */
+  draft: TemplateWords | null;
+  /** Since when the draft waits for approval; null: it does not. */
+  submitted_at: string | null;
+  /** Why an operator did not approve the draft. */
+  refused_reason: string | null;
+}
+
+export interface TemplateList {
+  /** The kind of this object. */
+  object: "list";
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<TemplateLine>;
+}
+
+export interface TemplateRequest {
+  /** One line of at most 200 characters. */
+  name?: string | null;
+  /** Of an email. */
+  subject?: string | null;
+  /** Of an email. */
+  html?: string | null;
+  /** Of an email. */
+  text?: string | null;
+  /** Of an SMS or WhatsApp message. */
+  body?: string | null;
+  /** Of a WhatsApp template. */
+  category?: "AUTHENTICATION" | "UTILITY" | "MARKETING" | null;
+  /** Of a WhatsApp template, as Meta names it. */
+  language?: string | null;
+  /** Of a WhatsApp template: its name at Meta. Default: `name`. */
+  upstream_name?: string | null;
+  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  variables?: Array<string | Record<string, unknown>> | null;
+  /** Variables that may be absent. */
+  optional?: Array<string> | null;
+  /** The language of its parts. Default: `en`. */
+  locale?: string | null;
+  /** The parts in other languages, by their BCP 47 tag. */
+  locales?: Record<string, Record<string, string>> | null;
+  /** Of the times that it writes, such as `Europe/Vienna`. Default: `UTC`. */
+  timezone?: string | null;
+  /** A layout's id, around its html and text. */
+  layout?: string | null;
+  /** Values to preview it with. */
+  examples?: Record<string, string> | null;
+  /** The channel. */
+  channel: "email" | "sms" | "whatsapp";
+}
+
+export interface TemplateView {
+  /** One line. */
+  name: string;
+  /** Of an email. */
+  subject: string | null;
+  /** Of an email. */
+  html: string | null;
+  /** Of an email. */
+  text: string | null;
+  /** Of an SMS or WhatsApp message. */
+  body: string | null;
+  /** Of a WhatsApp template. */
+  category: string | null;
+  /** Of a WhatsApp template. */
+  language: string | null;
+  /** Of a WhatsApp template; null: `name`. */
+  upstream_name: string | null;
+  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  variables: Array<string | Record<string, unknown>>;
+  /** Variables that may be absent. */
+  optional: Array<string>;
+  /** The language of its parts. */
+  locale: string;
+  /** The parts in other languages, by their BCP 47 tag. */
+  locales: Record<string, Record<string, string>>;
+  /** Of the times that it writes. */
+  timezone: string;
+  /** The layout around its html and text. */
+  layout: string | null;
+  /** Public id. */
+  id: string;
+  /** The channel. */
+  channel: "email" | "sms" | "whatsapp";
+  /** Only an approved one is sent. */
+  status: "approved" | "draft" | "archived";
+  /** Counts from 1, and on with each approved change. */
+  version: number;
+  /** Of one message, or of one segment of an SMS. */
+  price: string;
+  /** By ISO country. */
+  prices: Record<string, string>;
+  /** The words that are not approved; null: there are none. */
+  draft: TemplateWords | null;
+  /** Since when the draft waits for approval; null: it does not. */
+  submitted_at: string | null;
+  /** Why an operator did not approve the draft. */
+  refused_reason: string | null;
+  /** What should be looked at in its newest words. */
+  problems: Array<ProblemView>;
+}
+
+export interface TemplateWords {
+  /** One line. */
+  name: string;
+  /** Of an email. */
+  subject: string | null;
+  /** Of an email. */
+  html: string | null;
+  /** Of an email. */
+  text: string | null;
+  /** Of an SMS or WhatsApp message. */
+  body: string | null;
+  /** Of a WhatsApp template. */
+  category: string | null;
+  /** Of a WhatsApp template. */
+  language: string | null;
+  /** Of a WhatsApp template; null: `name`. */
+  upstream_name: string | null;
+  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  variables: Array<string | Record<string, unknown>>;
+  /** Variables that may be absent. */
+  optional: Array<string>;
+  /** The language of its parts. */
+  locale: string;
+  /** The parts in other languages, by their BCP 47 tag. */
+  locales: Record<string, Record<string, string>>;
+  /** Of the times that it writes. */
+  timezone: string;
+  /** The layout around its html and text. */
+  layout: string | null;
+}
+
 export interface TestEvent {
   /** The kind of this object. */
   object: "event";
@@ -1026,6 +1249,50 @@ export interface VerifyRequest {
   metadata?: Record<string, unknown> | null;
   /** Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own. */
   locale?: string | null;
+}
+
+export interface VersionList {
+  /** The kind of this object. */
+  object: "list";
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<VersionView>;
+}
+
+export interface VersionView {
+  /** One line. */
+  name: string;
+  /** Of an email. */
+  subject: string | null;
+  /** Of an email. */
+  html: string | null;
+  /** Of an email. */
+  text: string | null;
+  /** Of an SMS or WhatsApp message. */
+  body: string | null;
+  /** Of a WhatsApp template. */
+  category: string | null;
+  /** Of a WhatsApp template. */
+  language: string | null;
+  /** Of a WhatsApp template; null: `name`. */
+  upstream_name: string | null;
+  /** Names, or objects `{"name", "list", "max", "max_length"}`, in their order. */
+  variables: Array<string | Record<string, unknown>>;
+  /** Variables that may be absent. */
+  optional: Array<string>;
+  /** The language of its parts. */
+  locale: string;
+  /** The parts in other languages, by their BCP 47 tag. */
+  locales: Record<string, Record<string, string>>;
+  /** Of the times that it writes. */
+  timezone: string;
+  /** The layout around its html and text. */
+  layout: string | null;
+  /** Counts from 1. */
+  version: number;
+  /** When it was made; null before that was kept. */
+  created_at: string | null;
 }
 
 export interface WebhookChange {
@@ -1148,6 +1415,13 @@ export interface Operations {
   "GET /v1/domains/{id}": { answer: DomainView };
   "POST /v1/domains/{id}/rotate": { answer: DomainView };
   "POST /v1/domains/{id}/check": { answer: DomainView };
+  "GET /v1/templates": { query: { limit?: number; after?: string }; answer: TemplateList };
+  "POST /v1/templates": { body: TemplateRequest; answer: TemplateView };
+  "GET /v1/templates/{id}": { answer: TemplateView };
+  "PATCH /v1/templates/{id}": { body: TemplateChange; answer: TemplateView };
+  "POST /v1/templates/{id}/submit": { answer: TemplateView };
+  "POST /v1/templates/{id}/archive": { answer: TemplateView };
+  "GET /v1/templates/{id}/versions": { query: { limit?: number; after?: number }; answer: VersionList };
   "GET /v1/keys": { query: { limit?: number; after?: string }; answer: KeyList };
   "POST /v1/keys": { body: KeyRequest; answer: NewKeyRecord };
   "POST /v1/keys/{id}/rotate": { answer: NewKeyRecord };

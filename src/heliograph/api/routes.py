@@ -36,6 +36,7 @@ from heliograph.api import (
     rendering,
     scheduled,
     suppressions,
+    template_drafts,
     webhooks,
 )
 from heliograph.api.documents import LISTED_AFTER, CauseList, ErrorList, document_routes, list_causes, list_errors
@@ -45,7 +46,7 @@ from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
 from heliograph.rules.batch import BatchRecord
-from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX
+from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
 from heliograph.web.paging import LIMIT, WHOLE, after
@@ -213,6 +214,7 @@ V1 = [
           summary="Read a verification", answer=reading.VerificationView, refusals=(r.VerificationNotFound,)),
     Route(method="POST", path="/v1/templates/{id}/render", call=rendering.render_template, scopes=SEND,
           summary="Render a template without sending", body=rendering.RenderRequest, answer=rendering.RenderView,
+          body_max=TEMPLATE_BODY_MAX,
           refusals=(r.TemplateNotFound, *BOUNDS, r.InvalidPhone, r.BodyTooLong),
           example={"variables": {"name": "Ada"}}),
     Route(method="GET", path="/v1/inbox", call=inbox.list_all, scopes=SEND,
@@ -248,6 +250,30 @@ V1 = [
     Route(method="POST", path="/v1/domains/{id}/check", call=domains.check, scopes=MANAGE,
           summary="Check the DNS records of a sending domain", answer=domains.DomainView,
           refusals=(r.BrandDomainNotFound,)),
+
+    Route(method="GET", path="/v1/templates", call=template_drafts.list_all, scopes=MANAGE, fresh=True,
+          summary="List the team's templates and their drafts", query=(LIMIT, after("template")),
+          answer=template_drafts.TemplateList),
+    Route(method="POST", path="/v1/templates", call=template_drafts.create, scopes=MANAGE,
+          summary="Make a template as a draft", body=template_drafts.TemplateRequest, body_max=TEMPLATE_BODY_MAX,
+          status=201, answer=template_drafts.TemplateView, refusals=(r.InvalidTemplate,),
+          example={"channel": "email", "name": "Receipt", "subject": "Your receipt",
+                   "text": "Thank you, {{customer.name}}.", "variables": [{"name": "name", "max_length": 100}]}),
+    Route(method="GET", path="/v1/templates/{id}", call=template_drafts.read, scopes=MANAGE, fresh=True,
+          summary="Read a template and its draft", answer=template_drafts.TemplateView,
+          refusals=(r.TemplateNotFound,)),
+    Route(method="PATCH", path="/v1/templates/{id}", call=template_drafts.change, scopes=MANAGE,
+          summary="Change a template's draft; the approved words stay in use", body=template_drafts.TemplateChange,
+          body_max=TEMPLATE_BODY_MAX, answer=template_drafts.TemplateView,
+          refusals=(r.TemplateNotFound, r.InvalidTemplate), example={"subject": "Your receipt from {{brand.name}}"}),
+    Route(method="POST", path="/v1/templates/{id}/submit", call=template_drafts.submit, scopes=MANAGE,
+          summary="Ask an operator to approve a template's draft", answer=template_drafts.TemplateView,
+          refusals=(r.TemplateNotFound,)),
+    Route(method="POST", path="/v1/templates/{id}/archive", call=template_drafts.archive, scopes=MANAGE,
+          summary="Put a template out of use", answer=template_drafts.TemplateView, refusals=(r.TemplateNotFound,)),
+    Route(method="GET", path="/v1/templates/{id}/versions", call=template_drafts.list_versions, scopes=MANAGE,
+          fresh=True, summary="Read a template's versions, newest first", query=(LIMIT, template_drafts.BEFORE),
+          answer=template_drafts.VersionList, refusals=(r.TemplateNotFound,)),
 
     Route(method="GET", path="/v1/keys", call=keys.list_all, scopes=MANAGE, fresh=True,
           summary="List the team's API keys", query=(LIMIT, keys.AFTER), answer=keys.KeyList),

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 import msgspec
@@ -13,7 +13,7 @@ from heliograph.manage import apply as setup
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
-from heliograph.rules.setup.plan import Plan
+from heliograph.rules.setup.plan import FileProblem, Plan
 from heliograph.rules.setup.webhook_url import split_login
 from heliograph.rules.webhook_signature import ENTROPY_MIN, make_secret
 from heliograph.settings import Settings
@@ -23,8 +23,9 @@ from heliograph.storage.store import Store
 @click.command()
 @with_settings(*STORE_FLAGS)
 @click.argument("file", type=click.File("rb"))
-@click.option("--json", "as_json", is_flag=True, help="Print keys, webhooks and changes as JSON.")
-def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print keys, webhooks, changes and problems as JSON.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would change, and change nothing.")
+def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) -> None:
     """Apply a setup FILE (TOML; - reads it from the standard input).
 
     Only what is written is applied, and applying it again changes nothing. A running service follows within a
@@ -32,6 +33,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
 
     \b
     heliograph apply setup.toml
+    heliograph apply setup.toml --plan
     heliograph apply setup.toml --json | jq -r '.keys[0].token'
     """
     text = _text(file)
@@ -39,20 +41,38 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool) -> None:
     async def story(store: Store) -> tuple[Plan, list[str]]:
         known = {carrier.id: (carrier.channel, carrier.kind) for carrier in store.setup.current.carriers}
         read = read_setup_file(text, os.environ, name=file.name, runnable=CARRIERS, known=known)
-        return await apply_file(store, settings, read), await _notes(settings, read)
+        try:
+            done = await (plan_file if only_plan else apply_file)(store, settings, read)
+        except SetupError as error:
+            if as_json and error.problems:
+                click.echo(_json(keys=[], changed=[], webhooks=[], problems=error.problems))
+            raise
+        return done, await _notes(settings, read)
 
     done, notes = with_store(settings, f"Applying {file.name}", story, seals=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
+    keys, webhooks = ([], []) if only_plan else (done.keys, done.webhooks)  # what a plan made is nobody's
     if as_json:
-        click.echo(msgspec.json.encode({"keys": done.keys, "changed": done.changed, "webhooks": done.webhooks}))
+        click.echo(_json(keys=keys, changed=done.changed, webhooks=webhooks, problems=done.problems))
         return
-    for line in done.changed or ["nothing changed"]:
+    for problem in done.problems:
+        click.echo(f"{problem.level}: {problem.template_id}: {said(problem)}", err=True)
+    for line in done.changed or ["nothing would change" if only_plan else "nothing changed"]:
         click.echo(line)
-    for key in done.keys:
+    for key in keys:
         click.echo(f"token of key {key.name} of {key.team}, shown only once: {key.token}")
-    for hook in done.webhooks:
+    for hook in webhooks:
         click.echo(f"secret of webhook {hook.url} of {hook.team}, shown only once: {hook.secret}")
+
+
+def _json(**answered: Any) -> bytes:
+    return msgspec.json.encode(answered)
+
+
+def said(problem: FileProblem) -> str:
+    where = f"locales.{problem.locale}.{problem.part}" if problem.locale else problem.part
+    return f"{where}{f', line {problem.line}' if problem.line else ''}: {problem.text} ({problem.code})"
 
 
 def _text(file: BinaryIO) -> str:
@@ -63,13 +83,18 @@ def _text(file: BinaryIO) -> str:
 
 
 async def apply_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
-    return await setup.apply(
-        store,
-        COMMAND_LINE,
-        file,
-        vault=make_secrets(settings, store).sealer,
-        make_secret=lambda: make_secret(store.clock.entropy(ENTROPY_MIN)),
-    )
+    return await setup.apply(store, COMMAND_LINE, file, **_means(store, settings))
+
+
+async def plan_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
+    return await setup.preview(store, file, **_means(store, settings))
+
+
+def _means(store: Store, settings: Settings) -> dict[str, Any]:
+    return {
+        "vault": make_secrets(settings, store).sealer,
+        "make_secret": lambda: make_secret(store.clock.entropy(ENTROPY_MIN)),
+    }
 
 
 async def _notes(settings: Settings, file: SetupFile) -> list[str]:

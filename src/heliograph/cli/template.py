@@ -1,14 +1,20 @@
 """`heliograph template`: list templates, and decide on those that wait."""
 
+import os
 from collections.abc import Awaitable, Callable
+from typing import BinaryIO
 
 import click
 import msgspec
 
+from heliograph.app import CARRIERS
+from heliograph.cli.apply import said
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.manage import templates
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.pricing import format_money
+from heliograph.rules.setup.file import SetupError, read_setup_file
+from heliograph.rules.setup.lint import lint_file, lint_html
 from heliograph.rules.setup.template_approvals import find_draft
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -64,6 +70,36 @@ def show(settings: Settings, id_: str, draft: bool) -> None:
     prices = {country: format_money(price) for country, price in shown.prices.items()}
     fields = msgspec.to_builtins(shown) | {"price": format_money(shown.price), "prices": prices}
     click.echo(msgspec.json.encode(fields))
+
+
+@template.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
+def lint(file: BinaryIO, as_json: bool) -> None:
+    """Look at the templates of a setup FILE, or at an HTML file, without a service; ends with 1 on errors.
+
+    \b
+    heliograph template lint setup.toml
+    heliograph template lint receipt.html
+    """
+    try:
+        text = file.read().decode()
+        is_html = file.name.lower().endswith((".html", ".htm"))
+        found = (
+            lint_html(file.name, text)
+            if is_html
+            else lint_file(read_setup_file(text, os.environ, name=file.name, runnable=CARRIERS))
+        )
+    except (UnicodeDecodeError, SetupError) as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(msgspec.json.encode({"problems": found}))
+    else:
+        for problem in found:
+            click.echo(f"{problem.level}: {problem.template_id}: {said(problem)}")
+        click.echo(f"{len(found)} problems" if found else "no problems", err=True)
+    if any(problem.level == "error" for problem in found):
+        raise SystemExit(1)
 
 
 @template.command()

@@ -15,23 +15,19 @@ DETAIL_MAX = 1000  # characters of the entry
 ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one
 
 
+async def preview(store: Store, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
+    """What applying it would change now; nothing is written."""
+    current, suppressed = store.setup.current, await _suppressed(store, file)
+    return _plan(store, file, current, 1 + max(current.teams_by_ref, default=0), suppressed, vault, make_secret)
+
+
 async def apply(store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
     """Decide on the newest setup and write the change. `make_secret`: of a new webhook."""
     clock, suppressed = store.clock, await _suppressed(store, file)
     made: list[Plan] = []
 
     def decide(current: Setup, next_ref: int) -> SetupChange:
-        done = plan(
-            file,
-            current,
-            next_ref,
-            mint=lambda: make_token(clock.entropy(ENTROPY_BYTES)),
-            new_id=clock.new_id,
-            vault=vault,
-            suppressed=suppressed,
-            make_secret=make_secret,
-            now=clock.now(),
-        )
+        done = _plan(store, file, current, next_ref, suppressed, vault, make_secret)
         made.append(done)
         entry = actor.did(clock.now(), "setup.apply", file.name, _detail(done.changed), team=_only_team(done, current))
         return SetupChange(
@@ -43,6 +39,28 @@ async def apply(store: Store, actor: Actor, file: SetupFile, *, vault: Vault, ma
 
     await store.setup.change(decide)
     return made[-1]  # the store decides again after a conflict
+
+
+def _plan(
+    store: Store,
+    file: SetupFile,
+    current: Setup,
+    next_ref: int,
+    suppressed: set[tuple[int, str]],
+    vault: Vault,
+    make_secret: Callable[[], str],
+) -> Plan:
+    return plan(
+        file,
+        current,
+        next_ref,
+        mint=lambda: make_token(store.clock.entropy(ENTROPY_BYTES)),
+        new_id=store.clock.new_id,
+        vault=vault,
+        suppressed=suppressed,
+        make_secret=make_secret,
+        now=store.clock.now(),
+    )
 
 
 async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:

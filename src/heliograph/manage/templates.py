@@ -1,23 +1,36 @@
 """Templates: saved, published, restored, archived and brought back; drafts discarded, approved or refused."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from heliograph.manage.decisions import Ruling, decided
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
-from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
+from heliograph.rules.refusals import InvalidRequest, InvalidTemplate, TemplateNotFound
 from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.plan import CONTENT
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
-from heliograph.rules.setup.template_edit import goes_live, read_template, save_rows, unfinished_rows
+from heliograph.rules.setup.template_edit import (
+    goes_live,
+    read_template,
+    save_rows,
+    submitted_rows,
+    unfinished_rows,
+    with_fields,
+)
+from heliograph.rules.templates.check import TemplateProblem, layout_problems
+from heliograph.rules.templates.lint import problems_of
 from heliograph.storage.store import Store
 
 REASON_MAX = 500
+TOLD_MAX = 3  # problems that a refusal says in words
+# What may be taken away from a template.
+REMOVABLE = ("subject", "html", "text", "body", "category", "language", "upstream_name", "layout")
 
 
 def find(setup: Setup, team: str | None, id_: str) -> Template:
@@ -61,6 +74,47 @@ async def save(
         return _published(setup, new, by_operator) if publish else "template.save"
 
     return await change_rows(store, actor, new.team, action, new.id, rows)
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of a template as a program gives them, as in a setup file."""
+
+    base: Template  # what they change
+    is_new: bool
+    given: Mapping[str, Any]
+
+
+async def write(store: Store, actor: Actor, proposal: Proposal) -> bool:
+    """A draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
+    base, team = proposal.base, store.setup.current.teams[proposal.base.team]
+    new, wrong = with_fields(base, proposal.given)
+    check_fields(wrong)
+    layout = team.layouts.get(new.layout or "")
+    check_problems([*problems_of(new, layout), *layout_problems(new, team.layouts, {base.layout})])
+    mark = None if proposal.is_new else approvals.mark_of(base)
+    return await save(store, actor, new, mark=mark, by_operator=False, publish=False)
+
+
+def check_problems(problems: Sequence[TemplateProblem]) -> None:
+    errors = [one for one in problems if one.level == "error"]
+    if errors:
+        told = " ".join(f"{one}." for one in errors[:TOLD_MAX])
+        raise InvalidTemplate(
+            f"{told} {InvalidTemplate.fix}",
+            param=errors[0].part.partition(",")[0],
+            details={"problems": msgspec.to_builtins(problems)},
+        )
+
+
+async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
+    """Its draft is for an operator to judge, whatever a person of the team could put into use at once."""
+    find(store.setup.current, team, id_)
+
+    def rows(setup: Setup) -> list[Row]:
+        draft = approvals.find_draft(setup, id_)
+        return submitted_rows(setup, draft.template, actor.name, store.clock.now()) if draft else []
+
+    return await change_rows(store, actor, team, "template.submit", id_, rows)
 
 
 async def publish(

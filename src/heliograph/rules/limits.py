@@ -26,6 +26,7 @@ VARIABLES_OCTETS_MAX = 256 * KIB  # of variables as compact JSON (contract 4)
 # Requests (contract 1)
 EMAIL_BODY_MAX = 40 * MIB
 BATCH_BODY_MAX = 40 * MIB  # of any channel
+TEMPLATE_BODY_MAX = 2 * MIB  # of templates, layouts and what renders them
 BODY_MAX = 64 * KIB
 IN_THREAD = 256 * KIB  # bodies above this are read off the event loop
 JSON_DEPTH_MAX = 32

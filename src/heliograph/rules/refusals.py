@@ -327,6 +327,18 @@ class TemplateNotFound(Refusal):
     fix = "Check the tpl_ id and the template's status."
 
 
+class LayoutNotFound(Refusal):
+    """The team has no layout with this id."""
+
+    fix = "Check the lay_ id."
+
+
+class InvalidTemplate(Refusal):
+    """The template or layout has errors: `details.problems` names each with its part and line."""
+
+    fix = "Mend what details.problems names."
+
+
 class WrongTemplateChannel(Refusal):
     """The template is for another channel."""
 

@@ -106,6 +106,6 @@ def answer_once(done: Answer) -> Response:
     return Response(done.status, done.body, REPLAYED if done.replayed else [])
 
 
-async def answer_of(octets: int, make: Callable[[], Any]) -> Response:
+async def answer_of(octets: int, make: Callable[[], Any], status: int = 200) -> Response:
     """What is made of so much: off the event loop when that is large."""
-    return await work(octets, lambda: answer(make()))
+    return await work(octets, lambda: answer(make(), status))

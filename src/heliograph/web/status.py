@@ -22,6 +22,7 @@ STATUS: dict[type[Refusal], int] = {
     r.RecipientNotAllowed: 403,
     r.RecipientSuppressed: 403,
     r.TemplateNotFound: 404,
+    r.LayoutNotFound: 404,
     r.WrongTemplateChannel: 409,
     r.MissingVariable: 422,
     r.UnknownVariable: 422,

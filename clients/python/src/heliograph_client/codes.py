@@ -49,6 +49,8 @@ class RecipientNotAllowed(e.PermissionDenied): "A sandbox team can send to recip
 class RecipientSuppressed(e.PermissionDenied): "A To or Cc recipient is on the suppression list."
 class TemplateIdRequired(e.InvalidRequestError): "`template_id` is missing."
 class TemplateNotFound(e.NotFoundError): "The team has no approved template with this id."
+class LayoutNotFound(e.NotFoundError): "The team has no layout with this id."
+class InvalidTemplate(e.InvalidRequestError): "The template or layout has errors: `details.problems` names each with its part and line."
 class WrongTemplateChannel(e.ConflictError): "The template is for another channel."
 class MissingVariable(e.InvalidRequestError): "A variable that the template requires is missing."
 class UnknownVariable(e.InvalidRequestError): "A passed variable is not declared by the template."

@@ -5,7 +5,7 @@ Nothing is compared with the store here; `plan.py` decides what the file changes
 
 import ipaddress
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -38,6 +38,10 @@ SIMULATORS: frozenset[CarrierKind] = frozenset((channel, "simulator") for channe
 
 class SetupError(Exception):
     """The setup file is wrong and changes nothing; the message names file, line or key path."""
+
+    def __init__(self, message: str, problems: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.problems = list(problems)  # of the template that is wrong, as `apply --json` tells them
 
 
 class SetupFile(msgspec.Struct, frozen=True, kw_only=True):

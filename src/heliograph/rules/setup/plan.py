@@ -32,7 +32,8 @@ from heliograph.rules.setup.snapshot import (
 )
 from heliograph.rules.setup.webhook import rotated, sealed_login, sealed_secret
 from heliograph.rules.setup.webhook_url import split_login
-from heliograph.rules.templates.check import check_layout, check_template, layout_problems
+from heliograph.rules.templates.check import TemplateProblem, layout_problems
+from heliograph.rules.templates.lint import problems_of, problems_of_layout
 from heliograph.rules.templates.shapes import with_shapes
 from heliograph.rules.templates.values import wrong_passthrough
 
@@ -64,6 +65,18 @@ class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):
     secret: str
 
 
+class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """What should be looked at in a template or a layout of the file."""
+
+    template_id: str  # of a layout: its lay_ id
+    level: str
+    code: str
+    part: str
+    locale: str | None
+    line: int | None
+    text: str
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
     opened: list[tuple[int, int]]  # new teams: ref, opening balance
@@ -71,6 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     changed: list[str]  # lines for the operator
     keys: list[NewKey]
     webhooks: list[NewWebhook]
+    problems: list[FileProblem]
 
 
 def plan(
@@ -128,6 +142,7 @@ def plan(
         changed=planner.changed,
         keys=planner.keys,
         webhooks=planner.webhooks,
+        problems=planner.problems,
     )
 
 
@@ -162,6 +177,7 @@ class _Planner:
         self.changed: list[str] = []
         self.keys: list[NewKey] = []
         self.webhooks: list[NewWebhook] = []
+        self.problems: list[FileProblem] = []
         self._file = file.name
         self._tokens = {public_id(key.get("token", "")) for own in file.teams for key in own.get("keys", [])}
         self._records = dict(current.records)
@@ -248,8 +264,7 @@ class _Planner:
         if isinstance(old, Layout):
             given["version"] = next_version(old, new)
         self.owned("layout", id_, given, where, team)
-        for problem in check_layout(new):
-            raise SetupError(f"{self._file}: {where}.{problem}")
+        self._look_at(id_, where, problems_of_layout(new))
 
     def template(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         same = (team.id, given.get("channel"), given.get("name"))
@@ -265,8 +280,16 @@ class _Planner:
         self.owned("template", id_, given, where, team)
         layouts = {layout.id: layout for layout in self._all(Layout) if layout.team == team.id}
         had = {old.layout} if isinstance(old, Template) else set()
-        for problem in (*check_template(new), *layout_problems(new, layouts, had)):
-            raise SetupError(f"{self._file}: {where}.{problem}")
+        found = [*problems_of(new, layouts.get(new.layout or "")), *layout_problems(new, layouts, had)]
+        self._look_at(id_, where, found)
+
+    def _look_at(self, id_: str, where: str, problems: list[TemplateProblem]) -> None:
+        """Errors refuse the file, warnings are told."""
+        told = [FileProblem(template_id=id_, **msgspec.structs.asdict(one)) for one in problems]
+        for problem in problems:
+            if problem.level == "error":
+                raise SetupError(f"{self._file}: {where}.{problem}", told)
+        self.problems += told
 
     def passthrough(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         template = self._records.get(("template", given.get("passthrough", "")))

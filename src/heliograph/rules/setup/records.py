@@ -213,6 +213,7 @@ class Template(Setting, frozen=True):
     priority: Priority = "normal"  # of sends that name none
     refused_reason: str = ""  # of a draft: why an operator did not approve it
     unfinished: bool = False  # of a draft: its team has not asked to publish it yet
+    submitted_at: int = 0  # of a draft: since when it waits for an operator
     # What programs written for Resend give a template, and get back.
     alias: str = ""  # by which it is found as well
     sender: str = ""  # of mails that name none

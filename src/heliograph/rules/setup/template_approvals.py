@@ -79,7 +79,8 @@ def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:
     draft = seen(setup, id_, mark)
     if draft.template.refused_reason == reason:
         return []
-    return draft_rows(setup, replace(draft.template, refused_reason=reason), draft.by or "", draft.at or 0)
+    refused = replace(draft.template, refused_reason=reason, submitted_at=0)
+    return draft_rows(setup, refused, draft.by or "", draft.at or 0)
 
 
 def discard(setup: Setup, id_: str) -> list[Row]:
@@ -92,7 +93,7 @@ def discard(setup: Setup, id_: str) -> list[Row]:
 
 def approved_rows(setup: Setup, new: Template) -> list[Row]:
     """Put a template into use; nothing when it is in use like this."""
-    new = replace(_numbered(setup, new), status="approved", refused_reason="", unfinished=False)
+    new = replace(_numbered(setup, new), status="approved", refused_reason="", unfinished=False, submitted_at=0)
     rows = [] if setup.records.get(("template", new.id)) == new else [to_row("template", new.id, new, new.team)]
     if ("template_draft", new.id) in setup.records:
         rows.append(to_row("template_draft", new.id, None, new.team))

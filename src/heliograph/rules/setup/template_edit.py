@@ -32,12 +32,17 @@ CONTEXT = 3  # lines shown around a change
 LINES_MAX = 1000  # of a field that are shown
 
 
-def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """The base with these fields (None: without), and by field what is wrong with it."""
+def with_fields(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
+    """The base with these fields (None: without), and by field why it cannot be read."""
     removed = {name: None for name, value in given.items() if value is None}
     fields, wrong = read_template_fields({name: value for name, value in given.items() if value is not None})
     new = msgspec.convert(msgspec.to_builtins(base) | with_shapes(fields) | removed, Template)
-    errors = {name: _sentence(why) for name, why in wrong.items()}
+    return new, {name: _sentence(why) for name, why in wrong.items()}
+
+
+def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
+    """As `with_fields`, with what is wrong with the template itself."""
+    new, errors = with_fields(base, given)
     told: dict[str, list[str]] = {}
     for problem in check_template(new):
         places, _, why = str(problem).partition(": ")
@@ -80,11 +85,20 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, 
         is_same = old is not None and old.status != "draft" and (old.price, old.prices) == (new.price, new.prices)
         check_price(new, free=free or is_same)
         return approved_rows(setup, new)
-    priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False)
+    priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=0)
     if setup.records.get(("template", new.id)) == priced:
         return []
     if goes_live(setup, new, operator=False):
         return approved_rows(setup, priced)
+    return submitted_rows(setup, priced, by, at)
+
+
+def submitted_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
+    """For an operator to judge; nothing when it waits like this already."""
+    priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=at)
+    now = find_draft(setup, new.id)
+    if now and replace(now.template, submitted_at=at, version=priced.version) == replace(priced, status="draft"):
+        return []
     return draft_rows(setup, priced, by, at)
 
 
@@ -105,12 +119,19 @@ def goes_live(setup: Setup, new: Template, *, operator: bool) -> bool:
 def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:
     """Kept beside what is in use, and for nobody to judge yet."""
     _check_layout(setup, new)
-    kept = replace(new if operator else with_prices(setup.teams[new.team], new)[0], unfinished=True, status="draft")
+    own = new if operator else with_prices(setup.teams[new.team], new)[0]
+    kept = replace(own, unfinished=True, status="draft", submitted_at=0)
     draft, live = find_draft(setup, new.id), setup.records.get(("template", new.id))
     now = draft.template if draft else live
-    if isinstance(now, Template) and replace(now, unfinished=True, status="draft", version=kept.version) == kept:
+    if isinstance(now, Template) and replace(kept, **_judged(now)) == now:
         return []
     return draft_rows(setup, kept, by, at)
+
+
+def _judged(now: Template) -> dict[str, Any]:
+    """What says how far a template is, not what it is."""
+    fields = ("unfinished", "status", "submitted_at", "version", "refused_reason")
+    return {field: getattr(now, field) for field in fields}
 
 
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:

@@ -1,0 +1,64 @@
+"""Templates of files: looked at without a service, and planned without a change."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service import Service
+
+TEAM = '[[teams]]\nid = "team_acme"\n'
+WARNED = (
+    '[[teams.templates]]\nid = "tpl_warned"\nchannel = "email"\nsubject = "S"\ntext = "x"\nhtml = "<p>\\n<b>a</p>"\n'
+)
+WRONG = '[[teams.templates]]\nid = "tpl_wrong"\nchannel = "sms"\nbody = "a\\n{{#if customer.x}}"\n'
+KEY = '[[teams.keys]]\nname = "planned"\n'
+
+
+def run(service: Service, tmp_path: Path, text: str, *command: str, name: str = "setup.toml") -> Any:
+    file = tmp_path / name
+    file.write_text(text)
+    return service.run(*command, str(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code", "said"),
+    [
+        ("setup.toml", TEAM + WARNED, 0, "warning: tpl_warned: html, line 2: <b> is not closed"),
+        ("setup.toml", TEAM + WRONG, 1, "error: tpl_wrong: body, line 2: {{#if}} is not closed"),
+        ("setup.toml", TEAM, 0, ""),
+        ("a.html", "{{#each customer.items}}{{item.a}}{{/each}}\n<img src=x>", 0, "line 2: a picture has no alt text"),
+        ("a.html", "<p>{{customer.name|date}}</p>", 0, ""),
+        ("a.html", "{% x %}", 1, "(foreign_syntax)"),
+    ],
+)
+def test_lint(shared_service: Service, tmp_path: Path, name: str, text: str, code: int, said: str) -> None:
+    done = run(shared_service, tmp_path, text, "template", "lint", name=name)
+    assert (done.returncode or 0) == code, done.stderr
+    assert said in done.stdout and bool(said) == bool(done.stdout)
+
+
+def test_lint_as_json(shared_service: Service, tmp_path: Path) -> None:
+    done = run(shared_service, tmp_path, TEAM + WARNED, "template", "lint", "--json")
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (problem["template_id"], problem["level"], problem["code"]) == ("tpl_warned", "warning", "unclosed_tag")
+
+
+def test_apply_tells_problems(shared_service: Service, tmp_path: Path) -> None:
+    (problem,) = json.loads(run(shared_service, tmp_path, TEAM + WARNED, "apply", "--json").stdout)["problems"]
+    assert (problem["template_id"], problem["level"], problem["line"]) == ("tpl_warned", "warning", 2)
+    refused = run(shared_service, tmp_path, TEAM + WRONG, "apply", "--json")
+    assert refused.returncode and "line 2" in refused.stderr
+    problem = json.loads(refused.stdout)["problems"][0]
+    assert (problem["template_id"], problem["level"], problem["code"]) == ("tpl_wrong", "error", "unclosed_block")
+
+
+def test_a_plan_changes_nothing(shared_service: Service, tmp_path: Path) -> None:
+    text = TEAM + 'name = "Another"\n' + KEY + WARNED.replace("tpl_warned", "tpl_planned")
+    first = run(shared_service, tmp_path, text, "apply", "--plan")
+    assert "team team_acme: changed (name)" in first.stdout and "tpl_planned" in first.stdout
+    assert "token" not in first.stdout
+    again = json.loads(run(shared_service, tmp_path, text, "apply", "--plan", "--json").stdout)
+    assert again["changed"] == first.stdout.splitlines() and again["keys"] == []
+    assert "nothing would change" in run(shared_service, tmp_path, TEAM, "apply", "--plan").stdout
