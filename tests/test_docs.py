@@ -197,7 +197,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
         set(),
     ),
     "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
-    "`[[teams.layouts]]`": (records.Layout, {"team", "version"}, set()),
+    "`[[teams.layouts]]`": (records.Layout, {"team", "version", "submitted_at"}, set()),
     "`[[teams.templates]]`": (
         records.Template,
         {
@@ -205,6 +205,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
             "version",
             "refused_reason",
             "unfinished",
+            "submitted_at",
             "shapes",
             *RESENDS,
         },

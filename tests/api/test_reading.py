@@ -263,6 +263,10 @@ def own_ids(service: Service) -> dict[str, str]:
             f"/v1/templates/{{id}}{then}": str(service.post("/v1/templates", DRAFT).json["id"])
             for then in ("", "/submit", "/archive", "/versions")
         },
+        **{
+            f"/v1/layouts/{{id}}{then}": str(service.post("/v1/layouts", {"text": "{{content}}"}).json["id"])
+            for then in ("", "/submit", "/archive", "/versions")
+        },
         "/v1/suppressions/{email}": "gone@example.com",
         "/v1/domains/{id}": "dom_acme",
         "/v1/domains/{id}/check": "dom_acme",

@@ -222,6 +222,24 @@ async def the_sandbox(world: World) -> Values:
     return {"team": "team_sandbox"}
 
 
+async def a_layout(world: World) -> Values:
+    id_ = f"lay_{world.number()}"
+    await world.apply(f'[[teams]]\nid = "team_acme"\n[[teams.layouts]]\nid = "{id_}"\ntext = "{{{{content}}}}"\n')
+    return {"layout": id_}
+
+
+async def a_layout_draft(world: World) -> Values:
+    made = await a_layout(world)
+    await world.call("PATCH", f"/v1/layouts/{made['layout']}", {"text": "- {{content}}"})
+    return made
+
+
+async def a_submitted_layout(world: World) -> Values:
+    made = await a_layout_draft(world)
+    await world.call("POST", f"/v1/layouts/{made['layout']}/submit", None)
+    return made
+
+
 async def a_template(world: World) -> Values:
     """With two versions."""
     id_ = f"tpl_{world.number()}"
@@ -599,6 +617,13 @@ CHANGES = [
     # as Twilio's clients do
     route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, an_ended_sms),
     route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, an_ended_sms, again=True),
+    # layouts
+    route("POST /v1/layouts", "layout.save", {"name": "L{n}", "text": "{{{{content}}}}"}),
+    route("PATCH /v1/layouts/{layout}", "layout.save", {"text": "-- {{{{content}}}}"}, a_layout, again=True),
+    route("POST /v1/layouts/{layout}/submit", "layout.submit", {}, a_layout_draft, again=True),
+    route("POST /v1/layouts/{layout}/archive", "layout.archive", {}, a_layout, again=True),
+    command("layout approve", "layout.approve", "{layout}", make=a_submitted_layout, again=True),
+    command("layout archive", "layout.archive", "{layout}", make=a_layout, again=True),
     # templates
     route("POST /v1/templates", "template.save", {"channel": "email", "name": "V{n}", "subject": "S", "text": "Hello"}),
     route("PATCH /v1/templates/{template}", "template.save", {"text": "Third"}, a_template, again=True),
@@ -737,6 +762,7 @@ EXCEPTIONS = {
     "send": "accepts a message, by the API",
     "sender list": "reads",
     "serve": "runs the service",
+    "layout list": "reads",
     "template lint": "reads a file",
     "template list": "reads",
     "template show": "reads",

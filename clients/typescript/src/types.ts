@@ -566,6 +566,104 @@ export interface KeyRequest {
   passthrough?: string | null;
 }
 
+export interface LayoutChange {
+  /** One line of at most 200 characters. */
+  name?: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  html?: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  text?: string | null;
+}
+
+export interface LayoutLine {
+  /** One line. */
+  name: string;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  html: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  text: string | null;
+  /** Public id. */
+  id: string;
+  /** A template takes an approved one. */
+  status: "approved" | "draft" | "archived";
+  /** Counts from 1, and on with each approved change. */
+  version: number;
+  /** The words that are not approved; null: there are none. */
+  draft: LayoutWords | null;
+  /** Since when the draft waits for approval; null: it does not. */
+  submitted_at: string | null;
+}
+
+export interface LayoutList {
+  /** The kind of this object. */
+  object: "list";
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<LayoutLine>;
+}
+
+export interface LayoutRequest {
+  /** One line of at most 200 characters. */
+  name?: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  html?: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  text?: string | null;
+}
+
+export interface LayoutVersion {
+  /** One line. */
+  name: string;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  html: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  text: string | null;
+  /** Counts from 1. */
+  version: number;
+  /** When it was made; null before that was kept. */
+  created_at: string | null;
+}
+
+export interface LayoutVersionList {
+  /** The kind of this object. */
+  object: "list";
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<LayoutVersion>;
+}
+
+export interface LayoutView {
+  /** One line. */
+  name: string;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  html: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  text: string | null;
+  /** Public id. */
+  id: string;
+  /** A template takes an approved one. */
+  status: "approved" | "draft" | "archived";
+  /** Counts from 1, and on with each approved change. */
+  version: number;
+  /** The words that are not approved; null: there are none. */
+  draft: LayoutWords | null;
+  /** Since when the draft waits for approval; null: it does not. */
+  submitted_at: string | null;
+  /** What should be looked at in its newest words. */
+  problems: Array<ProblemView>;
+}
+
+export interface LayoutWords {
+  /** One line. */
+  name: string;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  html: string | null;
+  /** Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted. */
+  text: string | null;
+}
+
 export interface Me {
   /** The key's team. */
   team: TeamView;
@@ -1422,6 +1520,13 @@ export interface Operations {
   "POST /v1/templates/{id}/submit": { answer: TemplateView };
   "POST /v1/templates/{id}/archive": { answer: TemplateView };
   "GET /v1/templates/{id}/versions": { query: { limit?: number; after?: number }; answer: VersionList };
+  "GET /v1/layouts": { query: { limit?: number; after?: string }; answer: LayoutList };
+  "POST /v1/layouts": { body: LayoutRequest; answer: LayoutView };
+  "GET /v1/layouts/{id}": { answer: LayoutView };
+  "PATCH /v1/layouts/{id}": { body: LayoutChange; answer: LayoutView };
+  "POST /v1/layouts/{id}/submit": { answer: LayoutView };
+  "POST /v1/layouts/{id}/archive": { answer: LayoutView };
+  "GET /v1/layouts/{id}/versions": { query: { limit?: number; after?: number }; answer: LayoutVersionList };
   "GET /v1/keys": { query: { limit?: number; after?: string }; answer: KeyList };
   "POST /v1/keys": { body: KeyRequest; answer: NewKeyRecord };
   "POST /v1/keys/{id}/rotate": { answer: NewKeyRecord };

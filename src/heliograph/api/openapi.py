@@ -29,6 +29,7 @@ RESOURCES = {
     "whatsapp": "whatsapp",
     "batches": "batch",
     "verify": "verification",
+    "layouts": "layout",
     "templates": "template",
     "domains": "domain",
     "webhooks": "webhook",
@@ -61,7 +62,11 @@ TAGS = {
     "healthz": "Health",
     "readyz": "Health",
 }
-SET_UP = {"template": "tpl_demo_welcome", "domain": "dom_demo"}  # an operator may choose these ids
+SET_UP = {
+    "template": "tpl_demo_welcome",
+    "layout": "lay_letter",
+    "domain": "dom_demo",
+}  # an operator may choose these ids
 
 EVENT_ID: Schema = {
     "description": "An event to send again.",

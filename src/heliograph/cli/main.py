@@ -31,6 +31,7 @@ COMMANDS = {
     "export": "Write down all that a team's records hold about an address.",
     "import": "Suppressions, domains and templates of another service.",
     "key": "Make, list, rotate and revoke API keys.",
+    "layout": "Layouts: list, approve or archive them.",
     "listen": "Forward a team's events to a program on this machine.",
     "migrate": "Bring the database to the schema of this version.",
     "pause": "Pause delivery: messages are still accepted, and wait.",

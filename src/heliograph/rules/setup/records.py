@@ -232,6 +232,14 @@ class Layout(Setting, frozen=True):
     version: int = 1
     html: str | None = None
     text: str | None = None
+    submitted_at: int = 0  # of a draft: since when it waits for an operator
+
+
+class LayoutDraft(Setting, frozen=True):
+    """A change of a layout that is not approved; until then the layout stays as it is."""
+
+    team: str
+    layout: Layout  # as it would become
 
 
 class TemplateDraft(Setting, frozen=True):

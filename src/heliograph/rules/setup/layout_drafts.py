@@ -1,0 +1,60 @@
+"""Drafts of layouts, new ones and changes of those in use: kept, submitted, and approved by an operator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.rules.setup.file import read_layout_fields
+from heliograph.rules.setup.plan import next_version
+from heliograph.rules.setup.records import Layout, LayoutDraft
+from heliograph.rules.setup.snapshot import Row, Setup, to_row
+
+
+def with_fields(base: Layout, given: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
+    """The base with these fields (None: without), and by field why it cannot be read."""
+    removed = {name: None for name, value in given.items() if value is None}
+    fields, wrong = read_layout_fields({name: value for name, value in given.items() if value is not None})
+    return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), wrong
+
+
+def find_draft(setup: Setup, id_: str) -> Layout | None:
+    """What is not approved of it, when there is something."""
+    current, draft = setup.records.get(("layout", id_)), setup.records.get(("layout_draft", id_))
+    if isinstance(draft, LayoutDraft):
+        return draft.layout
+    return current if isinstance(current, Layout) and current.status == "draft" else None
+
+
+def draft_rows(setup: Setup, new: Layout) -> list[Row]:
+    """Keep a layout that is not approved; what is in use stays."""
+    old = setup.records.get(("layout", new.id))
+    if not isinstance(old, Layout) or old.status == "draft":
+        kept = replace(new, status="draft", version=1)
+        return [] if old == kept else [to_row("layout", new.id, kept, new.team)]
+    kept = replace(new, status="draft", version=next_version(old, new))
+    if find_draft(setup, new.id) == kept:
+        return []
+    return [to_row("layout_draft", new.id, LayoutDraft(team=new.team, layout=kept), new.team)]
+
+
+def approved_rows(setup: Setup, id_: str) -> list[Row]:
+    draft = find_draft(setup, id_)
+    if draft is None:
+        return []
+    kept = replace(draft, status="approved", submitted_at=0)
+    return [to_row("layout", id_, kept, kept.team), *_without_draft(setup, id_, kept.team)]
+
+
+def archived_rows(setup: Setup, layout: Layout) -> list[Row]:
+    """Out of reach for new templates; one that was never approved is gone, and a draft goes with it."""
+    dropped = _without_draft(setup, layout.id, layout.team)
+    if layout.status == "archived":
+        return dropped
+    kept = replace(layout, status="archived") if layout.status == "approved" else None
+    return [*dropped, to_row("layout", layout.id, kept, layout.team)]
+
+
+def _without_draft(setup: Setup, id_: str, team: str) -> list[Row]:
+    return [to_row("layout_draft", id_, None, team)] if ("layout_draft", id_) in setup.records else []

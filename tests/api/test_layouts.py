@@ -1,0 +1,68 @@
+"""Layouts by API: drafts beside what is in use, submitted, approved by an operator, archived, and their versions."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.sends import assert_refused
+from tests.service import Service, until
+
+TEXT = {"name": "Letter", "html": "<h1>{{brand.name}}</h1>{{content}}", "text": "{{content}}"}
+
+
+def made(service: Service, **changed: Any) -> Any:
+    answer = service.post("/v1/layouts", TEXT | changed)
+    assert answer.status == 201, answer.raw
+    return answer.json
+
+
+def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
+    one = made(shared_service)
+    path = f"/v1/layouts/{one['id']}"
+    assert (one["status"], one["version"], one["submitted_at"], one["problems"]) == ("draft", 1, None, [])
+    mail = {"channel": "email", "subject": "S", "text": "x", "layout": one["id"]}
+    assert_refused(shared_service.post("/v1/templates", mail), 400, "invalid_template")
+
+    submitted = shared_service.post(f"{path}/submit", None).json
+    assert submitted["submitted_at"] and shared_service.post(f"{path}/submit", None).json == submitted
+    shared_service.run("layout", "approve", one["id"])
+    until(lambda: shared_service.get(path).json["status"] == "approved")
+    assert shared_service.post("/v1/templates", mail).json["layout"] == one["id"]
+
+    changed = shared_service.ask("PATCH", path, {"text": "-- {{content}}"}).json
+    assert (changed["text"], changed["draft"]["text"]) == ("{{content}}", "-- {{content}}")
+    shared_service.post(f"{path}/submit", None)
+    shared_service.run("layout", "approve", one["id"])
+    until(lambda: shared_service.get(path).json["version"] == 2)
+    versions = shared_service.get(f"{path}/versions").json["data"]
+    assert [(line["version"], line["text"]) for line in versions] == [(2, "-- {{content}}"), (1, "{{content}}")]
+    assert one["id"] in [line["id"] for line in shared_service.get("/v1/layouts?limit=100").json["data"]]
+
+    assert shared_service.post(f"{path}/archive", None).json["status"] == "archived"
+    assert_refused(shared_service.post("/v1/templates", mail), 400, "invalid_template")
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"text": "none"}, "missing_content"),
+        ({"html": "{{content}}{{content}}"}, "missing_content"),
+        ({"text": "{{content}}{{customer.name}}"}, "unknown_variable"),
+        ({"html": None, "text": None}, "missing_part"),
+    ],
+)
+def test_errors_refuse(shared_service: Service, changed: Any, code: str) -> None:
+    answer = shared_service.post("/v1/layouts", TEXT | changed)
+    assert_refused(answer, 400, "invalid_template")
+    assert code in [one["code"] for one in answer.json["error"]["details"]["problems"]]
+
+
+def test_warnings_do_not(shared_service: Service) -> None:
+    assert [one["code"] for one in made(shared_service, html="<div>{{content}}")["problems"]] == ["unclosed_tag"]
+
+
+def test_others_are_not_there(shared_service: Service) -> None:
+    one, path = made(shared_service), "/v1/layouts/lay_none"
+    assert_refused(shared_service.get(path), 404, "layout_not_found")
+    assert_refused(shared_service.get(f"/v1/layouts/{one['id']}", key="OTHER"), 404, "layout_not_found")
+    assert_refused(shared_service.post(f"{path}/submit", None), 404, "layout_not_found")
