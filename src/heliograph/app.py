@@ -48,6 +48,7 @@ from heliograph.deliver.duties.blobs import sweep_blobs
 from heliograph.deliver.duties.carriers import keep_carriers
 from heliograph.deliver.duties.clock import watch_clock
 from heliograph.deliver.duties.codes import send_codes
+from heliograph.deliver.duties.delays import tell_delays
 from heliograph.deliver.duties.domain_checks import check_domains, watch_domains
 from heliograph.deliver.duties.early_reports import apply_early_reports
 from heliograph.deliver.duties.follow import follow_others
@@ -337,6 +338,7 @@ def shared_duties(context: Context) -> dict[str, Loop]:
 def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains: Domains) -> dict[str, Loop]:
     return {
         "early reports": partial(apply_early_reports, store),
+        "delays": partial(tell_delays, store),
         "carriers": partial(keep_carriers, store, carriers),
         "reclaim": partial(reclaim_dead, store),
         "retention": partial(purge_expired, store),

@@ -60,6 +60,29 @@ def test_magic_emails(shared_service: Service, name: str, label: str) -> None:
     assert [event["detail"]["code"] for event in deferred] == (["451", "451"] if name == "softbounce" else [])
 
 
+def test_a_delay_is_told_once_and_changes_no_state(shared_service: Service) -> None:
+    found = send(shared_service, "/v1/emails", EMAIL | {"to": "delayed@simulator.test"}, status="delivered")
+    told = [event for event in found["events"] if event["sequence"] is not None]
+    assert [event["type"] for event in told] == ["email.delayed", "email.sent", "email.delivered"]
+    delayed = told[0]
+    assert (delayed["status"], delayed["previous_status"], delayed["sequence"]) == ("sending", "sending", 1)
+    delay = delayed["detail"]["delay"]
+    assert delay["since"] <= delay["next_attempt_at"] < delay["gives_up_at"]
+
+
+def test_a_delay_as_webhooks_tell_it(shared_service: Service) -> None:
+    id_ = send(shared_service, "/v1/emails", EMAIL | {"to": "delayed@simulator.test"}, status="delivered")["id"]
+
+    def told() -> Any:
+        events = shared_service.get("/v1/events?limit=100").json["data"]
+        return [one for one in events if one["type"] == "email.delayed" and one["data"]["id"] == id_]
+
+    (event,) = until(told)
+    assert event["data"]["status"] == "sending"
+    assert event["data"]["delay"].keys() == {"since", "next_attempt_at", "gives_up_at"}
+    assert event["data"]["explanation"]["retry_helps"] is True
+
+
 def test_a_bounce_tells_the_reply(shared_service: Service) -> None:
     found = send(shared_service, "/v1/emails", EMAIL | {"to": "bounced@simulator.test"})
     detail = found["recipients"][0]["detail"]

@@ -11,7 +11,7 @@ from heliograph.rules.setup.records import Channel, Team, TeamRecord, Webhook
 from heliograph.rules.webhook_formats.formats import hears
 
 EXPECTED = """
-email.sending email.sent email.delivered email.bounced email.complained email.failed
+email.sending email.sent email.delivered email.bounced email.complained email.failed email.delayed
 sms.sending sms.sent sms.delivered sms.failed
 whatsapp.sending whatsapp.sent whatsapp.delivered whatsapp.read whatsapp.failed
 verification.verified verification.failed verification.exhausted suppression.created suppression.deleted

@@ -14,6 +14,7 @@ from heliograph.deliver.suppressed import Suppressed
 from heliograph.handover import Handover
 from heliograph.rules import magic, routing
 from heliograph.rules.circuit import FIRST_MS, MOST_MS
+from heliograph.rules.delay import told_delay
 from heliograph.rules.event import EXPIRED, NEXT_AT, marked
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import LANE
@@ -280,7 +281,8 @@ def to_change(
                 absent_at=absent_at,
                 first_at=first_at,
             )
-            return replace(change, again=again, detail=change.detail | {NEXT_AT: timestamp(due_at)})
+            delay = told_delay(first_at, due_at, first_at, claim.expires_at) if outcome.delayed else None
+            return replace(change, again=again, delay=delay, detail=change.detail | {NEXT_AT: timestamp(due_at)})
 
 
 def _hold(claim: Claim, change: Change, outcome: Deferred, now: int) -> Change:

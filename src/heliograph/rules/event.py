@@ -11,9 +11,11 @@ from heliograph.rules.setup.records import Channel, Team
 
 _UNTOLD = "queued"
 
+DELAYED = "email.delayed"  # no state: told once of an email that waits
 TEST = "webhook.test"  # made for one webhook: no other is told
 TYPES: tuple[str, ...] = (
     *(f"{channel}.{state}" for channel, states in STATES.items() for state in states if state != _UNTOLD),
+    DELAYED,
     "verification.verified",
     "verification.failed",
     "verification.exhausted",
@@ -37,6 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 SIMULATED = "simulated"  # in the detail of what a simulator said
 NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next one is
+DELAY = "delay"  # in that of `email.delayed`: since when, and until when
 EXPIRED = "expired"  # in that of the last try: there is no time left for another
 BODY_MAX = 20_000  # bytes
 DETAIL_MAX = 4096  # bytes of a carrier's words
@@ -135,6 +138,8 @@ def _message_part(event: StoredEvent) -> dict[str, Any]:
         own[_WORDS[event.status]] = words = msgspec.json.decode(event.detail)
         if "reason" in words:  # ours, such as `canceled`: under the name that reads give it, too (contract 16)
             own["detail"] = words
+    if event.type == DELAYED and event.detail:
+        own[DELAY] = msgspec.json.decode(event.detail)[DELAY]
     if event.explanation:
         own["explanation"] = event.explanation
     return own

@@ -2,7 +2,9 @@
 
 from typing import Literal, get_args
 
-Behaviour = Literal["delivered", "bounced", "asyncbounce", "complained", "suppressed", "failed", "softbounce"]
+Behaviour = Literal[
+    "delivered", "bounced", "asyncbounce", "complained", "suppressed", "failed", "softbounce", "delayed"
+]
 PhoneBehaviour = Literal[
     "delivered", "failed", "sent_then_failed", "delivered_unread", "no_carrier", "read_undelivered"
 ]

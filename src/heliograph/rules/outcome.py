@@ -91,6 +91,8 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 class Deferred(msgspec.Struct, frozen=True, kw_only=True):
     """Not now: try again."""
 
+    delayed: bool = False  # a simulator's: to be told as delayed at once
+
     detail: dict[str, Any] = {}
     retry_after_ms: int | None = None
     unreachable: bool = False  # the carrier cannot be reached: it was not sent, and the next carrier is asked at once

@@ -11,6 +11,7 @@ from heliograph import metrics
 from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.bounce_category import category_of
+from heliograph.rules.delay import TOLD_MS
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
 from heliograph.rules.lanes import INBOX
@@ -33,6 +34,7 @@ EARLY_RETURN_MS = HOUR_MS
 # Why an email that was counted against the quota was not sent: for reasons of ours, and certainly not.
 UNUSED = ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready")
 COUNTED = ("delivered", "bounced", "failed", "complained")
+PUT_OFF = "deferred"
 RECEIPTS = ("delivered", "read", "failed")
 SETTLE = {"capture": pricing.capture, "release": pricing.release}
 
@@ -64,6 +66,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     wanted: str | None  # the state to move to; None: nothing but the timeline changes
     note: str | None = None  # a line of the timeline alone, of this type
+    delay: dict[str, str | None] | None = None  # to be told as `email.delayed`
     detail: dict[str, Any] = {}
     suppress: str | None = None
     absent: bool = False  # its domain is said not to exist
@@ -325,6 +328,9 @@ class _Rows:
         self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
         self.steps: list[figures.Step] = []
+        self.delays: list[tuple[Any, ...]] = []  # of emails that were put off, by us …
+        self.relayed_delays: list[tuple[Any, ...]] = []  # … and by a provider
+        self.told_delays: list[tuple[int, int, int]] = []
         self.told: list[Callable[[], None]] = []  # what the metrics are told when all is written
 
 
@@ -359,11 +365,21 @@ async def _apply(
         await tx.run("insert_seen", seen=rows.seen)
     if ended := {m.batch for m in moved if m.batch and m.ended_at is not None}:
         rows.events += await batches.finish(tx, ended, rows.publisher, changes[-1].at)
+    await _note_delays(tx, rows)
     await rows.publisher.publish(tx, rows.events)
     if rows.counts:
         await tx.run("count_reputation", counts=[(*place, *counts) for place, counts in sorted(rows.counts.items())])
     await figures.count(tx, rows.steps)
     tx.afterwards += rows.told
+
+
+async def _note_delays(tx: Tx, rows: _Rows) -> None:
+    if rows.delays:
+        await tx.run("insert_delays", delays=rows.delays)
+    if rows.relayed_delays:  # each once: PostgreSQL writes no row twice in one statement
+        await tx.run("insert_relayed_delays", delays=list({row[:2]: row for row in rows.relayed_delays}.values()))
+    if rows.told_delays:
+        await tx.run("settle_delays", delays=rows.told_delays)
 
 
 def written(detail: dict[str, Any]) -> str | None:
@@ -377,13 +393,15 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         rows.seen.append((moved.team, recipient.address, moved.key))
     recipient.carrier = change.carrier or recipient.carrier
     recipient.carrier_id = change.carrier_id or recipient.carrier_id
-    if not change.note:
+    if change.note in (None, PUT_OFF):
         recipient.detail = detail or recipient.detail
     # A recipient that was handed over once is no longer queued, even if it was deferred.
     wanted = recipient.status if change.note else change.wanted or "sending"
     path = message.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
 
-    def tell(type_: str, status: str | None, previous: str | None, sequence: int | None) -> None:
+    def tell(
+        type_: str, status: str | None, previous: str | None, sequence: int | None, words: str | None = detail
+    ) -> None:
         rows.events.append(
             Event(
                 id=rows.publisher.new_id("evt_"),
@@ -396,7 +414,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
                 status=status,
                 previous_status=previous,
                 message_status=moved.status,
-                detail=detail,
+                detail=words,
                 created_at=change.at,
             )
         )
@@ -417,11 +435,17 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         moved.status = message.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
         tell(event.event_type(moved.channel, status), status, previous, moved.sequence)
-    if change.note:
+    if change.note and change.note != event.DELAYED:
         tell(change.note, None, recipient.status, None)
-    elif (not path or not change.wanted) and not change.quiet:
+    elif not change.note and (not path or not change.wanted) and not change.quiet:
         # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
-        tell("ignored" if change.wanted else "deferred", change.wanted, recipient.status, None)
+        tell("ignored" if change.wanted else PUT_OFF, change.wanted, recipient.status, None)
+    if change.delay:
+        moved.sequence += 1
+        words = written(change.detail | {event.DELAY: change.delay})
+        tell(event.DELAYED, recipient.status, recipient.status, moved.sequence, words)
+    if moved.channel == "email" and (change.again or change.note == PUT_OFF):
+        _put_off(rows, change)
 
     ended = all(message.is_final(r.status) or is_erased(r.address) for r in everyone)
     moved.ended_at = change.at if ended else None
@@ -438,6 +462,18 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         rows.suppressions.append(
             (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
         )
+
+
+def _put_off(rows: _Rows, change: Change) -> None:
+    """Told after a while, unless it is told now."""
+    place = (change.message, change.position, change.at)
+    due_at = change.at + TOLD_MS
+    if change.claim:
+        rows.delays.append((*place, due_at, change.claim.key))
+    else:
+        rows.relayed_delays.append((*place, due_at, change.detail.get("gives_up_at")))
+    if change.delay:
+        rows.told_delays.append((change.message, change.position, 1))
 
 
 def _tell_metrics(

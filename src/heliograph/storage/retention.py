@@ -46,7 +46,7 @@ LONE = {
 }
 BODY = ("purge_contents", "purge_blobs", "mark_bodiless")
 WHOLE = (
-    *("purge_events", "purge_parts", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
+    *("purge_events", "purge_parts", "purge_delays", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
     *("purge_recipients", "purge_messages"),
 )
 DEFAULTS = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_MESSAGES_DAYS}

@@ -13,6 +13,7 @@ from heliograph.storage.carrier_use import CarrierUse
 from heliograph.storage.circuits import Circuits
 from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.decisions import Decisions
+from heliograph.storage.delays import Delays
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.domain_checks import DomainChecks
 from heliograph.storage.engine.blobs import Blobs
@@ -67,6 +68,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: DeadLetters
     carrier_use: CarrierUse
     reports: Reports
+    delays: Delays
     circuits: Circuits
     domain_checks: DomainChecks
     decisions: Decisions
@@ -140,6 +142,7 @@ def make_store(
         dead_letters=DeadLetters(database, setup),
         carrier_use=CarrierUse(database),
         reports=Reports(database, clock, setup.publisher),
+        delays=Delays(database, clock, setup.publisher),
         circuits=Circuits(database),
         domain_checks=DomainChecks(database),
         decisions=Decisions(database, clock),

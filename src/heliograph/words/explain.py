@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from heliograph.rules.blame import read_reason
 from heliograph.rules.carrier_codes import CODES, STATES
-from heliograph.rules.event import EXPIRED, StoredEvent
+from heliograph.rules.event import DELAYED, EXPIRED, StoredEvent
 from heliograph.rules.field_docs import says
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.retry import SCHEDULES
@@ -620,7 +620,7 @@ def explain(
     """What became of one recipient, by its state and by what was said last."""
     if status in ("queued", "sending") and not deferred:
         return Explanation(*TITLES[status], PAUSED if paused else MEANINGS[None, status])
-    if status in ("queued", "sending"):
+    if status in ("queued", "sending", "sent") and deferred:
         name = cause_of(channel, detail)
         cause = CAUSES[name]
         cure = PAUSED if paused else NOTHING if cause.waits else cause.cure
@@ -647,7 +647,7 @@ def cure_of_carrier(channel: Channel, detail: Mapping[str, Any]) -> str:
 def last_words(own: Mapping[str, Any], type_: str, said: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     """What decides, and whether the last try was put off: by the recipient's own detail and its last event."""
     detail = own if own.get("reason") in _BY_OPERATOR else said
-    return detail, type_ == "deferred" or own.get("reason") == "retried"
+    return detail, type_ in ("deferred", DELAYED) or own.get("reason") == "retried"
 
 
 def explanation_record(found: Explanation) -> ExplanationRecord | None:
@@ -666,10 +666,11 @@ def _record(cause: str, text: str, advice: str, again: bool) -> ExplanationRecor
 def explained(event: StoredEvent) -> StoredEvent:
     """With its explanation, where it is bad news of a message (contract 17)."""
     channel, _, word = event.type.partition(".")
-    if event.record is None or word not in BAD_NEWS:
+    if event.record is None or (word not in BAD_NEWS and event.type != DELAYED):
         return event
     detail = msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
-    found = explanation_record(explain(cast(Channel, channel), word, detail))
+    told = explain(cast(Channel, channel), "sending" if event.type == DELAYED else word, detail, deferred=True)
+    found = explanation_record(told)
     return replace(event, explanation=found and msgspec.structs.asdict(found))
 
 

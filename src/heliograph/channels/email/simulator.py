@@ -28,12 +28,13 @@ REFUSALS: dict[Behaviour, Refused] = {
     "bounced": Refused(detail=NO_SUCH_USER, bounced=True),
     "failed": Refused(detail=REJECTED),
 }
-DEFERRALS: dict[Behaviour, int] = {"softbounce": 2}
+DEFERRALS: dict[Behaviour, int] = {"softbounce": 2, "delayed": 2}
 REPORTS: dict[Behaviour, tuple[Report, ...]] = {
     "delivered": (DELIVERED,),
     "asyncbounce": (DELIVERED, BOUNCED),
     "complained": (DELIVERED, COMPLAINED),
     "softbounce": (DELIVERED,),
+    "delayed": (DELIVERED,),
     "suppressed": (DELIVERED,),  # refused at accept; only addresses of other domains get here
 }
 
@@ -49,7 +50,8 @@ class EmailSimulator(Carrier):
         if behaviour in REFUSALS:
             return REFUSALS[behaviour]
         if parcel.attempt < DEFERRALS.get(behaviour, 0):
-            return Deferred(detail=BUSY, retry_after_ms=self._step_ms)
+            delayed = behaviour == "delayed" and parcel.attempt == 1
+            return Deferred(detail=BUSY, retry_after_ms=self._step_ms, delayed=delayed)
         return Accepted(
             carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
             detail=TAKEN,

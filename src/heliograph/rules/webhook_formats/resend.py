@@ -16,6 +16,7 @@ TYPES = {  # ours: Resend's
     "email.bounced": "email.bounced",
     "email.complained": "email.complained",
     "email.failed": "email.failed",
+    "email.delayed": "email.delivery_delayed",
     "domain.verified": "domain.updated",
     "domain.failed": "domain.updated",
     "suppression.created": "suppression.added",

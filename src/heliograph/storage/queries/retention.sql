@@ -94,6 +94,9 @@ DELETE FROM event WHERE message IN (SELECT message FROM rows(:messages, message 
 -- name: purge_parts
 DELETE FROM part WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
+-- name: purge_delays
+DELETE FROM delay WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
+
 -- name: purge_early_reports
 DELETE FROM early_report WHERE key IN (
     SELECT key FROM early_report WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;

@@ -1,0 +1,56 @@
+"""Emails that were put off: `email.delayed` is told once, five minutes later (contract 17)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from heliograph.clock import Clock
+from heliograph.rules.delay import told_delay
+from heliograph.rules.event import DELAYED
+from heliograph.rules.message import is_final
+from heliograph.storage import outcomes
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import Publisher
+from heliograph.storage.outcomes import Change
+
+PORTION = 100
+
+
+class Delays:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher) -> None:
+        self._database = database
+        self._clock = clock
+        self._publisher = publisher
+
+    async def tell_due(self) -> None:
+        now, publisher = self._clock.now(), self._publisher
+        while await self._database.read(lambda tx: tx.run("any_due_delay", now=now)):
+            if await self._database.write(lambda tx: _tell(tx, now, publisher)) < PORTION:
+                return
+
+
+async def _tell(tx: Tx, now: int, publisher: Publisher) -> int:
+    rows = await tx.run("due_delays", now=now, limit=PORTION)
+    changes = [change for row in rows if (change := _change(row, now))]
+    late = {(change.message, change.position) for change in changes}
+    settled = [(message, position, int((message, position) in late)) for message, position, *_ in rows]
+    if changes:
+        await outcomes.record(tx, changes, owner=None, publisher=publisher)
+    if settled:
+        await tx.run("settle_delays", delays=settled)
+    return len(rows)
+
+
+def _change(row: Sequence[Any], now: int) -> Change | None:
+    """None where nobody waits any more: it ended, or a carrier took it."""
+    message, position, since, relayed, gives_up_at, status, detail, due_at, first_at, expires_at = row
+    waits = due_at is not None
+    if is_final(status) or not (waits or relayed):
+        return None
+    if waits:
+        delay = told_delay(since, due_at, first_at, expires_at)
+    else:
+        delay = told_delay(since) | {"gives_up_at": gives_up_at}
+    words = msgspec.json.decode(detail) if detail else {}
+    return Change(at=now, message=message, position=position, wanted=None, note=DELAYED, detail=words, delay=delay)
