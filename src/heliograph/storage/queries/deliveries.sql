@@ -98,15 +98,15 @@ FROM rows(:attempts, delivery bigint, number bigint, at bigint, status smallint,
           answer text) AS r;
 
 -- name: list_deliveries
--- `before` is the event that the page before ended with.
-SELECT d.key, d.event, e.type, d.state, d.attempt, coalesce(d.due_at, d.created_at), e.created_at FROM delivery d
+-- `before` is the event that the page before ended with. What was never tried is due (0) since it was made.
+SELECT d.key, d.event, e.type, d.state, d.attempt, coalesce(nullif(d.due_at, 0), d.created_at), e.created_at FROM delivery d
 JOIN event e ON e.team = d.team AND e.id = d.event
 WHERE d.webhook = :webhook AND d.event < :before
 ORDER BY d.event DESC LIMIT :limit;
 
 -- name: list_failed
 -- Those of them that failed, in the words of the index delivery_failed.
-SELECT d.key, d.event, e.type, d.state, d.attempt, coalesce(d.due_at, d.created_at), e.created_at FROM delivery d
+SELECT d.key, d.event, e.type, d.state, d.attempt, coalesce(nullif(d.due_at, 0), d.created_at), e.created_at FROM delivery d
 JOIN event e ON e.team = d.team AND e.id = d.event
 WHERE d.webhook = :webhook AND d.event < :before AND d.state <> 'delivered' AND d.attempt > d.earlier
 ORDER BY d.event DESC LIMIT :limit;
