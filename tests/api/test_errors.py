@@ -20,7 +20,7 @@ CODES = {
             *("invalid_json", "invalid_request", "too_many_recipients", "subject_too_long", "invalid_subject"),
             *("too_many_attachments", "attachment_too_large", "attachments_too_large", "invalid_attachment"),
             *("invalid_idempotency_key", "unsupported_channel", "invalid_code_format"),
-            *("invalid_tags", "invalid_metadata", "invalid_header", "invalid_schedule"),
+            *("invalid_tags", "invalid_metadata", "invalid_header", "invalid_schedule", "invalid_template"),
         ),
         400,
     ),
@@ -40,6 +40,7 @@ CODES = {
         ),
         404,
     ),
+    "layout_not_found": 404,
     "method_not_allowed": 405,
     **dict.fromkeys(
         (
