@@ -191,6 +191,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
     "`[[carriers]]`": (records.CarrierRecord, {"options", "by_hand"}, set()),
     "`[[teams]]`": (records.TeamRecord, {"ref", *WANTED}, {"credit"}),
     "`verify = { … }` of a team": (records.VerifyLimits, set(), set()),
+    "`[teams.opt_out]`": (records.OptOutTexts, set(), set()),
     "`[[teams.domains]]`": (
         records.Domain,
         {"team", "by_dns", "failures", "checked_at", "refused_reason", *WANTED},
@@ -326,7 +327,7 @@ def test_log_lines_of_the_operators_page_exist() -> None:
 
 def test_every_endpoint_is_in_the_contract() -> None:
     paths = {re.sub(r"\{(\w+)\}", r":\1", route.path) for route in V1}
-    assert paths - set(re.findall(r"/[\w/:.]+", read("docs/contract.md"))) == set()
+    assert paths - set(re.findall(r"/[\w/:.-]+", read("docs/contract.md"))) == set()
 
 
 # -- the README's lines ------------------------------------------------------------------------------------

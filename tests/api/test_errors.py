@@ -30,13 +30,14 @@ CODES = {
             *("from_domain_unverified", "key_domain_scope", "no_approved_brand_domain", "recipient_not_allowed"),
             *("recipient_suppressed", "feature_not_on_plan", "team_suspended", "insufficient_scope"),
             "direct_sends_paused",  # by addition
+            "recipient_opted_out",
         ),
         403,
     ),
     **dict.fromkeys(
         (
             *("template_not_found", "verification_not_found", "not_found", "message_not_found", "batch_not_found"),
-            *("suppression_not_found", "webhook_not_found", "brand_domain_not_found"),
+            *("suppression_not_found", "opt_out_not_found", "webhook_not_found", "brand_domain_not_found"),
         ),
         404,
     ),

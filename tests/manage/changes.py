@@ -150,6 +150,12 @@ async def a_suppression(world: World) -> Values:
     return {"email": email}
 
 
+async def an_opt_out(world: World) -> Values:
+    phone = f"+49151{world.number():0>8}"
+    assert (await world.call("POST", "/v1/opt-outs", {"phone": phone, "channel": "sms"})).ok
+    return {"phone": phone}
+
+
 async def an_export(world: World) -> Values:
     path = world.service.data / f"{world.number()}.csv"
     path.write_text(f"email,origin\nexported{world.number()}@example.com,bounce\n")
@@ -544,6 +550,11 @@ CHANGES = [
          {"to": "delivered@simulator.test", "from": "a@acme.test"}, a_template),
     page(f"{TEAM}/inbox", "inbox.clear", {}),
     page(f"{TEAM}/inbox/{{message}}/delete", "inbox.delete", {}, a_failed_message, again=True),
+    # opt-outs
+    page(f"{TEAM}/opt-outs", "opt_out.add", {"phone": "+49160{n:0>8}", "channel": "sms"}, again=True),
+    page(f"{TEAM}/opt-outs/remove", "opt_out.remove", {"phone": "{phone}", "channel": "sms"}, an_opt_out, again=True),
+    route("POST /v1/opt-outs", "opt_out.add", {"phone": "+49161{n:0>8}", "channel": "sms"}, again=True),
+    route("DELETE /v1/opt-outs/{phone}", "opt_out.remove", {}, an_opt_out, again=True),
     # suppressions and erasing
     page(f"{TEAM}/suppressions", "suppression.add", {"email": "s{n}@example.com"}, again=True),
     page(f"{TEAM}/suppressions/remove", "suppression.remove", {"email": "{email}"}, a_suppression, again=True),

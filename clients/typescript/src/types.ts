@@ -1,6 +1,6 @@
 // Made by `make clients` from the OpenAPI document. Do not edit.
 
-export type ErrorCode = "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+export type ErrorCode = "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "opt_out_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
 
 export interface Alignment {
   /** DKIM proves the From domain. */
@@ -104,6 +104,17 @@ export interface CheckRequest {
   code: string;
 }
 
+export interface DeletedOptOut {
+  /** The kind of this object. */
+  object: "opt_out";
+  /** The phone number, in E.164. */
+  phone: string;
+  /** The channel that was asked for; null: both. */
+  channel: "sms" | "whatsapp" | null;
+  /** Always `true`. */
+  deleted: true;
+}
+
 export interface DeletedSuppression {
   /** The kind of this object. */
   object: "suppression";
@@ -135,7 +146,7 @@ export interface DeliveryRecord {
   /** The event. */
   event_id: string;
   /** The event's type. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
   /** `delivered`, still `waiting`, or given up. */
   state: "waiting" | "delivered" | "exhausted";
   /** When it is tried next; null after the last attempt. */
@@ -409,7 +420,7 @@ export interface ErrorBody {
   /** The kind of error. */
   type: "api_error" | "authentication_error" | "conflict_error" | "idempotency_error" | "invalid_request_error" | "not_found_error" | "permission_error" | "rate_limit_error";
   /** The code to branch on. */
-  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "opt_out_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
   /** What is wrong and what to do about it. */
   message: string;
   /** The field or header at fault. */
@@ -714,7 +725,7 @@ export interface NewWebhookRecord {
   /** Where events are sent. */
   url: string;
   /** The events that it receives. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
   /** Whether it receives events. */
   enabled: boolean;
   /** A note for people. */
@@ -729,6 +740,37 @@ export interface NewWebhookRecord {
   format: "heliograph" | "postmark" | "resend" | "twilio";
   /** Signs its events; `whsec_…`. Shown only now. */
   secret: string;
+}
+
+export interface OptOutList {
+  /** The kind of this object. */
+  object: "list";
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<OptOutRecord>;
+}
+
+export interface OptOutRecord {
+  /** The kind of this object. */
+  object: "opt_out";
+  /** Channel and phone, for `after`. */
+  id: string;
+  /** The phone number, in E.164. */
+  phone: string;
+  /** The channel that it opted out of. */
+  channel: "sms" | "whatsapp";
+  /** How: by a text, learned from a carrier, or by hand. */
+  reason: "text" | "carrier" | "manual";
+  /** When it was made, ISO 8601 in UTC with milliseconds. */
+  created_at: string;
+}
+
+export interface OptOutRequest {
+  /** The phone number, in E.164. */
+  phone: string;
+  /** The channel that it opted out of. */
+  channel: "sms" | "whatsapp";
 }
 
 export interface PhoneBatchRequest {
@@ -851,7 +893,7 @@ export interface Problem {
   /** This request, as a URN. */
   instance: string;
   /** The code to branch on. */
-  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "suppression_not_found" | "opt_out_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
   /** The field or header at fault. */
   param: string | null;
   /** Equals X-Request-Id. */
@@ -877,7 +919,7 @@ export interface PublishedEvent {
   /** Public id. */
   id: string;
   /** What happened, for example `email.delivered`. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
   /** When it was made, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** The team. */
@@ -1397,7 +1439,7 @@ export interface WebhookChange {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
   url?: string | null;
   /** Event types, groups such as `email.*`, or `*`. */
-  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test"> | null;
+  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test"> | null;
   /** `true` also clears `disabled_reason`. */
   enabled?: boolean | null;
   /** A note for people. */
@@ -1421,7 +1463,7 @@ export interface WebhookRecord {
   /** Where events are sent. */
   url: string;
   /** The events that it receives. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
   /** Whether it receives events. */
   enabled: boolean;
   /** A note for people. */
@@ -1440,7 +1482,7 @@ export interface WebhookRequest {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
   url: string;
   /** Event types, groups such as `email.*`, or `*`. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
   /** A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it, one is generated. */
   secret?: string | null;
   /** A note for people. */
@@ -1508,6 +1550,10 @@ export interface Operations {
   "GET /v1/me": { answer: Me };
   "GET /v1/suppressions": { query: { limit?: number; after?: string }; answer: SuppressionList };
   "POST /v1/suppressions": { body: SuppressionRequest; answer: SuppressionRecord };
+  "GET /v1/opt-outs": { query: { limit?: number; after?: string }; answer: OptOutList };
+  "POST /v1/opt-outs": { body: OptOutRequest; answer: OptOutRecord };
+  "GET /v1/opt-outs/{phone}": { query: { channel?: "sms" | "whatsapp" }; answer: OptOutRecord };
+  "DELETE /v1/opt-outs/{phone}": { query: { channel?: "sms" | "whatsapp" }; answer: DeletedOptOut };
   "GET /v1/domains": { query: { limit?: number; after?: string }; answer: DomainList };
   "POST /v1/domains": { body: DomainRequest; answer: DomainView };
   "GET /v1/domains/{id}": { answer: DomainView };

@@ -15,7 +15,7 @@ from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.message import STATES
 from heliograph.rules.options import Added, Options, Timing, added_of, read_options
 from heliograph.rules.phone import country_of, read_phone
-from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, TemplateIdRequired
+from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, RecipientOptedOut, TemplateIdRequired
 from heliograph.rules.sender import brand_domain, brand_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
 from heliograph.rules.templates.check import find_template
@@ -145,7 +145,7 @@ def carriers_for(
 
 
 def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> LastCheck:
-    """Returns what only the transaction can decide: the sandbox's share of the day comes before the carriers."""
+    """Returns what the transaction decides: opt-outs and the sandbox's share of the day come before the carriers."""
     check_phone_allowed(caller, draft.to)
     unserved = None
     if not carriers_for(context, caller, channel, draft.to, draft.country):
@@ -158,10 +158,12 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
     asked = routing.candidates(channel, draft.country, setup.carriers)
     simulated = caller.caught or magic.is_magic_phone(draft.to)
     is_counted = caller.team.sandbox and not simulated and routing.leaves(asked)
-    if unserved and not is_counted:
-        raise unserved
 
     def check(found: Found, now: int) -> None:
+        if found.opted_out:
+            raise RecipientOptedOut(
+                f"{draft.to} has opted out of this team's {channel} messages. {RecipientOptedOut.fix}", param="to"
+            )
         if is_counted:
             pricing.take_sandbox(found.account, setup.platform.sandbox_per_day, now)
         if unserved:
@@ -230,6 +232,7 @@ def phone_acceptance(
         country=draft.country,
         credit_low=team.record.credit_low,
         marketing_to=marketing_to,
+        phone=draft.to,
         retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
         due_at=draft.timing.due_at,

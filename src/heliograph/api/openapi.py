@@ -42,6 +42,11 @@ OTHER_IDS: dict[str, Schema] = {
         "description": "The email address.",
         "example": "ada@example.com",
     },
+    "opt-outs": {
+        "schema": {"type": "string", "pattern": r"^\+[0-9]{7,15}$"},
+        "description": "The phone number, in E.164.",
+        "example": "+4915112345678",
+    },
     "keys": {
         "schema": {"type": "string", "pattern": "^[0-9A-Za-z]{10}$"},
         "description": "The key's public id: the 10 characters after `hk_`.",

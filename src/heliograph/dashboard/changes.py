@@ -89,6 +89,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
         "Suppressions",
         _all(add="Address suppressed", remove="Suppression removed", import_="Suppressions imported"),
     ),
+    "opt_out": ("Opt-outs", _all(add="Phone opted out", remove="Opt-out removed")),
     "address": ("Personal data", _all(erase="Address erased", export="Data of an address exported")),
     "message": (
         "Messages",
@@ -253,6 +254,7 @@ PLACES: dict[str, Callable[[Team, AuditLine], str]] = {
     "sender_id": _at("/senders"),
     "recipient": _at("/senders"),
     "suppression": _at("/suppressions"),
+    "opt_out": _at("/opt-outs"),
     "member": _at("/team"),
     "credit": _at("/billing"),
     "inbox": _at("/inbox"),

@@ -21,6 +21,7 @@ from heliograph.dashboard.views import (
     messages,
     notices,
     operator,
+    opt_outs,
     overview,
     passkeys,
     people,
@@ -171,6 +172,12 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/inbox/{id}/files/{number}", inbox.attachment, "viewer"),
     PageRoute("POST", TEAM + "/inbox/{id}/delete", inbox.delete, "developer", suspended=True),
     PageRoute("POST", TEAM + "/inbox/{id}/unread", inbox.mark_unread, "developer", suspended=True),
+    # opt-outs
+    PageRoute("GET", TEAM + "/opt-outs", opt_outs.show, "viewer"),
+    PageRoute("POST", TEAM + "/opt-outs", opt_outs.add, "developer", suspended=True),
+    PageRoute("GET", TEAM + "/opt-outs/new", opt_outs.show_new, "developer", form=True),
+    PageRoute("GET", TEAM + "/opt-outs/remove", opt_outs.ask_remove, "developer", form=True),
+    PageRoute("POST", TEAM + "/opt-outs/remove", opt_outs.remove, "developer"),
     # suppressions
     PageRoute("GET", TEAM + "/suppressions", suppressions.show, "viewer"),
     PageRoute("POST", TEAM + "/suppressions", suppressions.add, "developer", suspended=True),

@@ -35,6 +35,7 @@ OUT_OF_REACH = "no carrier for this destination can be reached now"
 TOO_LATE = "it was not handed over before its expires_at"
 SUSPENDED = "the team was suspended before the message was handed over"
 SUPPRESSED = "the address was suppressed before the message was handed over"
+OPTED_OUT = "the recipient had opted out before the message was handed over"
 TWICE_SILENT = "the carrier fell silent twice: it is not known whether the message was sent, and it is not sent again"
 
 log = structlog.get_logger()
@@ -99,16 +100,22 @@ class Dispatch:
         team = self._store.setup.current.teams_by_ref.get(claim.team)
         if team and team.record.suspended:
             return Refused(detail=own("suspended", SUSPENDED))
-        return Refused(detail=own("suppressed", SUPPRESSED)) if suppressed else None
+        if not suppressed:
+            return None
+        return Refused(
+            detail=own("suppressed", SUPPRESSED) if claim.channel == "email" else own("opted_out", OPTED_OUT)
+        )
 
     async def _was_suppressed(self, claim: Claim) -> bool:
-        """Also as what is left of an address that was erased."""
-        while claim.channel == "email":
+        """Also as what is left of an address that was erased; a phone when it opted out."""
+        store = self._store
+        while True:
             try:
-                return await self._store.suppressions.get(claim.team, claim.address) is not None
+                if claim.channel == "email":
+                    return await store.suppressions.get(claim.team, claim.address) is not None
+                return any(o.channel == claim.channel for o in await store.opt_outs.find(claim.team, claim.address))
             except StoreUnavailable:
                 await asyncio.sleep(RECORD_AGAIN_S)
-        return False
 
     def _said(self, claim: Claim, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
         """The carrier whose answer counts, if any, and the answer, with what earlier carriers said for the timeline."""

@@ -22,6 +22,7 @@ class Found(msgspec.Struct, frozen=True):
     suppressed: Set[str]  # of the addresses in `watch`, the suppressed ones
     account: Account  # running totals; `decide` takes quota and credit from it
     marketing: Sequence[int]  # times of the recipient's MARKETING messages of the last day, oldest first
+    opted_out: bool = False  # the phone that it is for wants no messages of this team on this channel
 
 
 class AcceptedRecipient(msgspec.Struct, frozen=True):
@@ -76,6 +77,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     template_version: int | None = None
     country: str | None = None
     watch: Sequence[str] = ()  # addresses to look up on the suppression list
+    phone: str | None = None  # to look up among those that opted out of this channel
     credit_low: int = 0  # tell when credit falls below; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     blobs: Sequence[str] = ()  # hashes of attachment files

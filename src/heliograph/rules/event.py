@@ -21,6 +21,8 @@ TYPES: tuple[str, ...] = (
     "verification.exhausted",
     "suppression.created",
     "suppression.deleted",
+    "opt_out.created",
+    "opt_out.deleted",
     "domain.verified",
     "domain.failed",
     "credit.low",

@@ -22,6 +22,7 @@ Own = Literal[
     "expired",
     "suspended",
     "suppressed",
+    "opted_out",
 ]
 
 # The `reason` of a report about another address, which ours was forwarded or expanded to.

@@ -84,6 +84,7 @@ class Account(msgspec.Struct, kw_only=True):
     sandbox_used: int = 0  # messages and codes of a sandbox team over real carriers
     octets_day: int = 0  # days since 1970, the day that `octets_used` counts
     octets_used: int = 0  # bytes of contents and attachments
+    opted_out: int = 0  # 1: phones have opted out of the team's messages
 
 
 def month_of(ms: int) -> str:

@@ -312,6 +312,12 @@ class RecipientSuppressed(Refusal):
     fix = "Remove the recipient, or delete the suppression when the address works again."
 
 
+class RecipientOptedOut(Refusal):
+    """The phone's owner wants no more messages of the team on this channel."""
+
+    fix = "Send it nothing until its owner answers START; delete the opt-out only when they asked you to."
+
+
 # -- templates ---------------------------------------------------------------------------------------------
 
 
@@ -481,6 +487,12 @@ class SuppressionNotFound(Refusal):
     """The address is not on the team's suppression list."""
 
     fix = "Check the address; it may have been removed already."
+
+
+class OptOutNotFound(Refusal):
+    """The phone is not on the team's list of opt-outs."""
+
+    fix = "Check the number and the channel; it may have been removed already."
 
 
 class WebhookNotFound(Refusal):

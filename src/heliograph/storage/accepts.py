@@ -28,6 +28,7 @@ from heliograph.storage.tags import tag_rows
 ACCEPTED = 202
 
 Item = Acceptance | BatchAcceptance
+Phone = tuple[int, str, str]  # team, channel, number
 
 
 def weight(item: Item) -> int:
@@ -50,7 +51,12 @@ async def accept(
             sends += [send for send in item.sends if isinstance(send, Acceptance)]
         else:
             sends.append(item)
-    desk = _Desk(accounts, await _suppressed(tx, sends, accounts, name_of), await _marketing(tx, sends, now))
+    desk = _Desk(
+        accounts,
+        await _suppressed(tx, sends, accounts, name_of),
+        await _marketing(tx, sends, now),
+        await _opted_out(tx, sends, accounts, name_of),
+    )
 
     answers: list[Answer | Exception] = []
     accepted: list[tuple[Acceptance, Decision]] = []
@@ -103,6 +109,7 @@ class _Desk(msgspec.Struct):
     accounts: dict[int, Account]
     suppressed: dict[int, set[str]]
     marketing: dict[tuple[int, str], list[int]]
+    opted_out: set[Phone]
 
     def take(self, item: Item) -> _Taken:
         """What is accepted of it, and the answer. After a refusal everything is as it was."""
@@ -132,7 +139,8 @@ class _Desk(msgspec.Struct):
         before = replace(self.accounts[item.team])
         account, to = self.accounts[item.team], (item.team, item.marketing_to or "")
         try:
-            done = item.decide(Found(self.suppressed[item.team], account, self.marketing[to]))
+            opted_out = bool(self.opted_out) and (item.team, item.channel, item.phone) in self.opted_out
+            done = item.decide(Found(self.suppressed[item.team], account, self.marketing[to], opted_out))
             if item.octets_most:
                 take_octets(account, len(item.content) + item.file_octets, item.octets_most, item.created_at)
         except Refusal:
@@ -193,8 +201,9 @@ async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:
     accounts = await lock_accounts(tx, {item.team})
     suppressed = await _suppressed(tx, [item], accounts, name_of)
     marketing = await _marketing(tx, [item], item.created_at)
-    found = Found(suppressed[item.team], accounts[item.team], marketing[item.team, item.marketing_to or ""])
-    return item.decide(found)
+    opted_out = bool(await _opted_out(tx, [item], accounts, name_of))
+    to = item.team, item.marketing_to or ""
+    return item.decide(Found(suppressed[item.team], accounts[item.team], marketing[to], opted_out))
 
 
 async def lock_accounts(tx: Tx, teams: Iterable[int]) -> dict[int, Account]:
@@ -262,6 +271,19 @@ async def _suppressed(
         for team, address in await tx.run("find_suppressed", addresses=list(watched)):
             found[team].add(watched[team, address])
     return found
+
+
+async def _opted_out(tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf) -> set[Phone]:
+    """Whether a team has such phones at all came with its account's row: the others look up nothing."""
+    watched = {
+        (item.team, item.channel, item.phone): item.phone
+        for item in items
+        if item.phone and accounts[item.team].opted_out
+    }
+    if not watched:
+        return set()
+    watched |= {(t, c, name_of(t, phone)): phone for t, c, phone in watched if accounts[t].erased}
+    return {(t, c, watched[t, c, name]) for t, c, name in await tx.run("find_opted_out", phones=list(watched))}
 
 
 async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tuple[int, str], list[int]]:

@@ -148,6 +148,7 @@ async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
         raise StillMoving("An import of suppressions is running in this team.")
     await _suppress(tx, wanted, entry.at)
     await tx.run("erase_marketing", **whose)
+    await tx.run("erase_opt_outs", name=wanted.name, **whose)
     await audit.write(tx, entry)
 
 

@@ -47,6 +47,7 @@ VERIFICATION = (
     "expires_at",
 )
 SUPPRESSION = ("email", "reason", "source_message_id", "detail", "created_at")
+OPT_OUT = ("phone", "channel", "reason", "created_at")
 
 
 class Exports:
@@ -55,8 +56,8 @@ class Exports:
 
     async def all_of(self, wanted: Wanted, now: int, tell: Tell) -> dict[str, list[Shown]]:
         """By section; all of them are there, and empty where nothing is held."""
-        held: dict[str, list[Shown]] = {"messages": [], "events": [], "verifications": [], "marketing": []}
-        held |= {section: [] for section in SECTIONS.values()}
+        own = ("messages", "events", "verifications", "marketing", "opt_outs")
+        held: dict[str, list[Shown]] = {section: [] for section in (*own, *SECTIONS.values())}
         async for ids in look_through_messages(self._database, wanted, tell):
             for (id_,) in ids:
                 if found := await self._database.read(partial(_message, wanted=wanted, id_=id_)):
@@ -71,6 +72,8 @@ class Exports:
             held["marketing"].append(_shown(wanted.forms, {"created_at": row[0]}))
         for row in await self._database.read(lambda tx: tx.run("find_suppression", **whose)):
             held["suppressions"].append(_shown(wanted.forms, dict(zip(SUPPRESSION, row, strict=True))))
+        for row in await self._database.read(lambda tx: tx.run("find_opt_outs", team=wanted.ref, phone=wanted.address)):
+            held["opt_outs"].append(_shown(wanted.forms, dict(zip(OPT_OUT, row, strict=True))))
         for place in await places_of(self._database, wanted):
             async for rows in look_through(self._database, wanted, place, tell):
                 held[SECTIONS[place.name]] += [_row(wanted, place, row) for row in rows]

@@ -32,6 +32,7 @@ from heliograph.storage.leases import Leases
 from heliograph.storage.ledger import Ledger
 from heliograph.storage.messages import Messages
 from heliograph.storage.notices import Notices
+from heliograph.storage.opt_outs import OptOuts
 from heliograph.storage.outbox import Outbox
 from heliograph.storage.passkeys import Passkeys
 from heliograph.storage.people import People
@@ -76,6 +77,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     events: Events
     deliveries: Deliveries
     suppressions: Suppressions
+    opt_outs: OptOuts
     imports: Imports
     erasures: Erasures
     exports: Exports
@@ -150,6 +152,7 @@ def make_store(
         events=Events(database, clock),
         deliveries=Deliveries(database, clock, owner, leases, setup),
         suppressions=Suppressions(database, clock, setup.publisher, name_of),
+        opt_outs=OptOuts(database, clock, setup.publisher, name_of),
         imports=Imports(database, clock, setup.publisher),
         erasures=Erasures(database, setup.publisher),
         exports=Exports(database),

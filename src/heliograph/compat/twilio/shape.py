@@ -35,6 +35,7 @@ CODES: dict[type[Refusal], tuple[int, int]] = {
     r.InvalidEmail: (400, 60200),
     r.RecipientNotAllowed: (403, 21608),
     r.RecipientSuppressed: (400, 21610),
+    r.RecipientOptedOut: (400, 21610),
     r.NoCarrierAvailable: (503, 21612),
     r.BodyTooLong: (400, 21617),
     r.InvalidSchedule: (400, 35111),

@@ -230,6 +230,7 @@ _CODES = "|".join(sorted(COUNTRIES))
 _SENDER = r"(?=.*[A-Za-z])[A-Za-z0-9 &._-]{1,11}|\+?[0-9]{3,15}"
 
 _Line = Annotated[str, form(line)]
+_Answer = Annotated[str, form(lambda given: line(given) if given else "")]
 _Money = Annotated[str, form(parse_money)]
 _Domain = Annotated[str, form(_domain)]
 _Url = Annotated[str, form(_url)]
@@ -458,6 +459,14 @@ class _Verify(_Table):
     channels: Annotated[list[records.Channel], form(_some)] = _ABSENT
 
 
+class _OptOut(_Table):
+    words: Annotated[list[_Line], form(_some)] = _ABSENT
+    start_words: Annotated[list[_Line], form(_some)] = _ABSENT
+    stop_text: _Answer = _ABSENT
+    start_text: _Answer = _ABSENT
+    help_text: _Answer = _ABSENT
+
+
 class _DisplayName(_Table, kw_only=True):
     id: Annotated[str, _id("dn_")] = _ABSENT
     name: _Line
@@ -570,6 +579,7 @@ class _Team(_Table):
     rate_limit: _Count = _ABSENT
     segmenting: records.Segmenting = _ABSENT
     verify: _Verify = _ABSENT
+    opt_out: _OptOut = _ABSENT
     marketing_per_day: _Count = _ABSENT
     credit_low: _Money = _ABSENT
     octets_per_day: _Count = _ABSENT

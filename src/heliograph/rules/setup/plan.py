@@ -213,7 +213,8 @@ class _Planner:
         old = self._records.get(("team", id_))
         if isinstance(old, TeamRecord):
             given["ref"] = old.ref
-            given["verify"] = msgspec.to_builtins(old.verify) | own.get("verify", {})
+            for part in ("verify", "opt_out"):
+                given[part] = msgspec.to_builtins(getattr(old, part)) | own.get(part, {})
         else:
             given = {"name": id_} | given | {"ref": next_ref}
         record = self._put("team", id_, given, where, id_, f"team {id_}")

@@ -73,6 +73,19 @@ class VerifyLimits(Setting, frozen=True):
     channels: tuple[Channel, ...] = ("sms",)  # SMS is always open
 
 
+class OptOutTexts(Setting, frozen=True):
+    """A team's words for opting out and in again, and its answers; an empty answer is not sent."""
+
+    words: tuple[str, ...] = (
+        *("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"),
+        *("ARRET", "STOPP", "BAJA", "PARAR", "STOPPEN"),
+    )
+    start_words: tuple[str, ...] = ("START", "UNSTOP")
+    stop_text: str = "You will get no more messages from us. Reply START to get them again."
+    start_text: str = "You will get our messages again. Reply STOP to end them."
+    help_text: str = "Reply STOP to get no more messages, START to get them again."
+
+
 OCTETS_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 200 * MIB}  # contract 1
 
 
@@ -90,6 +103,7 @@ class TeamRecord(Setting, frozen=True):
     rate_limit: int = 100  # requests a second for each key, burst twice that; 0 = off
     segmenting: Segmenting = "spec"
     verify: VerifyLimits = VerifyLimits()
+    opt_out: OptOutTexts = OptOutTexts()
     marketing_per_day: int = 2  # WhatsApp MARKETING messages for each recipient
     credit_low: int = 5_000_000  # credit below which `credit.low` is told; 0 = never
     octets_per_day: int | None = None  # bytes of texts and attachments; 0 = off, None: as its mode has

@@ -19,7 +19,7 @@ WHATSAPP = "whatsapp:"  # before a number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
 _CANCELED: Own = "canceled"
-_CODES: dict[Own, int] = {"expired": 30036, "no_carrier": 21612, "suppressed": 21610}
+_CODES: dict[Own, int] = {"expired": 30036, "no_carrier": 21612, "suppressed": 21610, "opted_out": 21610}
 _UNKNOWN = 30008  # "unknown error": what the carrier said is in the message's own words
 
 

@@ -2,7 +2,8 @@
 
 -- name: lock_accounts
 -- The rows that racers for credit and quota wait on; in order, so that two batches cannot wait on each other.
-SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used
+SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used,
+       opted_out
 FROM account
 WHERE team IN (SELECT team FROM rows(:teams, team bigint) AS t)
 ORDER BY team

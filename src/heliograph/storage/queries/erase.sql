@@ -28,6 +28,9 @@ SELECT count(*) FROM suppression_import WHERE team = :team AND ended_at IS NULL;
 -- name: erase_marketing
 DELETE FROM marketing WHERE team = :team AND address = :address;
 
+-- name: erase_opt_outs
+UPDATE opt_out SET phone = :name WHERE team = :team AND phone = :address;
+
 -- name: look_marketing
 SELECT key, created_at FROM marketing WHERE team = :team AND address = :address AND key > :after
 ORDER BY key LIMIT :limit;

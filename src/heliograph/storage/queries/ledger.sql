@@ -6,7 +6,8 @@ WHERE team = :team AND key < :before
 ORDER BY key DESC LIMIT :limit;
 
 -- name: find_accounts
-SELECT a.team, a.available, a.held, a.month, a.used, a.erased, a.sandbox_day, a.sandbox_used, a.octets_day, a.octets_used
+SELECT a.team, a.available, a.held, a.month, a.used, a.erased, a.sandbox_day, a.sandbox_used, a.octets_day, a.octets_used,
+       a.opted_out
 FROM rows(:teams, team bigint) AS t JOIN account a ON a.team = t.team;
 
 -- name: ledger_sums

@@ -23,5 +23,6 @@ ON CONFLICT (kind, id) DO UPDATE SET team = excluded.team, body = excluded.body,
 INSERT INTO account (team, available, held, month, used) VALUES (:team, :credit, 0, '', 0);
 
 -- name: find_account
-SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used FROM account
+SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used,
+       opted_out FROM account
 WHERE team = :team;

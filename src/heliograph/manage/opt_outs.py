@@ -1,0 +1,73 @@
+"""The phones that opted out of a team's messages, changed by people and keys; incoming texts change them too."""
+
+from heliograph.rules.audit import Actor
+from heliograph.rules.opt_out import PHONE_CHANNELS, PhoneChannel
+from heliograph.rules.phone import read_phone
+from heliograph.rules.refusals import InvalidPhone, InvalidRequest, OptOutNotFound
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.text import quoted
+from heliograph.storage.opt_outs import START, NeverOptedOut, OptOut
+from heliograph.storage.store import Store
+
+
+async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) -> list[OptOut]:
+    """Of one channel, or of all; at least one."""
+    channels = _channels(channel)
+    found = [one for one in await store.opt_outs.find(team.ref, _known(phone)) if one.channel in channels]
+    if not found:
+        raise _not_found(phone)
+    return found
+
+
+async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[OptOut]:
+    """Newest first, after the phone that the page before ended with; one more than the limit, when there are more."""
+    if after is None:
+        return await store.opt_outs.page(team.ref, START, limit)
+    channel, _, phone = after.rpartition(":")
+    try:
+        number = read_phone("+" + phone.lstrip(" +"))  # a plus that was not encoded is a blank
+        end = await store.opt_outs.place(team.ref, number, channel)
+    except (NeverOptedOut, InvalidPhone):
+        raise InvalidRequest(
+            f"after is the id that the page before ended with, such as sms:+4915112345678, not {quoted(after)}.",
+            param="after",
+        ) from None
+    return await store.opt_outs.page(team.ref, end, limit)
+
+
+async def add(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str) -> bool:
+    """Whether it was not there before."""
+    try:
+        number = read_phone(phone)
+    except InvalidPhone as refusal:
+        raise InvalidPhone(refusal.message, param="phone") from None
+    (named,) = _channels(channel)
+    entry = actor.did(store.clock.now(), "opt_out.add", number, named, team=team.id)
+    return await store.opt_outs.add(team.ref, number, named, entry)
+
+
+async def remove(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str | None) -> None:
+    number, channels = _known(phone), _channels(channel)
+    entry = actor.did(store.clock.now(), "opt_out.remove", number, ", ".join(channels), team=team.id)
+    if not await store.opt_outs.remove(team.ref, number, channels, entry):
+        raise _not_found(phone)
+
+
+def _channels(given: str | None) -> tuple[PhoneChannel, ...]:
+    if given is None:
+        return PHONE_CHANNELS
+    for channel in PHONE_CHANNELS:
+        if channel == given:
+            return (channel,)
+    raise InvalidRequest(f"channel is {' or '.join(PHONE_CHANNELS)}, not {quoted(given)}.", param="channel")
+
+
+def _known(phone: str) -> str:
+    try:
+        return read_phone("+" + phone.lstrip(" +"))
+    except InvalidPhone:
+        raise _not_found(phone) from None
+
+
+def _not_found(phone: str) -> OptOutNotFound:
+    return OptOutNotFound(f"{quoted(phone)} has not opted out. {OptOutNotFound.fix}", param="phone")

@@ -1,0 +1,35 @@
+-- The phones that opted out of a team's messages.
+
+-- name: find_opted_out
+SELECT o.team, o.channel, o.phone FROM rows(:phones, team bigint, channel text, phone text) AS r
+JOIN opt_out o ON o.team = r.team AND o.phone = r.phone AND o.channel = r.channel;
+
+-- name: find_opt_outs
+SELECT phone, channel, reason, created_at FROM opt_out WHERE team = :team AND phone = :phone ORDER BY channel;
+
+-- name: list_opt_outs
+-- Newest first; the page before ended with the one of this time, phone and channel.
+SELECT phone, channel, reason, created_at FROM opt_out
+WHERE team = :team AND (created_at, phone, channel) < (:at, :phone, :channel)
+ORDER BY created_at DESC, phone DESC, channel DESC LIMIT :limit;
+
+-- name: insert_opt_outs
+INSERT INTO opt_out (team, phone, channel, reason, created_at)
+SELECT team, phone, channel, reason, created_at
+FROM rows(:opt_outs, team bigint, phone text, channel text, reason text, created_at bigint) AS r
+WHERE true
+ON CONFLICT (team, phone, channel) DO NOTHING
+RETURNING team, phone, channel, reason, created_at;
+
+-- name: mark_opted_out
+UPDATE account SET opted_out = 1 WHERE opted_out = 0 AND team IN (SELECT team FROM rows(:teams, team bigint) AS r);
+
+-- name: delete_opt_outs
+DELETE FROM opt_out WHERE team = :team AND phone = :phone
+    AND channel IN (SELECT channel FROM rows(:channels, channel text) AS r)
+RETURNING team, phone, channel, reason, created_at;
+
+-- name: places_of_opted_in
+-- When one was made that is no longer on the list: a page may have ended with it.
+SELECT detail FROM event WHERE team = :team AND subject = :phone AND type = 'opt_out.deleted'
+ORDER BY id DESC LIMIT 2;

@@ -1,0 +1,16 @@
+-- Phones whose owners want no more messages of a team, by channel; and where a deleted one stood on its list.
+CREATE TABLE opt_out (
+    team       BIGINT NOT NULL,
+    phone      TEXT NOT NULL,    -- E.164, or the keyed hash of an erased one
+    channel    TEXT NOT NULL,
+    reason     TEXT NOT NULL,    -- text, carrier, manual
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (team, phone, channel)
+)
+WITHOUT ROWID  --sqlite
+;
+CREATE INDEX opt_out_by_time ON opt_out (team, created_at, phone, channel);
+CREATE INDEX event_opted_in ON event (team, subject, id) WHERE type = 'opt_out.deleted';
+
+-- 1 when the team's list has ever had an entry: the sends of all others ask for nothing.
+ALTER TABLE account ADD COLUMN opted_out SMALLINT NOT NULL DEFAULT 0;

@@ -1,0 +1,118 @@
+"""/v1/opt-outs: the phones that want no more messages of a team, and sends to them (contract 17)."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.sends import SMS, VERIFY, WHATSAPP, Body, assert_refused
+from tests.api.test_scheduled import ahead
+from tests.service import Answer, Service, until
+
+FIELDS = ("object", "id", "phone", "channel", "reason", "created_at")
+
+
+def add(service: Service, phone: str, channel: str = "sms", **more: str) -> Answer:
+    return service.post("/v1/opt-outs", {"phone": phone, "channel": channel, **more})
+
+
+def events(service: Service, type_: str, phone: str) -> list[Any]:
+    found = service.get("/v1/events?limit=100").json["data"]
+    return [one["data"] for one in found if one["type"] == type_ and one["data"].get("phone") == phone]
+
+
+def test_add_read_delete(shared_service: Service) -> None:
+    phone, sends = "+15005551001", {"/v1/sms": SMS, "/v1/whatsapp": WHATSAPP}
+    added = add(shared_service, phone)
+    assert (added.status, tuple(added.json)) == (201, FIELDS)
+    assert added.json | {"created_at": ""} == {
+        "object": "opt_out",
+        "id": f"sms:{phone}",
+        "phone": phone,
+        "channel": "sms",
+        "reason": "manual",
+        "created_at": "",
+    }
+    assert shared_service.get(f"/v1/opt-outs/{phone}?channel=sms").json == added.json
+    assert shared_service.get(f"/v1/opt-outs/{phone}").json["data"] == [added.json]
+    assert_refused(shared_service.get(f"/v1/opt-outs/{phone}?channel=whatsapp"), 404, "opt_out_not_found", "phone")
+    assert_refused(shared_service.post("/v1/sms", SMS | {"to": phone}), 403, "recipient_opted_out", "to")
+    assert_refused(shared_service.post("/v1/sms?dry_run=true", SMS | {"to": phone}), 403, "recipient_opted_out", "to")
+    assert shared_service.post("/v1/whatsapp", WHATSAPP | {"to": phone}).status == 202
+    assert add(shared_service, phone, "whatsapp").status == 201
+    assert len(shared_service.get(f"/v1/opt-outs/{phone}").json["data"]) == 2
+    assert_refused(shared_service.post("/v1/whatsapp", WHATSAPP | {"to": phone}), 403, "recipient_opted_out", "to")
+    deleted = shared_service.ask("DELETE", f"/v1/opt-outs/{phone}")
+    assert (deleted.status, deleted.json) == (
+        200,
+        {"object": "opt_out", "phone": phone, "channel": None, "deleted": True},
+    )
+    assert_refused(shared_service.ask("DELETE", f"/v1/opt-outs/{phone}"), 404, "opt_out_not_found", "phone")
+    for path, body in sends.items():
+        assert shared_service.post(path, body | {"to": phone}).status == 202
+    assert until(lambda: len(events(shared_service, "opt_out.deleted", phone)) == 2)
+    created = events(shared_service, "opt_out.created", phone)
+    assert [one["channel"] for one in created] == ["sms", "whatsapp"]
+    assert created[0] == {name: value for name, value in added.json.items() if name != "id"}
+
+
+def test_one_channel_is_deleted(shared_service: Service) -> None:
+    phone = "+15005551002"
+    for channel in ("sms", "whatsapp"):
+        add(shared_service, phone, channel)
+    assert shared_service.ask("DELETE", f"/v1/opt-outs/{phone}?channel=sms").status == 200
+    (left,) = shared_service.get(f"/v1/opt-outs/{phone}").json["data"]
+    assert left["channel"] == "whatsapp"
+
+
+def test_codes_pass(shared_service: Service) -> None:
+    phone = "+15005551003"
+    add(shared_service, phone)
+    assert shared_service.post("/v1/verify", VERIFY | {"to": phone}).status == 202
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({"phone": "123", "channel": "sms"}, "invalid_phone", "phone"),
+        ({"phone": "+4915112345678", "channel": "email"}, "invalid_request", "channel"),
+        ({"phone": "+4915112345678"}, "invalid_request", "channel"),
+    ],
+)
+def test_what_is_refused(shared_service: Service, body: Body, code: str, param: str) -> None:
+    assert_refused(shared_service.post("/v1/opt-outs", body), 400, code, param)
+
+
+def test_a_wrong_channel_is_said(shared_service: Service) -> None:
+    assert_refused(shared_service.get("/v1/opt-outs/+4915112345678?channel=fax"), 400, "invalid_request", "channel")
+
+
+def test_the_list_is_paged_newest_first(shared_service: Service) -> None:
+    ids = [add(shared_service, f"+1500555101{i}").json["id"] for i in range(4)]
+    seen, after = [], ""
+    while True:
+        page = shared_service.get(f"/v1/opt-outs?limit=2{after}").json
+        seen += [one["id"] for one in page["data"]]
+        if not page["has_more"]:
+            break
+        last = page["data"][-1]
+        shared_service.ask("DELETE", f"/v1/opt-outs/{last['phone']}?channel={last['channel']}")
+        after = f"&after={last['id']}"
+    assert [one for one in seen if one in ids] == ids[::-1]
+    assert_refused(shared_service.get("/v1/opt-outs?after=sms:+4915199999999"), 400, "invalid_request", "after")
+
+
+def test_another_team_is_not_concerned(shared_service: Service) -> None:
+    phone = "+15005551005"
+    add(shared_service, phone)
+    assert shared_service.get(f"/v1/opt-outs/{phone}", key="SANDBOX").status in (403, 404)
+    body = SMS | {"to": phone, "template_id": "tpl_sandbox_sms"}
+    assert shared_service.post("/v1/sms", body, key="SANDBOX").code != "recipient_opted_out"
+
+
+def test_what_was_scheduled_is_looked_at_again(shared_service: Service) -> None:
+    phone = "+15005551006"
+    body = SMS | {"to": phone, "scheduled_at": ahead(seconds=1.5)}
+    id_ = shared_service.post("/v1/sms", body).json["id"]
+    add(shared_service, phone)
+    found = until(lambda: (one := shared_service.get(f"/v1/sms/{id_}").json)["status"] == "failed" and one)
+    assert found["recipients"][0]["detail"]["reason"] == "opted_out"
