@@ -65,7 +65,7 @@ from heliograph.deliver.duties.retention import purge_expired
 from heliograph.deliver.duties.secret import follow_secret
 from heliograph.deliver.duties.sqlite_log import watch_log
 from heliograph.deliver.endpoint import Opened
-from heliograph.deliver.reports import address_of, take_by_carrier, take_by_recipient
+from heliograph.deliver.reports import address_of, take_by_carrier, take_by_recipient, take_texts
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
@@ -77,7 +77,8 @@ from heliograph.opening import MEND_LOG, attest, log_fault, sqlite_path
 from heliograph.rules import webhook_signature
 from heliograph.rules.address import normal_domain
 from heliograph.rules.limits import MIB
-from heliograph.rules.outcome import CarrierReport
+from heliograph.rules.opt_out import PhoneChannel
+from heliograph.rules.outcome import CarrierReport, IncomingText
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
 from heliograph.sealing import CannotOpen, Sealer
@@ -112,6 +113,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     web: Web
     checked_web: Web  # for addresses that others name
     report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with its own connection
+    take_texts: Callable[[str, PhoneChannel, Sequence[IncomingText]], Awaitable[None]]
     base_url: str
 
     def callback_url(self, carrier: str) -> str:
@@ -134,7 +136,9 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
         manner=Manner(helo=tools.helo),
     ),
     ("sms", "smpp"): lambda record, tools: Smpp(
-        msgspec.convert(record.options, SmppOptions), partial(tools.report, record.id)
+        msgspec.convert(record.options, SmppOptions),
+        partial(tools.report, record.id),
+        partial(tools.take_texts, record.id, "sms"),
     ),
     ("sms", "twilio"): lambda record, tools: Twilio(
         msgspec.convert(record.options, TwilioOptions), tools.web, tools.callback_url(record.id)
@@ -410,6 +414,7 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
         web=Web(),
         checked_web=Web(resolver=CheckedAddresses(partial(checked_addresses, Guard(settings.webhook_allow_private)))),
         report=partial(take_by_carrier, store),
+        take_texts=partial(take_texts, store),
         base_url=settings.base_url,
     )
 

@@ -17,7 +17,7 @@ from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
 from heliograph.channels.sms.smpp.pdu import ShortMessage, SmppAddress, decode_short_message, encode
 from heliograph.channels.sms.smpp.session import Timings
 from heliograph.rules.content import SmsContent
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, Report
+from heliograph.rules.outcome import Accepted, Deferred, IncomingText, Outcome, Refused, Report
 from tests.channels.smsc import DROP, HALF, HANG, HOLD, NACK, Script, Smsc, receipt
 from tests.channels.smtp_peer import Authority
 
@@ -42,6 +42,16 @@ def parcel(text: str = "Hi, code 123456", sender: str = "ACME", to: str = "+4477
     )
     given: dict[str, Any] = {"message_id": "sms_1", "attempt": 0} | fields
     return Parcel(address=to, content=msgspec.json.encode(content), **given)
+
+
+class Texts:
+    """Of a store that takes what people wrote."""
+
+    def __init__(self) -> None:
+        self.taken: list[IncomingText] = []
+
+    async def __call__(self, texts: Sequence[IncomingText]) -> None:
+        self.taken += texts
 
 
 class Reports:
@@ -69,7 +79,7 @@ async def carrier_of(
     port: int, reports: Reports | None = None, *, timings: Timings = PATIENT, roots: Any = None, **options: Any
 ) -> AsyncIterator[Smpp]:
     given: dict[str, Any] = {"host": "127.0.0.1", "port": port, "system_id": "acme", "password": PASSWORD} | options
-    carrier = Smpp(SmppOptions(**given), reports or Reports(), timings=timings, roots=roots)
+    carrier = Smpp(SmppOptions(**given), reports or Reports(), Texts(), timings=timings, roots=roots)
     try:
         yield carrier
     finally:

@@ -115,7 +115,7 @@ async def smpp(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
     async with Smsc({"submit": HOLD}) as smsc:
         answering = asyncio.create_task(answer())
         options = SmppOptions(host="127.0.0.1", port=smsc.port, system_id="acme", password="secret", window=1)
-        yield Smpp(options, nothing), lambda: ["+" + sm.destination.value for sm in smsc.received]
+        yield Smpp(options, nothing, nothing), lambda: ["+" + sm.destination.value for sm in smsc.received]
         answering.cancel()
 
 

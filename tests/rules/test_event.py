@@ -15,7 +15,8 @@ email.sending email.sent email.delivered email.bounced email.complained email.fa
 sms.sending sms.sent sms.delivered sms.failed
 whatsapp.sending whatsapp.sent whatsapp.delivered whatsapp.read whatsapp.failed
 verification.verified verification.failed verification.exhausted suppression.created suppression.deleted
-opt_out.created opt_out.deleted domain.verified domain.failed credit.low batch.done webhook.test
+sms.received whatsapp.received opt_out.created opt_out.deleted
+domain.verified domain.failed credit.low batch.done webhook.test
 """.split()
 
 

@@ -281,3 +281,12 @@ async def test_who_complains_about_what_failed_is_suppressed(store: Store, clock
     found = await store.suppressions.get(1, "ada@example.com")
     assert found and found.reason == "complaint"
     assert await status(store, item.id) == "failed"
+
+
+@pytest.mark.parametrize(("code", "listed"), [("21610", True), ("30003", False)])
+async def test_a_carrier_that_says_stop_is_believed(store: Store, clock: Any, code: str, listed: bool) -> None:
+    await handed(store, clock, carrier_id="one")
+    refused = Report(status="failed", detail={"carrier": "twilio", "code": code})
+    await store.reports.by_carrier("c", [CarrierReport("one", refused)])
+    found = await store.opt_outs.find(1, PHONE)
+    assert [(one.channel, one.reason) for one in found] == ([("sms", "carrier")] if listed else [])

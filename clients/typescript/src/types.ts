@@ -146,7 +146,7 @@ export interface DeliveryRecord {
   /** The event. */
   event_id: string;
   /** The event's type. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
   /** `delivered`, still `waiting`, or given up. */
   state: "waiting" | "delivered" | "exhausted";
   /** When it is tried next; null after the last attempt. */
@@ -725,7 +725,7 @@ export interface NewWebhookRecord {
   /** Where events are sent. */
   url: string;
   /** The events that it receives. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
   /** Whether it receives events. */
   enabled: boolean;
   /** A note for people. */
@@ -919,7 +919,7 @@ export interface PublishedEvent {
   /** Public id. */
   id: string;
   /** What happened, for example `email.delivered`. */
-  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
+  type: "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test";
   /** When it was made, ISO 8601 in UTC with milliseconds. */
   created_at: string;
   /** The team. */
@@ -1439,7 +1439,7 @@ export interface WebhookChange {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
   url?: string | null;
   /** Event types, groups such as `email.*`, or `*`. */
-  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test"> | null;
+  events?: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test"> | null;
   /** `true` also clears `disabled_reason`. */
   enabled?: boolean | null;
   /** A note for people. */
@@ -1463,7 +1463,7 @@ export interface WebhookRecord {
   /** Where events are sent. */
   url: string;
   /** The events that it receives. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
   /** Whether it receives events. */
   enabled: boolean;
   /** A note for people. */
@@ -1482,7 +1482,7 @@ export interface WebhookRequest {
   /** Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic authorization, and not shown again. */
   url: string;
   /** Event types, groups such as `email.*`, or `*`. */
-  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
+  events: Array<"*" | "email.*" | "sms.*" | "whatsapp.*" | "verification.*" | "suppression.*" | "opt_out.*" | "domain.*" | "credit.*" | "batch.*" | "webhook.*" | "email.sending" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "sms.sending" | "sms.sent" | "sms.delivered" | "sms.failed" | "whatsapp.sending" | "whatsapp.sent" | "whatsapp.delivered" | "whatsapp.read" | "whatsapp.failed" | "email.delayed" | "verification.verified" | "verification.failed" | "verification.exhausted" | "suppression.created" | "suppression.deleted" | "sms.received" | "whatsapp.received" | "opt_out.created" | "opt_out.deleted" | "domain.verified" | "domain.failed" | "credit.low" | "batch.done" | "webhook.test">;
   /** A secret of your own: `whsec_` and the base64 of 24 to 64 bytes. Without it, one is generated. */
   secret?: string | null;
   /** A note for people. */

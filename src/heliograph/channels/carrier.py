@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from heliograph.rules.limits import IN_THREAD, SECOND_MS
-from heliograph.rules.outcome import CarrierReport, Deferred, Outcome, ProviderReport, Refused, own
+from heliograph.rules.outcome import CarrierReport, Deferred, IncomingText, Outcome, ProviderReport, Refused, own
 from heliograph.rules.setup import records
 
 
@@ -75,6 +75,7 @@ class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     content_type: bytes = b"text/plain; charset=utf-8"
     reports: Sequence[CarrierReport] = ()
+    texts: Sequence[IncomingText] = ()
     untimed: bool = False  # it has no time: an exact repetition is ignored
     told: Sequence[ProviderReport] = ()  # by a mail provider
     once: str = ""  # the same when the same callback comes again, which then changes nothing

@@ -10,6 +10,7 @@ from structlog.contextvars import bind_contextvars
 from heliograph import metrics, tracing
 from heliograph.channels.carrier import FREE, Barred, Parcel, Passage, left_s
 from heliograph.clock import Clock
+from heliograph.deliver.reports import take_texts
 from heliograph.deliver.suppressed import Suppressed
 from heliograph.handover import Handover
 from heliograph.rules import magic, routing
@@ -62,6 +63,7 @@ class Dispatch:
         bind_contextvars(message=claim.message_id)
         if claim.reports:
             self.waited(claim.queue, 0.0)
+            await self._hear(claim)
             return await self._record(claim, apply_report(claim, self._clock.now()))
         self.suppressed.enter(claim)
         try:
@@ -71,6 +73,17 @@ class Dispatch:
         finally:
             self.suppressed.leave(claim)
         return await self._record(claim, change)
+
+    async def _hear(self, claim: Claim) -> None:
+        """What a simulated phone answers: taken before it is crossed off, and known when it is taken again."""
+        text = claim.reports[0].report.text
+        while text and claim.channel != "email":
+            carrier = routing.builtin_simulator(claim.channel).id
+            try:
+                await take_texts(self._store, carrier, claim.channel, [text], team=claim.team)
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(RECORD_AGAIN_S)
 
     async def _hand_over(self, claim: Claim) -> Change:
         passage = _Passage(self, claim)

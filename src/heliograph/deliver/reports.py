@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from heliograph import metrics
 from heliograph.channels.carrier import Callback, CallbackAnswer, Carriers
-from heliograph.rules.outcome import CarrierReport, Report
+from heliograph.rules.opt_out import PhoneChannel
+from heliograph.rules.outcome import CarrierReport, IncomingText, Report
 from heliograph.storage.store import Store
+from heliograph.storage.texts import Way
 
 PORTION = 100  # events of a batch in one transaction
 LATER = CallbackAnswer(status=503)
@@ -25,6 +27,14 @@ async def take_by_carrier(
 ) -> None:
     if reports:
         await store.reports.by_carrier(carrier, reports, skip_known=untimed)
+
+
+async def take_texts(
+    store: Store, carrier: str, channel: PhoneChannel, texts: Sequence[IncomingText], *, team: int | None = None
+) -> None:
+    """What people wrote to us, through this carrier; `team`: whom it is for, if that is known."""
+    if texts:
+        await store.texts.take(Way(carrier=carrier, channel=channel, team=team), texts)
 
 
 async def take_by_recipient(store: Store, message_id: str, position: int, report: Report) -> None:
@@ -51,6 +61,8 @@ async def take_callback(
     if answer.status >= 400:
         log.warning("callback refused", carrier=carrier, status=answer.status)
     await take_by_carrier(store, carrier, answer.reports, untimed=answer.untimed)
+    if record and record.channel != "email":
+        await take_texts(store, carrier, record.channel, answer.texts)
     return await take_from_provider(store, carrier, answer) if answer.told else answer
 
 

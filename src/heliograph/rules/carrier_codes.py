@@ -3,6 +3,9 @@
 The carriers themselves keep what a code means for delivery, and its words.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 def _of(**causes: str) -> dict[str, str]:
     """Cause → its codes, as code → cause."""
@@ -63,6 +66,16 @@ CODES: dict[str, dict[str, str]] = {
     # What our own simulators say, in the codes of those that they stand for.
     "simulator": _of(bad_number="21211 131009", no_route="21612 131030", phone_off="UNDELIV", no_whatsapp="131026"),
 }
+
+OPTED_OUT = "opted_out"
+LEARNED = ("smpp", "twilio")  # whose word for it holds for all messages; Meta's is about marketing alone
+
+
+def tells_opt_out(detail: Mapping[str, Any]) -> bool:
+    """Whether a carrier refused the recipient because they opted out there."""
+    carrier = detail.get("carrier")
+    return carrier in LEARNED and CODES[carrier].get(str(detail.get("code"))) == OPTED_OUT
+
 
 # The states of SMPP receipts, by their first five letters.
 STATES = _of(

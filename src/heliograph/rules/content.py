@@ -34,6 +34,7 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     encoding: str
     segments: int  # billed, by the team's setting
     parts: int  # as the air interface counts
+    is_answer: bool = False  # to a text: no simulated phone answers it
     validity_s: int = 0  # how long the carrier may try, by its template; 0: as long as it pleases
 
     def sender(self, own: str) -> str:
@@ -51,6 +52,7 @@ class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     parameters: list[str] = []  # in manifest order
     button: str = ""  # the code that the button of an AUTHENTICATION template copies
     body: str  # what previews and the simulator show
+    is_answer: bool = False  # to a text, as text: there is no template
 
 
 CONTENTS: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {

@@ -21,6 +21,8 @@ TYPES: tuple[str, ...] = (
     "verification.exhausted",
     "suppression.created",
     "suppression.deleted",
+    "sms.received",
+    "whatsapp.received",
     "opt_out.created",
     "opt_out.deleted",
     "domain.verified",

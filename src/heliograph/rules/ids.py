@@ -11,6 +11,7 @@ PREFIXES = {
     "batch": "bat_",
     "verification": "vrf_",
     "event": "evt_",
+    "received": "rcv_",
     "request": "req_",
     "template": "tpl_",
     "layout": "lay_",

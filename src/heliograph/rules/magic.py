@@ -6,7 +6,7 @@ Behaviour = Literal[
     "delivered", "bounced", "asyncbounce", "complained", "suppressed", "failed", "softbounce", "delayed"
 ]
 PhoneBehaviour = Literal[
-    "delivered", "failed", "sent_then_failed", "delivered_unread", "no_carrier", "read_undelivered"
+    "delivered", "failed", "sent_then_failed", "delivered_unread", "no_carrier", "read_undelivered", "answers"
 ]
 
 DOMAIN = "simulator.test"
@@ -16,6 +16,8 @@ _BY_NAME: dict[str, Behaviour] = {behaviour: behaviour for behaviour in BEHAVIOU
 _OWN_CODE = frozenset(f"+1500555{line}" for line in range(1000, 1100))  # the code is in the number
 _FIXED_CODE = "+15005550006"
 _NO_CODE = "+15005550005"
+# What simulated phones answer once a message is delivered.
+ANSWERS = {"+15005550010": "STOP", "+15005550011": "Thanks, I got it."}
 PHONES: dict[str, PhoneBehaviour] = {
     "+15005550001": "failed",
     "+15005550004": "sent_then_failed",
@@ -23,6 +25,7 @@ PHONES: dict[str, PhoneBehaviour] = {
     _FIXED_CODE: "delivered",
     "+15005550007": "no_carrier",
     "+15005550009": "read_undelivered",
+    **dict.fromkeys(ANSWERS, "answers"),
     **dict.fromkeys(_OWN_CODE, "delivered"),
 }
 

@@ -38,6 +38,16 @@ def own(reason: Own, text: str) -> dict[str, Any]:
     return {"reason": reason, "text": text}
 
 
+class IncomingText(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that somebody wrote to us."""
+
+    id: str  # the carrier's own; a repeat has it again
+    sender: str  # E.164
+    to: str  # the number, or what else of ours was written to
+    text: str
+    is_unnamed: bool = False  # the carrier has no ids for them: this one is a hash of what it says
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the world says later about one hand-over: receipt, DSN, complaint, status."""
 
@@ -45,6 +55,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     detail: dict[str, Any] = {}  # carrier's words for the timeline
     suppress: str | None = None  # "bounce" or "complaint" when the address must not be mailed again
     absent: bool = False  # because its domain does not exist, which counts when it is told twice
+    text: IncomingText | None = None  # what a simulated phone answers
 
 
 class CarrierReport(NamedTuple):

@@ -61,6 +61,9 @@ COUNTRIES = SUPPORTED_REGIONS | {"AQ", "BV", "GS", "HM", "PN", "TF", "UM"}
 _LONGEST = max(map(len, _COUNTRIES))
 
 
+SHORT_MAX = 7  # digits of a short code
+
+
 def read_phone(text: str | None, param: str = "to") -> str:
     if text is None:
         raise InvalidPhone(f"{param} is missing. {InvalidPhone.fix}", param=param)
@@ -86,3 +89,9 @@ def country_of(phone: str) -> str | None:
 def prefix_of(phone: str) -> str:
     """The number less its last four digits."""
     return phone[:-4]
+
+
+def to_e164(number: str) -> str:
+    """A number as carriers write it, with its plus; a short code or a name stays as it is."""
+    digits = number.strip().removeprefix("+").removeprefix("00")
+    return f"+{digits}" if digits.isascii() and digits.isdigit() and len(digits) > SHORT_MAX else number.strip()

@@ -82,7 +82,7 @@ async def accept(
     if batches:
         await tx.run("insert_batches", batches=batches)
     if accepted:
-        await _write(tx, accepted, accounts)
+        await write_accepted(tx, accepted, accounts)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
         if later := [one for one in accepted if one[0].due_at and one[0].channel == "email"]:
             await _tell_scheduled(tx, publisher, later)
@@ -296,7 +296,7 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tupl
     return found
 
 
-async def _write(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]) -> None:
+async def write_accepted(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]) -> None:
     messages, contents, blobs, recipients, outbox, holds, marketing, tags = [], [], [], [], [], [], [], []
     callbacks = []
     keys = await tx.run("next_message_keys", count=len(accepted))

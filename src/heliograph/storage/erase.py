@@ -149,6 +149,8 @@ async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
     await _suppress(tx, wanted, entry.at)
     await tx.run("erase_marketing", **whose)
     await tx.run("erase_opt_outs", name=wanted.name, **whose)
+    await tx.run("erase_writer", **whose)
+    await tx.run("erase_answers_to", **whose)
     await audit.write(tx, entry)
 
 

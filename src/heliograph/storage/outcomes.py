@@ -11,6 +11,7 @@ from heliograph import metrics
 from heliograph.rules import event, magic, message, pricing, reputation
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.bounce_category import category_of
+from heliograph.rules.carrier_codes import tells_opt_out
 from heliograph.rules.delay import TOLD_MS
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
@@ -25,6 +26,7 @@ from heliograph.storage import batches, carrier_use, figures, happenings
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
 from heliograph.storage.events import Event, Publisher
+from heliograph.storage.opt_outs import list_phones
 
 # How long a report may be faster than our own record of the hand-over; a mail server may take ten minutes to say that
 # it took a mail which it returned long ago.
@@ -326,6 +328,8 @@ class _Rows:
         self.money: list[tuple[Message, str, int]] = []
         self.unused: list[tuple[Message, str]] = []  # an email that was counted and is not sent, and to whom
         self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
+        self.opt_outs: list[tuple[int, str, str, str, int]] = []
+        self.writers: dict[tuple[str, str], tuple[int, int]] = {}  # phone and channel: who wrote to it, and when
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
         self.steps: list[figures.Step] = []
         self.delays: list[tuple[Any, ...]] = []  # of emails that were put off, by us …
@@ -361,8 +365,11 @@ async def _apply(
     )
     await _move_money(tx, rows.money, rows.unused)
     await _suppress(tx, rows)
+    await list_phones(tx, rows.opt_outs, rows.publisher)
     if rows.seen:
         await tx.run("insert_seen", seen=rows.seen)
+    if rows.writers:
+        await tx.run("note_writers", writers=[(*to, *by) for to, by in sorted(rows.writers.items())])
     if ended := {m.batch for m in moved if m.batch and m.ended_at is not None}:
         rows.events += await batches.finish(tx, ended, rows.publisher, changes[-1].at)
     await _note_delays(tx, rows)
@@ -391,6 +398,8 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
     recipient.updated_at = change.at
     if change.claim and recipient.carrier is None:
         rows.seen.append((moved.team, recipient.address, moved.key))
+        if moved.channel != "email":
+            rows.writers[recipient.address, moved.channel] = (moved.team, change.at)
     recipient.carrier = change.carrier or recipient.carrier
     recipient.carrier_id = change.carrier_id or recipient.carrier_id
     if change.note in (None, PUT_OFF):
@@ -457,6 +466,8 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, ev
         rows.money.append((moved, "release", change.at))
     if is_mail and path and path[-1] == "failed" and not moved.sandbox and change.detail.get("reason") in UNUSED:
         rows.unused.append((moved, recipient.address))
+    if path and moved.channel != "email" and tells_opt_out(change.detail) and not magic.is_magic(recipient.address):
+        rows.opt_outs.append((moved.team, recipient.address, moved.channel, "carrier", change.at))
     # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
     if change.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(

@@ -10,7 +10,7 @@ from typing import Any
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.retry import ABSENT_KEPT_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
-from heliograph.storage import deliveries, grams, imports, outcomes, requests, tags
+from heliograph.storage import deliveries, grams, imports, outcomes, requests, tags, texts
 from heliograph.storage.engine.database import Database, Tx
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
@@ -26,6 +26,9 @@ CALLBACKS_KEPT_MS = 30 * DAY_MS  # longer than any provider repeats one
 AGES = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
+    "purge_received_texts": texts.KEPT_MS,
+    "purge_writers": texts.KEPT_MS,
+    "purge_answers": DAY_MS,
     "purge_early_reports": outcomes.EARLY_MS,
     "purge_early_returns": outcomes.EARLY_RETURN_MS,
     "purge_callbacks_seen": CALLBACKS_KEPT_MS,

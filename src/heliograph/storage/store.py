@@ -43,6 +43,7 @@ from heliograph.storage.requests import Requests
 from heliograph.storage.sessions import Sessions
 from heliograph.storage.setup import SetupStore
 from heliograph.storage.suppressions import Suppressions
+from heliograph.storage.texts import ReceivedTexts
 from heliograph.storage.tries import Tries
 from heliograph.storage.upkeep import Upkeep
 from heliograph.storage.verifications import Verifications
@@ -78,6 +79,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: Deliveries
     suppressions: Suppressions
     opt_outs: OptOuts
+    texts: ReceivedTexts
     imports: Imports
     erasures: Erasures
     exports: Exports
@@ -153,6 +155,7 @@ def make_store(
         deliveries=Deliveries(database, clock, owner, leases, setup),
         suppressions=Suppressions(database, clock, setup.publisher, name_of),
         opt_outs=OptOuts(database, clock, setup.publisher, name_of),
+        texts=ReceivedTexts(database, clock, setup, name_of),
         imports=Imports(database, clock, setup.publisher),
         erasures=Erasures(database, setup.publisher),
         exports=Exports(database),

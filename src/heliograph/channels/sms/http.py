@@ -1,5 +1,6 @@
 """The carrier `http`: any provider's HTTP API, described by a request template, answer rules and a callback map."""
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from html import escape
@@ -30,7 +31,8 @@ from heliograph.channels.web import (
 from heliograph.rules.content import SmsContent
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import MINUTE_MS, SECOND_MS
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, Outcome, Refused, Report
+from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Refused, Report
+from heliograph.rules.phone import to_e164
 from heliograph.rules.text import CONTROLS
 
 NAME = "http"
@@ -68,6 +70,13 @@ class CallbackMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     each: str | None = None  # path of the list, when one callback has several reports
 
 
+class IncomingMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
+    sender: str
+    to: str
+    text: str
+    id: str | None = None
+
+
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
     url: str
     method: Literal["GET", "POST", "PUT"] = "POST"
@@ -77,6 +86,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     accepted: AcceptedRule = AcceptedRule()
     refused: RefusedRule = RefusedRule()
     callback: CallbackMap | None = None
+    incoming: IncomingMap | None = None
     callback_secret: str = ""
     callback_check: Literal["signature", "token"] = "signature"  # token: the secret is in the callback address
     callback_timestamp: str | None = None  # path of a callback's time; checked when set
@@ -122,7 +132,8 @@ class Http(Carrier):
         return self._outcome(answer, content.body, sender)
 
     def read_callback(self, callback: Callback) -> CallbackAnswer | None:
-        if not self._options.callback_secret or self._options.callback is None:
+        options = self._options
+        if not options.callback_secret or (options.callback is None and options.incoming is None):
             return None
         if not self._is_theirs(callback):
             return FORBIDDEN
@@ -133,7 +144,9 @@ class Http(Carrier):
         ):
             return FORBIDDEN
         untimed = not self._options.callback_timestamp
-        return CallbackAnswer(reports=_reports(given, self._options.callback), untimed=untimed)
+        if options.incoming and (text := _text(given, options.incoming, callback.body)):
+            return CallbackAnswer(texts=[text])
+        return CallbackAnswer(reports=_reports(given, options.callback) if options.callback else [], untimed=untimed)
 
     def _values(self, parcel: Parcel, body: str, sender: str) -> dict[str, str]:
         return {
@@ -180,6 +193,21 @@ def _reports(given: Any, where: CallbackMap) -> list[CarrierReport]:
         if id_ and status and state:
             reports.append(CarrierReport(id_, Report(status=state, detail=reply(NAME, said(status, ()), state))))
     return reports
+
+
+def _text(given: Any, where: IncomingMap, body: bytes) -> IncomingText | None:
+    """A text that came in; None: the callback is about something else."""
+    sender, words = _scalar(pick(given, where.sender)), pick(given, where.text)
+    if not sender or not isinstance(words, str):
+        return None
+    id_ = _scalar(pick(given, where.id)) if where.id else None
+    return IncomingText(
+        id=id_ or hashlib.sha256(body).hexdigest(),
+        sender=to_e164(sender),
+        to=to_e164(_scalar(pick(given, where.to)) or ""),
+        text=words,
+        is_unnamed=id_ is None,
+    )
 
 
 def _scalar(value: Any) -> str | None:

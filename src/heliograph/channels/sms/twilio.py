@@ -32,10 +32,12 @@ from heliograph.channels.web import (
 from heliograph.rules.content import SmsContent
 from heliograph.rules.ids import ulid_ms
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Report
+from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, IncomingText, Outcome, Report
 
 NAME = "twilio"
 SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds
+RECEIVED = "received"  # the state of a message that came in
+SILENCE = b"<Response></Response>"  # Twilio sends what else it is answered
 VALIDITY_MAX_S = 36_000
 PAGE = 100  # messages to one number that a look-up reads
 
@@ -154,6 +156,11 @@ class Twilio(Carrier):
             return FORBIDDEN
         fields = dict(form)
         id_, status = fields.get("MessageSid"), fields.get("MessageStatus", "")
+        if id_ and fields.get("SmsStatus") == RECEIVED and not status:
+            text = IncomingText(
+                id=id_, sender=fields.get("From", ""), to=fields.get("To", ""), text=fields.get("Body", "")
+            )
+            return CallbackAnswer(texts=[text], body=SILENCE, content_type=b"text/xml; charset=utf-8")
         if not id_ or status not in STATES:
             return CallbackAnswer()
         code = fields.get("ErrorCode", "")

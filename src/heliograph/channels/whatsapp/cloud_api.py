@@ -27,10 +27,16 @@ from heliograph.channels.web import (
     verdict_of,
 )
 from heliograph.rules.content import WhatsappContent
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, Outcome, Report
+from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Report
+from heliograph.rules.phone import to_e164
 
 NAME = "cloud_api"
 
+# Where an incoming message has its words.
+WORDS = (
+    *("$.text.body", "$.button.text"),
+    *("$.interactive.button_reply.title", "$.interactive.list_reply.title"),
+)
 PRICING = ("billable", "pricing_model", "category", "type")
 STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
 
@@ -144,7 +150,8 @@ class CloudApi(Carrier):
         scheme, _, signature = callback.headers.get("x-hub-signature-256", "").partition("=")
         if scheme != "sha256" or not is_signed(signature, self._options.app_secret, callback.body):
             return FORBIDDEN
-        return CallbackAnswer(reports=list(_reports(read_json(callback.body))))
+        given = read_json(callback.body)
+        return CallbackAnswer(reports=list(_reports(given)), texts=list(_texts(given)))
 
     def _challenge(self, callback: Callback) -> CallbackAnswer:
         query = callback.query
@@ -180,6 +187,15 @@ class CloudApi(Carrier):
 
 
 def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
+    if content.is_answer:  # its author wrote a moment ago: Meta takes text for a day
+        return {
+            "messaging_product": "whatsapp",
+            "recipient_type": "individual",
+            "to": parcel.address,
+            "type": "text",
+            "text": {"body": content.body},
+            "biz_opaque_callback_data": parcel.message_id,
+        }
     template: dict[str, Any] = {"name": content.template, "language": {"code": content.language}}
     if content.parameters:
         texts = [{"type": "text", "text": value} for value in content.parameters]
@@ -197,14 +213,29 @@ def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
     }
 
 
-def _reports(given: Any) -> Iterator[CarrierReport]:
-    """A webhook's statuses; incoming messages, news about templates and everything else are ignored."""
+def _changes(given: Any) -> Iterator[Any]:
     for entry in _list(pick(given, "$.entry")):
-        for change in _list(pick(entry, "$.changes")):
-            for status in _list(pick(change, "$.value.statuses")):
-                id_, state = pick(status, "$.id"), pick(status, "$.status")
-                if isinstance(id_, str) and isinstance(state, str) and state in STATES:
-                    yield CarrierReport(id_, Report(status=STATES[state], detail=_detail(status, state)))
+        yield from _list(pick(entry, "$.changes"))
+
+
+def _reports(given: Any) -> Iterator[CarrierReport]:
+    for change in _changes(given):
+        for status in _list(pick(change, "$.value.statuses")):
+            id_, state = pick(status, "$.id"), pick(status, "$.status")
+            if isinstance(id_, str) and isinstance(state, str) and state in STATES:
+                yield CarrierReport(id_, Report(status=STATES[state], detail=_detail(status, state)))
+
+
+def _texts(given: Any) -> Iterator[IncomingText]:
+    """What people wrote: as text, or by a button; of other kinds of messages nothing but that they came."""
+    for change in _changes(given):
+        to = pick(change, "$.value.metadata.display_phone_number")
+        for message in _list(pick(change, "$.value.messages")):
+            id_, sender = pick(message, "$.id"), pick(message, "$.from")
+            words = next(filter(lambda one: isinstance(one, str), (pick(message, path) for path in WORDS)), "")
+            if isinstance(id_, str) and isinstance(sender, str):
+                to_ = to_e164(to) if isinstance(to, str) else ""
+                yield IncomingText(id=id_, sender=to_e164(sender), to=to_, text=words)
 
 
 def _detail(status: Any, state: str) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import msgspec
+
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.magic import PhoneBehaviour, phone_behaviour
-from heliograph.rules.outcome import Accepted, DueReport, Outcome, Refused, Report
+from heliograph.rules.content import WhatsappContent
+from heliograph.rules.magic import ANSWERS, PhoneBehaviour, phone_behaviour
+from heliograph.rules.outcome import Accepted, DueReport, IncomingText, Outcome, Refused, Report
 
 
 def _reply(code: str, text: str) -> dict[str, Any]:
@@ -36,8 +39,19 @@ class WhatsappSimulator(Carrier):
         behaviour = phone_behaviour(parcel.address)
         if behaviour in REFUSALS:
             return REFUSALS[behaviour]
+        reports = REPORTS[behaviour] if behaviour != "answers" else _answers(parcel)
         return Accepted(
             carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
             detail=TAKEN,
-            reports=[DueReport(self._step_ms, report) for report in REPORTS[behaviour]],
+            reports=[DueReport(self._step_ms, report) for report in reports],
         )
+
+
+def _answers(parcel: Parcel) -> tuple[Report, ...]:
+    """Once: what it is answered is left without an answer."""
+    content = msgspec.json.decode(parcel.content, type=WhatsappContent)
+    if content.is_answer:
+        return (DELIVERED, READ)
+    words = ANSWERS[parcel.address]
+    text = IncomingText(id=f"sim-{parcel.message_id}", sender=parcel.address, to="simulator", text=words)
+    return (*(DELIVERED, READ), Report(status="read", detail=_reply("answer", f"answers: {words}"), text=text))

@@ -155,6 +155,10 @@ KINDS: dict[CarrierKind, KindWords] = {
             "callback.status": FieldWords(f"{_CALLBACK}: where the state is", "A path such as $.status.", more=True),
             "callback.delivered": FieldWords(f"{_CALLBACK}: words for delivered", "Such as DELIVRD.", more=True),
             "callback.failed": FieldWords(f"{_CALLBACK}: words for failed", "Such as UNDELIV, EXPIRED.", more=True),
+            "incoming.from": FieldWords("Incoming texts: where the author is", "A path such as $.from.", more=True),
+            "incoming.to": FieldWords("Incoming texts: where our number is", "A path such as $.to.", more=True),
+            "incoming.text": FieldWords("Incoming texts: where the words are", "A path such as $.text.", more=True),
+            "incoming.id": FieldWords("Incoming texts: where the id is", "A path such as $.id.", more=True),
             "callback_secret": FieldWords("Callback secret", "Without it no reports are accepted.", more=True),
             "callback_check": FieldWords(
                 "Callback check", "HMAC-SHA256 in X-Signature, or a token in the URL.", more=True

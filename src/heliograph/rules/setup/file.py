@@ -354,6 +354,13 @@ class _HttpCallback(_Table):
     failed: list[str] = _ABSENT
 
 
+class _HttpIncoming(_Table, kw_only=True):
+    from_: _JsonPath = field(name="from")
+    to: _JsonPath
+    text: _JsonPath
+    id: _JsonPath = _ABSENT
+
+
 class _Http(_Carrier, kw_only=True):
     url: _Url
     from_: _Line = field(name="from", default=_ABSENT)
@@ -363,6 +370,7 @@ class _Http(_Carrier, kw_only=True):
     accepted: _HttpAccepted = _ABSENT
     refused: _HttpRefused = _ABSENT
     callback: _HttpCallback = _ABSENT
+    incoming: _HttpIncoming = _ABSENT
     callback_secret: str = _ABSENT
     callback_check: Literal["signature", "token"] = _ABSENT
     callback_timestamp: _JsonPath = _ABSENT

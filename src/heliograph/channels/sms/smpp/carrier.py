@@ -10,7 +10,7 @@ import msgspec
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.sms.smpp import command, status
 from heliograph.channels.sms.smpp.compose import Long, compose, sender_address
-from heliograph.channels.sms.smpp.intake import Intake, ToStore
+from heliograph.channels.sms.smpp.intake import Intake, TextsToStore, ToStore
 from heliograph.channels.sms.smpp.link import SmppLink
 from heliograph.channels.sms.smpp.pace import Pace
 from heliograph.channels.sms.smpp.pdu import (
@@ -22,7 +22,7 @@ from heliograph.channels.sms.smpp.pdu import (
     decode_short_message,
     read_id,
 )
-from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt
+from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt, read_text
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
 from heliograph.rules.content import SmsContent
 from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, own
@@ -52,6 +52,7 @@ class Smpp(Carrier):
         self,
         options: SmppOptions,
         report: ToStore,
+        take_texts: TextsToStore,
         *,
         timings: Timings = TIMINGS,
         roots: ssl.SSLContext | None = None,
@@ -60,6 +61,7 @@ class Smpp(Carrier):
         self._timings = timings
         self._pace = Pace(options.throughput)
         self._intake = Intake(report)
+        self._texts = Intake(take_texts)
         self._link = SmppLink(
             options.host,
             options.port,
@@ -75,6 +77,7 @@ class Smpp(Carrier):
 
     async def close(self) -> None:
         await self._intake.close(self._timings.close)
+        await self._texts.close(self._timings.close)
         await self._link.close()
 
     # -- out --
@@ -144,13 +147,16 @@ class Smpp(Carrier):
             session.answer(pdu, b"\0", error=how)
 
         try:
-            receipt = read_receipt(_decoded(pdu), self._options.receipt_id)
+            sm = _decoded(pdu)
+            receipt = read_receipt(sm, self._options.receipt_id)
         except Malformed:
             acknowledge(status.RX_P_APPN)
             return
         if receipt:
             self._intake.take(receipt, acknowledge)
-        else:  # an incoming SMS, which nobody here expects
+        elif text := read_text(sm):
+            self._texts.take(text, acknowledge)
+        else:  # a receipt that says nothing
             acknowledge(status.ROK)
 
 

@@ -1,30 +1,33 @@
-"""Receipts on their way to the store: acknowledged when stored, otherwise refused so that the SMSC repeats them."""
+"""Receipts and texts on their way to the store: acknowledged when stored, else refused: the SMSC repeats them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
 import structlog
 
 from heliograph.channels.sms.smpp import status
-from heliograph.rules.outcome import CarrierReport
+from heliograph.rules.outcome import CarrierReport, IncomingText
 
 log = structlog.get_logger()
 
 WAITING_MAX = 512
 
 ToStore = Callable[[Sequence[CarrierReport]], Awaitable[object]]
+TextsToStore = Callable[[Sequence[IncomingText]], Awaitable[object]]
+Incoming = TypeVar("Incoming")
 
 
-class Intake:
+class Intake(Generic[Incoming]):
     """Receipts that arrive while the store is busy are stored as one batch."""
 
-    def __init__(self, report: ToStore) -> None:
+    def __init__(self, report: Callable[[Sequence[Incoming]], Awaitable[object]]) -> None:
         self._report = report
-        self._waiting: list[tuple[CarrierReport, Callable[[int], None]]] = []
+        self._waiting: list[tuple[Incoming, Callable[[int], None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def take(self, receipt: CarrierReport, acknowledge: Callable[[int], None]) -> None:
+    def take(self, receipt: Incoming, acknowledge: Callable[[int], None]) -> None:
         if self._closed or len(self._waiting) >= WAITING_MAX:
             acknowledge(status.RX_T_APPN)
             return

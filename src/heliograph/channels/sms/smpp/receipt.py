@@ -1,5 +1,6 @@
 """Delivery receipts: a deliver_sm or data_sm, with TLVs or a line of text, as a report about an id."""
 
+import hashlib
 import re
 from typing import Any, Literal
 
@@ -10,8 +11,9 @@ from heliograph.channels.sms.smpp.pdu import (
     ShortMessage,
     read_id,
 )
-from heliograph.channels.sms.smpp.text import UCS2
-from heliograph.rules.outcome import CarrierReport, Report
+from heliograph.channels.sms.smpp.text import UCS2, from_octets
+from heliograph.rules.outcome import CarrierReport, IncomingText, Report
+from heliograph.rules.phone import to_e164
 
 IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when it differs from submit_sm_resp
 
@@ -38,6 +40,7 @@ MESSAGE_STATES = (
 
 # The bits of esm_class that say what a deliver_sm is, and their values for receipts and intermediate notices.
 _KIND, _RECEIPTS = 0x3C, (0x04, 0x20)
+_HEADERS = 0x40  # the text begins with headers, as a part of a long one does
 
 _TEXT = re.compile(r"\btext:", re.I)
 _KEYS = "id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat|err"
@@ -72,6 +75,21 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
         id_ = tagged or written
         id_ = _plain(id_) if form == "same" else _decimal(id_, 16 if form == "hex" else 10)
     return CarrierReport(id_, _report(state, sm, pairs))
+
+
+def read_text(sm: ShortMessage) -> IncomingText | None:
+    """None: it is a receipt. SMPP has no ids for what comes in: a repeat is the same octets once more."""
+    if sm.esm_class & _KIND in _RECEIPTS:
+        return None
+    octets = sm.words[1 + sm.words[0] :] if sm.esm_class & _HEADERS and sm.words else sm.words
+    said = b"\0".join((sm.source.value.encode(), sm.destination.value.encode(), sm.words))
+    return IncomingText(
+        id=hashlib.sha256(said).hexdigest(),
+        sender=to_e164(sm.source.value),
+        to=to_e164(sm.destination.value),
+        text=from_octets(sm.coding, octets),
+        is_unnamed=True,
+    )
 
 
 def _pairs(sm: ShortMessage) -> dict[str, str]:

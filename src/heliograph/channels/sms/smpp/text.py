@@ -13,6 +13,8 @@ _CODES: dict[int, bytes] = {
     **{ord(char): bytes((_ESCAPE, code)) for char, code in zip(EXTENSION, _EXTENSION_CODES, strict=True)},
 }
 
+_LETTERS = {(len(octets) > 1, octets[-1]): chr(letter) for letter, octets in _CODES.items()}
+
 # Octets in a single part, in one of several parts, in a unit; and what starts a pair of units.
 _MEASURES = {
     GSM7: (SINGLE["gsm7"], PART["gsm7"], 1, frozenset((_ESCAPE,))),
@@ -26,6 +28,22 @@ def to_octets(text: str) -> tuple[int, bytes]:
         return GSM7, codecs.charmap_encode(text, "strict", _CODES)[0]
     except UnicodeEncodeError:
         return UCS2, text.encode("utf-16-be", "replace")
+
+
+def from_octets(coding: int, octets: bytes) -> str:
+    """A text that came in; what its data_coding cannot say is left out."""
+    if coding == UCS2:
+        return octets.decode("utf-16-be", "replace")
+    if coding != GSM7:
+        return octets.decode("latin-1")
+    text, escaped = "", False
+    for octet in octets:
+        if octet == _ESCAPE:
+            escaped = True
+            continue
+        text += _LETTERS.get((escaped, octet), "")
+        escaped = False
+    return text
 
 
 def fits(coding: int, octets: bytes) -> bool:

@@ -1,0 +1,90 @@
+"""A text that somebody wrote to us: whose it is, and what it is answered (contract 17)."""
+
+import re
+
+import msgspec
+
+from heliograph.rules import lanes, routing
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision
+from heliograph.rules.content import SmsContent, WhatsappContent
+from heliograph.rules.gsm import segment
+from heliograph.rules.ids import timestamp
+from heliograph.rules.opt_out import PhoneChannel
+from heliograph.rules.outcome import IncomingText
+from heliograph.rules.phone import country_of
+from heliograph.rules.setup.records import Platform, Team
+from heliograph.rules.setup.snapshot import Setup
+
+_NUMBER = re.compile(r"\+?[0-9]{3,15}")
+
+
+def owner_of(number: str, setup: Setup) -> Team | None:
+    """The team whose approved sender ID it is."""
+    wanted = number.lstrip("+").casefold()
+    for team in setup.teams.values():
+        for sender in team.sender_ids.values():
+            if sender.approved and wanted and sender.value.lstrip("+").casefold() == wanted:
+                return team
+    return None
+
+
+def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, str]:
+    """The data of its event."""
+    return {
+        "object": "received",
+        "id": id_,
+        "from": text.sender,
+        "to": text.to,
+        "text": text.text,
+        "carrier": carrier,
+    }
+
+
+def answer_message(
+    id_: str, team: Team, platform: Platform, channel: PhoneChannel, text: IncomingText, body: str, now: int
+) -> tuple[Acceptance, Decision]:
+    """What is sent back to its author, from the number that they wrote to, for nothing."""
+    status = "queued" if platform.paused else "sending"
+    record = {
+        "id": id_,
+        "to": text.sender,
+        "status": status,
+        "sandbox": team.sandbox,
+        "created_at": timestamp(now),
+    }
+    done = Decision(
+        response=msgspec.json.encode(record), recipients=[AcceptedRecipient(text.sender, text.sender, "to")]
+    )
+    country = country_of(text.sender)
+    item = Acceptance(
+        id=id_,
+        team=team.record.ref,
+        channel=channel,
+        lane=lanes.LANE[channel],
+        status=status,
+        sandbox=team.sandbox,
+        key_id="",
+        created_at=now,
+        content=msgspec.json.encode(_content(team, platform, channel, country, text.to, body)),
+        decide=lambda found: done,
+        country=country,
+    )
+    return item, done
+
+
+def _content(
+    team: Team, platform: Platform, channel: PhoneChannel, country: str | None, to: str, body: str
+) -> SmsContent | WhatsappContent:
+    if channel == "whatsapp":
+        return WhatsappContent(template="", language="", body=body, is_answer=True)
+    own = to if _NUMBER.fullmatch(to) else routing.sender_id(team, country)
+    segments = segment(body)
+    return SmsContent(
+        body=body,
+        sender_id=own or platform.brand,
+        platform_sender=own is None,
+        encoding=segments.encoding,
+        segments=segments.billed(team.record.segmenting),
+        parts=segments.udh,
+        is_answer=True,
+    )

@@ -1,0 +1,49 @@
+-- Texts that people wrote to us.
+
+-- name: insert_received_texts
+-- Returns those that are new, or were last told longer than :again ago.
+INSERT INTO received_text (carrier, carrier_id, created_at)
+SELECT carrier, carrier_id, created_at FROM rows(:texts, carrier text, carrier_id text, created_at bigint) AS r
+WHERE true
+ON CONFLICT (carrier, carrier_id) DO UPDATE SET created_at = excluded.created_at
+WHERE received_text.created_at < excluded.created_at - :again
+RETURNING carrier_id;
+
+-- name: purge_received_texts
+DELETE FROM received_text WHERE (carrier, carrier_id) IN (
+    SELECT carrier, carrier_id FROM received_text WHERE created_at <= :before ORDER BY created_at LIMIT :limit)
+RETURNING 1;
+
+-- name: note_writers
+INSERT INTO last_writer (phone, channel, team, created_at)
+SELECT phone, channel, team, created_at
+FROM rows(:writers, phone text, channel text, team bigint, created_at bigint) AS r
+WHERE true
+ON CONFLICT (phone, channel) DO UPDATE SET team = excluded.team, created_at = excluded.created_at;
+
+-- name: last_writers
+SELECT w.phone, w.team FROM rows(:phones, phone text, channel text) AS r
+JOIN last_writer w ON w.phone = r.phone AND w.channel = r.channel AND w.created_at > :since;
+
+-- name: purge_writers
+DELETE FROM last_writer WHERE (phone, channel) IN (
+    SELECT phone, channel FROM last_writer WHERE created_at <= :before ORDER BY created_at LIMIT :limit)
+RETURNING 1;
+
+-- name: erase_writer
+DELETE FROM last_writer WHERE phone = :address AND team = :team;
+
+-- name: note_answer
+-- Returns a row when this was not answered to the phone after :since.
+INSERT INTO text_answer (team, phone, channel, word, created_at) VALUES (:team, :phone, :channel, :word, :at)
+ON CONFLICT (team, phone, channel, word) DO UPDATE SET created_at = excluded.created_at
+WHERE text_answer.created_at <= :since
+RETURNING word;
+
+-- name: purge_answers
+DELETE FROM text_answer WHERE (team, phone, channel, word) IN (
+    SELECT team, phone, channel, word FROM text_answer WHERE created_at <= :before ORDER BY created_at LIMIT :limit)
+RETURNING 1;
+
+-- name: erase_answers_to
+DELETE FROM text_answer WHERE team = :team AND phone = :address;

@@ -1,0 +1,100 @@
+"""Texts that people wrote to us: told to the team they are for, obeyed when they are one of its words, answered."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph import metrics
+from heliograph.clock import Clock
+from heliograph.rules.erasure import NameOf
+from heliograph.rules.ids import PREFIXES
+from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.rules.opt_out import PhoneChannel, Word, answer_to, read_word
+from heliograph.rules.outcome import IncomingText
+from heliograph.rules.setup.records import Team
+from heliograph.rules.texts import answer_message, owner_of, received_record
+from heliograph.storage.accepts import lock_accounts, write_accepted
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import Event
+from heliograph.storage.opt_outs import list_phones, unlist
+from heliograph.storage.setup import SetupStore
+
+KEPT_MS = 30 * DAY_MS  # how long repeats are known, and how long the one that wrote last gets the answers
+REPEAT_MS = 10 * MINUTE_MS  # within which the same text without an id of its carrier's is a repeat
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """How texts came in."""
+
+    carrier: str
+    channel: PhoneChannel
+    team: int | None = None  # the simulator knows whom it answers
+
+
+class ReceivedTexts:
+    def __init__(self, database: Database, clock: Clock, setup: SetupStore, name_of: NameOf) -> None:
+        self._database = database
+        self._clock = clock
+        self._setup = setup
+        self._name_of = name_of
+
+    async def take(self, way: Way, texts: Sequence[IncomingText]) -> None:
+        """All or none: what is not stored is told again."""
+        await self._database.write(lambda tx: self._take(tx, way, texts))
+
+    async def _take(self, tx: Tx, way: Way, texts: Sequence[IncomingText]) -> None:
+        now = self._clock.now()
+        distinct = {text.id: text for text in texts}
+        again = REPEAT_MS if any(text.is_unnamed for text in texts) else KEPT_MS
+        rows = [(way.carrier, id_, now) for id_ in distinct]
+        new = {row[0] for row in await tx.run("insert_received_texts", texts=rows, again=again)}
+        teams = await self._last_writers(tx, way, list(distinct.values()), now)
+        for id_, text in distinct.items():
+            if id_ not in new:
+                continue
+            team = owner_of(text.to, self._setup.current) if way.team is None else None
+            team = team or teams.get(text.sender)
+            if team is None:
+                tx.afterwards.append(metrics.unclaimed_texts(way.channel, way.carrier).inc)
+                continue
+            await self._tell(tx, way, team, text, now)
+            if word := read_word(text.text, team.record.opt_out):
+                await self._obey(tx, way, team, text, word, now)
+
+    async def _last_writers(self, tx: Tx, way: Way, texts: Sequence[IncomingText], now: int) -> dict[str, Team]:
+        if way.team is not None:
+            refs = {text.sender: way.team for text in texts}
+        else:
+            phones = list({(text.sender, way.channel) for text in texts})
+            refs = dict(await tx.run("last_writers", phones=phones, since=now - KEPT_MS))
+        known = self._setup.current.teams_by_ref
+        return {phone: known[ref] for phone, ref in refs.items() if ref in known}
+
+    async def _tell(self, tx: Tx, way: Way, team: Team, text: IncomingText, now: int) -> None:
+        publisher = self._setup.publisher
+        id_ = publisher.new_id(PREFIXES["received"])
+        data = received_record(id_, text, way.carrier)
+        event = Event(
+            id=publisher.new_id("evt_"),
+            team=team.record.ref,
+            subject=id_,
+            recipient=text.sender,
+            type=f"{way.channel}.received",
+            detail=msgspec.json.encode(data).decode(),
+            created_at=now,
+        )
+        await publisher.publish(tx, [event])
+
+    async def _obey(self, tx: Tx, way: Way, team: Team, text: IncomingText, word: Word, now: int) -> None:
+        ref, phone, publisher = team.record.ref, text.sender, self._setup.publisher
+        if word == "stop":
+            await list_phones(tx, [(ref, phone, way.channel, "text", now)], publisher)
+        elif word == "start":
+            await unlist(tx, ref, [phone, self._name_of(ref, phone)], [way.channel], now, publisher)
+        body = answer_to(word, team.record.opt_out)
+        place = {"team": ref, "phone": phone, "channel": way.channel, "word": word}
+        if body and await tx.run("note_answer", at=now, since=now - DAY_MS, **place):
+            id_ = publisher.new_id(PREFIXES[way.channel])
+            platform = self._setup.current.platform
+            answer = answer_message(id_, team, platform, way.channel, text, body, now)
+            await write_accepted(tx, [answer], await lock_accounts(tx, [ref]))
