@@ -55,7 +55,10 @@ def _operation(operation: dict[str, Any]) -> str:
         fields = (f"{one['name']}?: {_type(one['schema'])}" for one in query)
         parts.append(f"query: {{ {'; '.join(fields)} }}")
     status = min((s for s in operation["responses"] if s.startswith("2")), key=lambda s: -int(s))
-    parts.append(f"answer: {_type(operation['responses'][status]['content']['application/json']['schema'])}")
+    content = operation["responses"][status]["content"]
+    parts.append(
+        f"answer: {_type(content['application/json']['schema']) if 'application/json' in content else 'ArrayBuffer'}"
+    )
     return f"{{ {'; '.join(parts)} }}"
 
 

@@ -22,7 +22,7 @@ from heliograph.api.routes import ROUTES
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check
 from heliograph.channels.email.bounce_server import Returns, protocol
-from heliograph.channels.email.mx import Mx, MxOptions
+from heliograph.channels.email.mx import Mx, MxOptions, asking
 from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.relay import Relay, RelayOptions
 from heliograph.channels.email.simulator import EmailSimulator
@@ -65,6 +65,7 @@ from heliograph.deliver.duties.retention import purge_expired
 from heliograph.deliver.duties.secret import follow_secret
 from heliograph.deliver.duties.sqlite_log import watch_log
 from heliograph.deliver.endpoint import Opened
+from heliograph.deliver.incoming import Incoming
 from heliograph.deliver.reports import address_of, take_by_carrier, take_by_recipient, take_texts
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
@@ -115,6 +116,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with its own connection
     take_texts: Callable[[str, PhoneChannel, Sequence[IncomingText]], Awaitable[None]]
     base_url: str
+    mailbox: Incoming  # where what simulators answer goes
 
     def callback_url(self, carrier: str) -> str:
         return f"{self.base_url}/carriers/{carrier}/callback"
@@ -149,7 +151,9 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
     ("whatsapp", "cloud_api"): lambda record, tools: CloudApi(
         msgspec.convert(record.options, CloudApiOptions), tools.web
     ),
-    ("email", "simulator"): _simulator(EmailSimulator),
+    ("email", "simulator"): lambda record, tools: EmailSimulator(
+        record.options.get("step_ms", tools.step_ms), tools.mailbox
+    ),
     ("sms", "simulator"): _simulator(SmsSimulator),
     ("whatsapp", "simulator"): _simulator(WhatsappSimulator),
 }
@@ -205,6 +209,7 @@ def build(
         handover=handover,
         base_url=settings.base_url,
         code_key=secrets.codes,
+        reply_key=secrets.envelope,
         unseal=secrets.sealer.open,
         test_token=test_token.encode(),
         process=process,
@@ -361,13 +366,16 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
 def make_returns(
     settings: Settings, secrets: Secrets, store: Store, clock: Clock, certificate: Certificate | None
 ) -> Protocols:
-    """What listens for bounces and complaints."""
+    """What listens for bounces, complaints and mail for teams."""
     returns = Returns(
         secrets.envelope,
         clock.now,
         partial(address_of, store),
         partial(take_by_recipient, store),
         signing_keys(store, secrets.sealer),
+        mailbox=Incoming(store, secrets.envelope, clock.new_id),
+        folder=settings.data,
+        ask=asking("{}:{}".format(*settings.resolver) if settings.resolver else None),
     )
     return protocol(returns, mail_name(settings, store), lambda: certificate.context if certificate else None)
 
@@ -416,6 +424,7 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
         report=partial(take_by_carrier, store),
         take_texts=partial(take_texts, store),
         base_url=settings.base_url,
+        mailbox=Incoming(store, secrets.envelope, clock.new_id),
     )
 
 

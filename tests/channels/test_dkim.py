@@ -191,7 +191,7 @@ def test_the_fields() -> None:
 
 def test_the_body_of_rfc_6376_3_4_5() -> None:
     canonical = b" C\r\nD E\r\n"
-    assert dkim._hash_body([b" C \r\nD \t E\r\n\r\n\r\n"]) == hashlib.sha256(canonical).digest()
+    assert dkim.hash_relaxed([b" C \r\nD \t E\r\n\r\n\r\n"]) == hashlib.sha256(canonical).digest()
 
 
 def test_chunks_do_not_change_the_hash() -> None:
@@ -204,7 +204,7 @@ def test_chunks_do_not_change_the_hash() -> None:
         expected = hashlib.sha256(b"" if canonical == b"\r\n" else canonical).digest()
         cuts = sorted(rolls.choices(range(len(body) + 1), k=rolls.randint(0, 6)))
         chunks = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-        assert dkim._hash_body(chunks) == expected, chunks
+        assert dkim.hash_relaxed(chunks) == expected, chunks
 
 
 def test_keys() -> None:

@@ -12,6 +12,7 @@ from heliograph.rules.webhook_formats.formats import hears
 
 EXPECTED = """
 email.sending email.sent email.delivered email.bounced email.complained email.failed email.delayed
+email.received
 sms.sending sms.sent sms.delivered sms.failed
 whatsapp.sending whatsapp.sent whatsapp.delivered whatsapp.read whatsapp.failed
 verification.verified verification.failed verification.exhausted suppression.created suppression.deleted

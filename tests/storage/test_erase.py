@@ -26,6 +26,7 @@ from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
 from heliograph.storage.outcomes import Change
+from heliograph.storage.received import NewReceived
 from heliograph.storage.search import MessageLine, Search
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
@@ -165,6 +166,14 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
     ]
     await store.database.write(lambda tx: tx.run("note_requests", requests=refused))
     await tell_webhooks(store, clock, "delivered")
+    for sender, text in ((canary, "Hi"), (OTHER, f"Ask {written}"), (OTHER, "Nobody")):
+        id_ = clock.new_id("rcv_")
+        record = {"object": "received", "id": id_, "from": sender, "subject": "S", "text": text, "html": None}
+        told = msgspec.json.encode(record).decode()
+        received = NewReceived(
+            id=id_, team=1, sender=sender, size=1, automatic=False, record=told, body=None, octets_most=0
+        )
+        await store.received.put(received, await store.received.keep(id_.encode()))
     for version, text in enumerate((f"Ask {written}", "Ask us", f"Or {written.upper()}"), 1):
         body = Template(id="tpl_a", team="team_a", channel="email", name="a", version=version, text=text)
         await set_up(store, rows=[to_row("template", "tpl_a", body, "team_a")])

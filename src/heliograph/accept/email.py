@@ -7,7 +7,7 @@ import pybase64
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
-from heliograph.rules import lanes, magic, pricing
+from heliograph.rules import lanes, magic, pricing, verp
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
 from heliograph.rules.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
 from heliograph.rules.content import EmailContent, File
@@ -47,6 +47,7 @@ from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode
 from heliograph.rules.reputation import check_direct
 from heliograph.rules.sender import Sender, brand_of, resolve_sender
 from heliograph.rules.setup.records import Caller, Team, Template
+from heliograph.rules.setup.snapshot import Setup, verified_by
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import Rendered, check_subject, most_octets, octets, render
@@ -66,6 +67,10 @@ TO = says("One address or a list. To, Cc and Bcc together have at most 50.", nee
 BCC = says("Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.")
 REPLIES = limited(minItems=1, maxItems=REPLY_TO_MAX)
 REPLY_TO = says("Sets the Reply-To header: one address, or a list of up to 10.")
+ANSWERS = says(
+    "`true` sets a signed Reply-To: what comes to it is told as `email.received` with this mail's id in `in_reply_to`. "
+    "The team has an inbound address on a wildcard. Not together with `reply_to`."
+)
 FROM = says(
     "`you@your-domain` or `Name <you@your-domain>`. Needed in live mode; a sandbox team leaves it out or sends the "
     "platform sender."
@@ -80,6 +85,7 @@ class EmailRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cc: Annotated[Addresses | None, says("Cc addresses, up to 50.")] = None
     bcc: Annotated[Addresses | None, BCC] = None
     reply_to: Annotated[EmailAddress | Annotated[Addresses, REPLIES] | None, REPLY_TO] = None
+    replies: Annotated[bool | None, ANSWERS] = None
     headers: MailHeaders = None
     attachments: Annotated[Files | None, says("Up to 20 files, 10 MiB each, 25 MiB together.")] = None
     from_: Annotated[str | None, FROM] = msgspec.field(default=None, name="from")
@@ -150,6 +156,7 @@ class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
     template: Template | None
     content: Rendered
     attachments: tuple[Attachment, ...]
+    replies_to: str = ""  # the domain that replies come to; empty: they are not ours
     added: Added = Added()
     timing: Timing = Timing()
 
@@ -233,6 +240,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     locale = read_locale(request.locale) if request.locale is not None else None
     _check_mode(request)
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
+    replies_to = _replies_to(setup, caller.team, request) if request.replies else ""
     timing = read_options(request, context.clock.now())
     _check_subject(request.subject)
     if request.headers:
@@ -272,6 +280,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         template=template,
         content=content,
         attachments=attachments,
+        replies_to=replies_to,
         added=added_of(
             request,
             timing,
@@ -282,6 +291,22 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         ),
         timing=timing,
     )
+
+
+def _replies_to(setup: Setup, team: Team, request: EmailRequest) -> str:
+    """A domain of the team's own that it takes all mail for, the sender's first."""
+    if request.reply_to:
+        raise InvalidRequest("replies sets the Reply-To: remove reply_to, or replies.", param="replies")
+    domains = sorted(one.removeprefix("*@") for one in team.inbound if one.startswith("*@"))
+    ours = [name for name in domains if verified_by(setup.verified, name) == team.record.id]
+    if not ours:
+        raise InvalidRequest(
+            "replies needs an inbound address on a wildcard, such as *@in.acme.test ([[teams.inbound]]), of a domain "
+            "that the team has verified.",
+            param="replies",
+        )
+    sender = (request.from_ or "").rpartition("@")[2].rstrip("> ").lower()
+    return next((name for name in ours if f".{name}".endswith(f".{sender}")), ours[0])
 
 
 def _check_mode(request: EmailRequest) -> None:
@@ -348,6 +373,9 @@ def email_acceptance(
     recipients, content, template = draft.recipients, draft.content, draft.template
     status = first_status(context, draft.timing, now)
     added = msgspec.json.encode(draft.added)
+    reply_to = [address.given for address in recipients.reply_to] if recipients.reply_to else []
+    if draft.replies_to:
+        reply_to = [verp.sign_reply(context.reply_key, id_, team.record.id, draft.replies_to)]
 
     def decide(found: Found) -> Decision:
         kept = split_suppressed(recipients, found.suppressed, drop=shown is not None and shown.drop_suppressed)
@@ -358,7 +386,7 @@ def email_acceptance(
             to_addresses=[a.given for a in kept.to],
             cc=[a.given for a in kept.cc] if kept.cc else [],
             bcc=[a.given for a in kept.bcc] if kept.bcc else [],
-            reply_to=kept.reply_to[0].given if kept.reply_to else None,
+            reply_to=reply_to[0] if reply_to else None,
             from_=draft.sender.address.given,
             subject=content.subject or "",
             recipient_count=kept.count,
@@ -391,7 +419,7 @@ def email_acceptance(
                 from_address=draft.sender.address.given,
                 to=shown.to if shown else [a.given for a in recipients.to],
                 cc=shown.cc if shown else [a.given for a in recipients.cc] if recipients.cc else [],
-                reply_to=[a.given for a in recipients.reply_to] if recipients.reply_to else None,
+                reply_to=reply_to or None,
                 headers=draft.added.headers,
                 subject=content.subject or "",
                 html=content.html,

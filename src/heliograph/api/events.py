@@ -9,6 +9,7 @@ from heliograph.rules.event import TYPES, event_body
 from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says
 from heliograph.rules.ids import PREFIXES
 from heliograph.web.paging import page, read_after, read_limit
+from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.words.explain import explained
 
@@ -33,4 +34,10 @@ async def list_all(call: Call) -> Response:
     query = call.query()
     limit = read_limit(query)
     told = await call.context.store.events.feed(call.team, read_after(query, PREFIXES["event"]) or "", limit)
-    return page([msgspec.Raw(event_body(explained(event), call.caller.team)) for event in told], limit)
+    octets = sum(len(event.detail or "") + len(event.record or "") for event in told)
+    await call.hold(octets)
+
+    def show() -> Response:
+        return page([msgspec.Raw(event_body(explained(event), call.caller.team)) for event in told], limit)
+
+    return await work(octets, show)

@@ -20,6 +20,7 @@ from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 NULL: Schema = {"type": "null"}
+OCTETS = "application/octet-stream"  # of answers without a type
 NO_NULL = r"^[^\u0000]*$"  # the one character that no string of a request may hold
 
 # The part of a path after /v1/ → the kind of its ids.
@@ -34,6 +35,7 @@ RESOURCES = {
     "domains": "domain",
     "webhooks": "webhook",
     "events": "event",
+    "received": "received",
 }
 ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 OTHER_IDS: dict[str, Schema] = {
@@ -56,6 +58,11 @@ OTHER_IDS: dict[str, Schema] = {
         "schema": {"type": "string", "pattern": "^(eml|sms|wam|vrf)_[0-9A-Z]{26}$"},
         "description": "Id of a message or verification.",
         "example": f"eml_{ULID}",
+    },
+    "attachment": {
+        "schema": {"type": "string", "pattern": "^att_[0-9]{1,3}$"},
+        "description": "Id of an attachment of the mail.",
+        "example": "att_1",
     },
 }
 SAID = ("anyOf", "default", "description", "fixed", "needed", "maybe")  # of a field, beside its limits
@@ -264,13 +271,15 @@ def _operation(route: Route, routes: list[Route]) -> Schema:
 
 def _parameters(route: Route) -> list[Schema]:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-    found = [{"name": name, "in": "path", "required": True, **_path_value(route)} for name in names]
+    found = [{"name": name, "in": "path", "required": True, **_path_value(route, name)} for name in names]
     for query in route.query:
         found.append({"name": query.name, "in": "query", "description": query.meaning, "schema": query.schema})
     return [*found, KEY_HEADER] if route.idempotent else found
 
 
-def _path_value(route: Route) -> Schema:
+def _path_value(route: Route, name: str) -> Schema:
+    if name in OTHER_IDS:
+        return OTHER_IDS[name]
     if resource_of(route) not in RESOURCES:
         return OTHER_IDS[resource_of(route)]
     kind = RESOURCES[resource_of(route)]
@@ -283,7 +292,8 @@ def _path_value(route: Route) -> Schema:
 
 
 def _responses(route: Route, routes: list[Route]) -> Schema:
-    done = _response(route, route.status, route.summary, {"application/json": _ref(route.answer)})
+    told: dict[str, Schema] = {"application/json": _ref(route.answer)} if route.answer else {OCTETS: {"type": "string"}}
+    done = _response(route, route.status, route.summary, told)
     links = _links(route, routes)
     if links:
         done["links"] = links

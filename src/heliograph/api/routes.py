@@ -35,6 +35,7 @@ from heliograph.api import (
     layouts,
     opt_outs,
     reading,
+    received,
     rendering,
     scheduled,
     suppressions,
@@ -48,6 +49,7 @@ from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
 from heliograph.rules.batch import BatchRecord
+from heliograph.rules.incoming import ReceivedRecord
 from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
@@ -168,6 +170,14 @@ V1 = [
           status=202, answer=batches.BatchAnswer, idempotent=True, refusals=(*PHONE, r.MarketingLimitReached),
           example={"messages": [{"to": "+15005550006", "template_id": "tpl_demo_whatsapp",
                                  "variables": {"parcel": "4711"}}]}),
+    Route(method="GET", path="/v1/received", call=received.list_all, scopes=EITHER,
+          summary="List mail that came in", answer=received.ReceivedList, query=(LIMIT, after("received"))),
+    Route(method="GET", path="/v1/received/{id}", call=received.read, scopes=EITHER,
+          summary="Read a mail that came in", answer=ReceivedRecord, refusals=(r.ReceivedNotFound,)),
+    Route(method="GET", path="/v1/received/{id}/raw", call=received.read_raw, scopes=EITHER,
+          summary="Get a mail as it came", refusals=(r.ReceivedNotFound,)),
+    Route(method="GET", path="/v1/received/{id}/attachments/{attachment}", call=received.read_attachment, scopes=EITHER,
+          summary="Get an attachment of a mail that came in", refusals=(r.ReceivedNotFound,)),
     Route(method="GET", path="/v1/batches/{id}", call=batches.read, scopes=SEND,
           summary="Read how far a batch is", answer=BatchRecord, refusals=(r.BatchNotFound,)),
     Route(method="POST", path="/v1/verify", call=sending(start_verification, preview_verification), scopes=SEND,

@@ -94,7 +94,8 @@ class Forms(msgspec.Struct, frozen=True):
             case list():
                 return [self.alone(one) for one in value if not self._is_of_another(one)]
             case dict():
-                return {name: one if name in SENDERS else self.alone(one) for name, one in value.items()}
+                own = SENDERS if value.get("object") != "received" else ()  # its sender is somebody else
+                return {name: one if name in own else self.alone(one) for name, one in value.items()}
         return value
 
     def _is_of_another(self, entry: Any) -> bool:

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 Behaviour = Literal[
-    "delivered", "bounced", "asyncbounce", "complained", "suppressed", "failed", "softbounce", "delayed"
+    "delivered", "bounced", "asyncbounce", "complained", "suppressed", "failed", "softbounce", "delayed", "reply"
 ]
 PhoneBehaviour = Literal[
     "delivered", "failed", "sent_then_failed", "delivered_unread", "no_carrier", "read_undelivered", "answers"

@@ -483,6 +483,12 @@ class BatchNotFound(Refusal):
     fix = "Check the id; it begins with bat_."
 
 
+class ReceivedNotFound(Refusal):
+    """The team has received no mail with this id, or no longer keeps it."""
+
+    fix = "Check the id; it begins with rcv_."
+
+
 class SuppressionNotFound(Refusal):
     """The address is not on the team's suppression list."""
 

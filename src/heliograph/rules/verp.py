@@ -1,4 +1,5 @@
-"""The signed envelope sender: what comes back to it names one recipient of one message, for 30 days.
+"""The signed envelope sender, what comes back to which names one recipient of one message, for 30 days, and the signed
+Reply-To, what comes to which answers one message.
 
 Letters and digits only, in one case: some hosts change the case of a local part, none the digits.
 """
@@ -16,6 +17,8 @@ _DAY_MS = 86_400_000
 _TAG_BYTES = 15  # 120 bits of the HMAC
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _ADDRESS = re.compile(r"b([0-9a-z]{26})([0-9]{3})([0-9]{5})([a-z2-7]{24})@([a-z0-9.-]+)")
+
+_REPLY = re.compile(r"r([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
 
 
 def return_path(domain: str) -> str:
@@ -46,6 +49,25 @@ def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
     if now_ms // _DAY_MS - int(day) > DAYS_VALID:
         return None
     return PREFIXES["email"] + body.upper(), int(position)
+
+
+def sign_reply(key: bytes, message_id: str, team: str, domain: str) -> str:
+    """The Reply-To of one message of a team: nobody else can make it, nor one for another message from it."""
+    body = message_id.removeprefix(PREFIXES["email"]).lower()
+    return f"r{body}{_reply_tag(key, body, team, domain)}@{domain}"
+
+
+def read_reply(key: bytes, address: str, team: str) -> str | None:
+    """Which message of the team what comes to this address answers; None: we did not sign it."""
+    found = _REPLY.fullmatch(address.lower()) if address.isascii() else None
+    if found is None or not hmac.compare_digest(found[2], _reply_tag(key, found[1], team, found[3])):
+        return None
+    return PREFIXES["email"] + found[1].upper()
+
+
+def _reply_tag(key: bytes, body: str, team: str, domain: str) -> str:
+    digest = hmac.digest(key, f"reply to\0{team}\0{body}@{domain}".encode(), "sha256")
+    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
 
 
 def _tag(key: bytes, named: str, domain: str) -> str:

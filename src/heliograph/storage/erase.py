@@ -66,6 +66,7 @@ async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
     team = {"team": wanted.ref}
     imports = [row[0] for row in await database.read(partial(look, query="look_imports", after="", given=team))]
     return [
+        TextTable("received", team, ("record", "body"), ("size", "created_at")),
         TextTable("suppressions", team, ("detail",), ("reason", "created_at")),
         *(TextTable("idempotency", {"key_id": key}, ("response",), ("status", "expires_at")) for key in wanted.keys),
         TextTable("audit", {"team_id": wanted.team}, ("subject", "detail"), ("action", "at"), 0),

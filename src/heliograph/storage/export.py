@@ -23,6 +23,7 @@ from heliograph.storage.erase import (
 Shown = dict[str, Any]
 
 SECTIONS = {
+    "received": "received",
     "suppressions": "suppressions",
     "idempotency": "kept_answers",
     "audit": "audit_log",

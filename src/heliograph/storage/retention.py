@@ -46,6 +46,7 @@ LONE = {
     "old_verifications": "purge_verifications",
     "old_lone_events": "purge_lone_events",
     "old_batches": "purge_batches",
+    "old_received": "purge_received",
 }
 BODY = ("purge_contents", "purge_blobs", "mark_bodiless")
 WHOLE = (
@@ -62,6 +63,7 @@ async def purge(database: Database, now: int, teams: Collection[TeamRecord] = ()
             continue
     contents, messages = _kept(teams, "keep_content_days", now), _kept(teams, "keep_messages_days", now)
     await _put_away(database, "ended_messages", contents | {"has_body": 1}, partial(_purge_ended, queries=BODY))
+    await _put_away(database, "old_received_bodies", contents, partial(_purge_lone, query="purge_received_bodies"))
     for find, query in LONE.items():
         await _put_away(database, find, messages, partial(_purge_lone, query=query))
     # No team keeps contents longer than messages: what goes now has none any more.
@@ -138,6 +140,7 @@ def _kept(teams: Collection[TeamRecord], field: str, now: int) -> dict[str, Any]
 
 
 async def unused(tx: Tx, hashes: list[str]) -> list[str]:
-    """Of these attachment files, those that no message needs."""
-    used = {row[0] for row in await tx.run("blobs_in_use", hashes=[(hash_,) for hash_ in hashes])}
+    """Of these attachment files, those that no message needs, nor a mail that came in."""
+    given = [(hash_,) for hash_ in hashes]
+    used = {row[0] for query in ("blobs_in_use", "blobs_received") for row in await tx.run(query, hashes=given)}
     return [hash_ for hash_ in hashes if hash_ not in used]

@@ -37,6 +37,7 @@ from heliograph.storage.outbox import Outbox
 from heliograph.storage.passkeys import Passkeys
 from heliograph.storage.people import People
 from heliograph.storage.pulses import Pulses
+from heliograph.storage.received import Received
 from heliograph.storage.reports import Reports
 from heliograph.storage.reputation import Reputations
 from heliograph.storage.requests import Requests
@@ -71,6 +72,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     carrier_use: CarrierUse
     reports: Reports
     delays: Delays
+    received: Received
     circuits: Circuits
     domain_checks: DomainChecks
     decisions: Decisions
@@ -147,6 +149,7 @@ def make_store(
         carrier_use=CarrierUse(database),
         reports=Reports(database, clock, setup.publisher),
         delays=Delays(database, clock, setup.publisher),
+        received=Received(database, clock, attachments, setup.publisher),
         circuits=Circuits(database),
         domain_checks=DomainChecks(database),
         decisions=Decisions(database, clock),

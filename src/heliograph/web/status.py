@@ -40,6 +40,7 @@ STATUS: dict[type[Refusal], int] = {
     r.VerificationEnded: 409,
     r.MessageNotFound: 404,
     r.BatchNotFound: 404,
+    r.ReceivedNotFound: 404,
     r.AlreadySending: 409,
     r.SuppressionNotFound: 404,
     r.OptOutNotFound: 404,

@@ -73,6 +73,7 @@ class VerificationNotFound(e.NotFoundError): "The team has no verification with 
 class VerificationEnded(e.ConflictError): "The verification is not pending any more, so its code cannot be sent again."
 class MessageNotFound(e.NotFoundError): "The team has no message with this id."
 class BatchNotFound(e.NotFoundError): "The team has no batch with this id."
+class ReceivedNotFound(e.NotFoundError): "The team has received no mail with this id, or no longer keeps it."
 class SuppressionNotFound(e.NotFoundError): "The address is not on the team's suppression list."
 class OptOutNotFound(e.NotFoundError): "The phone is not on the team's list of opt-outs."
 class WebhookNotFound(e.NotFoundError): "The team has no webhook with this id."

@@ -58,7 +58,7 @@ class Signer:
         names = ":".join([name for name, lower in wanted for _ in range(len(fields.get(lower, ())) + 1)])
         # Of several fields of a name the lowest comes first (RFC 6376 5.4.2).
         signed = b"".join([field for _, lower in wanted for field in reversed(fields.get(lower, ()))])
-        tags = f" h={_folded(names, ':')};\r\n bh={pybase64.b64encode(_hash_body(body)).decode()};\r\n b="
+        tags = f" h={_folded(names, ':')};\r\n bh={pybase64.b64encode(hash_relaxed(body)).decode()};\r\n b="
         return b"".join([self._signature(key, private, time_ms // 1000, tags, signed) for key, private in self._keys])
 
     def _signature(self, key: SigningKey, private: Private, seconds: int, tags: str, signed: bytes) -> bytes:
@@ -68,7 +68,7 @@ class Signer:
             f" s={key.selector}; t={seconds};\r\n{tags}"
         )
         name, _, value = unsigned.encode().partition(b":")
-        signature = _sign(private, signed + _relaxed(name, value).removesuffix(b"\r\n"))
+        signature = _sign(private, signed + relaxed(name, value).removesuffix(b"\r\n"))
         return f"{unsigned}{_folded(pybase64.b64encode(signature).decode())}\r\n".encode()
 
 
@@ -152,17 +152,17 @@ def _read(headers: bytes) -> dict[bytes, list[bytes]]:
         found = _FIELD.match(headers, at)
         if not found:
             raise ValueError(f"the header block has a line that is not a field: {headers[at : at + 80]!r}")
-        fields.setdefault(found[1].lower(), []).append(_relaxed(found[1], found[2]))
+        fields.setdefault(found[1].lower(), []).append(relaxed(found[1], found[2]))
         at = found.end()
     return fields
 
 
-def _relaxed(name: bytes, value: bytes) -> bytes:
+def relaxed(name: bytes, value: bytes) -> bytes:
     """The field in the canonical form of RFC 6376 3.4.2."""
     return name.lower() + b":" + _single_spaced(value.replace(b"\r\n", b"")).strip(b" ") + b"\r\n"
 
 
-def _hash_body(chunks: Iterable[bytes]) -> bytes:
+def hash_relaxed(chunks: Iterable[bytes]) -> bytes:
     """SHA-256 of the body in the canonical form of RFC 6376 3.4.4, in one pass."""
     digest = hashlib.sha256()
     waiting: list[bytes] = []  # trailing white space, kept or dropped depending on what follows

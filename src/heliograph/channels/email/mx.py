@@ -14,6 +14,7 @@ from heliograph.channels.email.mta_sts import Fetch, Policies, https_fetch
 from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
 from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, NullMx, Resolver, Unknown, networks
 from heliograph.channels.email.smtp import MANNER, Destination, Manner
+from heliograph.channels.email.spf import Ask
 from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
 from heliograph.rules.outcome import Deferred, Outcome, Refused
 
@@ -30,6 +31,11 @@ class MxOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     port: int = 25
     resolver: str | None = None  # host:port; None: the system's
     allow_private: tuple[str, ...] = ()  # ranges that mail exchangers may be in
+
+
+def asking(server: str | None) -> Ask:
+    """Of this resolver, host:port, or the system's."""
+    return Resolver(server, (), Random()).values
 
 
 class Mx(Carrier):

@@ -95,6 +95,16 @@ class Resolver:
         except Unknown:
             return []
 
+    async def values(self, name: str, kind: str) -> list[str]:
+        """Of TXT, A, AAAA or MX; none when there is no such record. Raises DnsSilent."""
+        if kind == "TXT":
+            return await self.texts(name)
+        try:
+            answer = await self._ask(name, kind)
+        except Unknown:
+            return []
+        return [_text(record.exchange) if kind == "MX" else record.address for record in answer]
+
     async def _ask(self, name: str, kind: str) -> Any:
         """An Answer, empty when the name has no such record."""
         try:

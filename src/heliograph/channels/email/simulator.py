@@ -1,10 +1,23 @@
 """The email carrier that sends nothing: the local part of the address decides what happens (contract 13)."""
 
+from email.message import EmailMessage
+from email.policy import SMTP
 from typing import Any
 
+import msgspec
+
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.magic import Behaviour, behaviour_of, is_held_back
+from heliograph.channels.email.received import TeamMail, read_received
+from heliograph.rules.content import EmailContent
+from heliograph.rules.incoming import Authentication
+from heliograph.rules.magic import DOMAIN, Behaviour, behaviour_of
 from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report, own
+from heliograph.threads import BUILDING
+
+QUOTED_MAX = 20  # lines
+ANSWER = "Thank you, I got it. (simulator)"
+
+_content = msgspec.json.Decoder(EmailContent)
 
 
 def _reply(code: str, enhanced: str, text: str) -> dict[str, Any]:
@@ -35,25 +48,49 @@ REPORTS: dict[Behaviour, tuple[Report, ...]] = {
     "complained": (DELIVERED, COMPLAINED),
     "softbounce": (DELIVERED,),
     "delayed": (DELIVERED,),
+    "reply": (DELIVERED,),
     "suppressed": (DELIVERED,),  # refused at accept; only addresses of other domains get here
 }
 
 
 class EmailSimulator(Carrier):
-    def __init__(self, step_ms: int) -> None:
+    def __init__(self, step_ms: int, mailbox: TeamMail | None = None) -> None:
+        """`mailbox`: where the answers of `reply@simulator.test` go."""
         self._step_ms = step_ms
+        self._mailbox = mailbox
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
         behaviour = behaviour_of(parcel.address)
-        if is_held_back(parcel.address):
-            return Refused(detail=HELD_BACK)
         if behaviour in REFUSALS:
             return REFUSALS[behaviour]
         if parcel.attempt < DEFERRALS.get(behaviour, 0):
             delayed = behaviour == "delayed" and parcel.attempt == 1
             return Deferred(detail=BUSY, retry_after_ms=self._step_ms, delayed=delayed)
+        if behaviour == "reply":
+            await self._answer(parcel)
         return Accepted(
             carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
             detail=TAKEN,
             reports=[DueReport(self._step_ms, report) for report in REPORTS[behaviour]],
         )
+
+    async def _answer(self, parcel: Parcel) -> None:
+        """As its recipient would. The same bytes for the same mail: handing it over again answers it once."""
+        content = await BUILDING.run_large(len(parcel.content), _content.decode, parcel.content)
+        asked = content.reply_to or content.from_address
+        to = asked if isinstance(asked, str) else asked[0]
+        if self._mailbox is None or self._mailbox.owner(to) is None:
+            return
+        mail = answer_to(parcel, content, to)
+        read = await BUILDING.run(read_received, mail, parcel.address, [to])
+        await self._mailbox.take(mail, read, [to], Authentication())
+
+
+def answer_to(parcel: Parcel, content: EmailContent, to: str) -> bytes:
+    answer = EmailMessage()
+    answer["From"], answer["To"], answer["Subject"] = parcel.address, to, f"Re: {content.subject}"
+    answer["Message-ID"] = f"<re-{parcel.message_id}-{parcel.position}@{DOMAIN}>"
+    answer["In-Reply-To"] = f"<{parcel.message_id}@{content.from_address.rpartition('@')[2]}>"
+    quoted = "\n".join(f"> {line}" for line in (content.text or content.subject).splitlines()[:QUOTED_MAX])
+    answer.set_content(f"{ANSWER}\n\nOn 1 Jan 2026 at 12:00, <{content.from_address}> wrote:\n\n{quoted}\n")
+    return answer.as_bytes(policy=SMTP)

@@ -37,6 +37,7 @@ SELECT content FROM blob_chunk WHERE hash = :hash AND part = :part;
 DELETE FROM blob_file WHERE put_at <= :before AND hash IN (
     SELECT f.hash FROM blob_file f
     WHERE f.put_at <= :before AND NOT EXISTS (SELECT 1 FROM blob b WHERE b.hash = f.hash)
+      AND NOT EXISTS (SELECT 1 FROM received x WHERE x.raw = f.hash)
       AND (f.name IS NULL OR :objects = 1)
     LIMIT :limit)
 RETURNING hash, name;

@@ -75,12 +75,14 @@ LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
 ORDER BY d.due_at, d.key;
 
 -- name: told_events
-SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
+SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
+       coalesce(e.detail, x.record),
        m.record, m.sandbox, r.kind
 FROM rows(:events, team bigint, id text) AS p
 JOIN event e ON e.team = p.team AND e.id = p.id
 LEFT JOIN message m ON m.key = e.message
-LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient;
+LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject;
 
 -- name: record_tries
 -- A delivery that was replayed or dropped during the try stays as it is now.

@@ -26,11 +26,13 @@ WHERE c.url IS NOT NULL OR r.heard = 1;
 
 -- name: feed
 -- `before` leaves out the newest moment: ids of two processes may be committed out of order within it.
-SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
+SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
+       coalesce(e.detail, x.record),
        m.record, m.sandbox, r.kind
 FROM event e
 LEFT JOIN message m ON m.key = e.message
 LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
 WHERE e.team = :team AND e.id > :after AND e.sequence IS NOT NULL AND e.created_at <= :before
 ORDER BY e.id LIMIT :limit;
 

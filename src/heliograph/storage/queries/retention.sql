@@ -45,6 +45,9 @@ DELETE FROM blob WHERE message IN (SELECT message FROM rows(:messages, message b
 -- name: blobs_in_use
 SELECT DISTINCT b.hash FROM blob b JOIN rows(:hashes, hash text) AS r ON r.hash = b.hash;
 
+-- name: blobs_received
+SELECT DISTINCT x.raw FROM received x JOIN rows(:hashes, hash text) AS r ON r.hash = x.raw;
+
 -- name: old_verifications
 SELECT v.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
 CROSS JOIN verification v INDEXED BY verification_by_age ON v.team = a.team          --sqlite

@@ -1,0 +1,82 @@
+"""Mail that came in for the team: lists, one whole, and its bytes."""
+
+import msgspec
+
+from heliograph.api.call import Call
+from heliograph.rules.field_docs import Records
+from heliograph.rules.ids import PREFIXES
+from heliograph.rules.incoming import ReceivedRecord, attachment_in
+from heliograph.rules.limits import MIB
+from heliograph.rules.refusals import ReceivedNotFound
+from heliograph.storage.received import LAST, ReceivedLine
+from heliograph.web.paging import Listed, read_after, read_limit
+from heliograph.web.reading import work
+from heliograph.web.request import Response
+from heliograph.web.route import answer_of
+
+OCTETS_MAX = 8 * MIB  # of records in one answer; one is always given
+OCTETS = b"application/octet-stream"  # whatever it says that it is: a browser must not show it as a page of ours
+AS_FILE = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
+
+
+class ReceivedList(Listed, frozen=True, kw_only=True):
+    data: Records[ReceivedRecord]
+
+
+async def list_all(call: Call) -> Response:
+    """As their events told them, newest first."""
+    query, store = call.query(), call.context.store
+    limit = read_limit(query)
+    found = await store.received.newest(call.team, read_after(query, PREFIXES["received"]) or LAST, limit + 1)
+    shown, octets = 0, 0
+    for line in found[:limit]:
+        octets += line.octets
+        if shown and octets > OCTETS_MAX:
+            break
+        shown += 1
+    await call.hold(octets)
+    records = await store.received.records(call.team, [line.id for line in found[:shown]])
+    data = [msgspec.Raw(record.encode()) for record in records]
+    return await answer_of(octets, lambda: {"object": "list", "has_more": len(found) > shown, "data": data})
+
+
+async def read(call: Call) -> Response:
+    found = await _find(call)
+    whole = await call.context.store.received.whole(call.team, found, call.hold)
+    if whole is None:
+        raise _missing(call.params["id"])
+    return await answer_of(found.octets, lambda: whole)
+
+
+async def read_raw(call: Call) -> Response:
+    return _file(await _raw(call, await _find(call)))
+
+
+async def read_attachment(call: Call) -> Response:
+    found, id_ = await _find(call), call.params["attachment"]
+    content = await work(found.size, attachment_in, await _raw(call, found), id_)
+    if content is None:
+        raise ReceivedNotFound(f"{found.id} has no attachment {id_[:80]!r}.", param="attachment")
+    return _file(content)
+
+
+async def _find(call: Call) -> ReceivedLine:
+    found = await call.context.store.received.find(call.team, call.params["id"])
+    if found is None:
+        raise _missing(call.params["id"])
+    return found
+
+
+async def _raw(call: Call, found: ReceivedLine) -> bytes:
+    raw = await call.context.store.received.raw(found, call.hold)
+    if raw is None:
+        raise ReceivedNotFound(f"The mail {found.id} as it came is no longer kept.", param="id")
+    return raw
+
+
+def _missing(id_: str) -> ReceivedNotFound:
+    return ReceivedNotFound(f"No mail {id_[:80]!r} was received. {ReceivedNotFound.fix}", param="id")
+
+
+def _file(content: bytes) -> Response:
+    return Response(200, content, AS_FILE, OCTETS)

@@ -1,0 +1,79 @@
+-- Mail that came in for teams.
+
+-- name: insert_received
+-- No row: the same mail is there.
+INSERT INTO received (id, team, sender, digest, raw, size, automatic, held, has_body, created_at, record, body)
+VALUES (:id, :team, :sender, :digest, :digest, :size, :automatic, :held, 1, :now, :record, :body)
+ON CONFLICT (team, digest) DO NOTHING RETURNING id;
+
+-- name: count_automatic
+SELECT count(*) FROM (
+    SELECT 1 FROM received
+    WHERE team = :team AND sender = :sender AND automatic = 1 AND created_at > :since LIMIT :limit) AS r;
+
+-- name: list_received
+-- With how much there is to read of each.
+SELECT id, sender, size, automatic, held, created_at, octet_length(record), raw FROM received
+WHERE team = :team AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: received_records
+SELECT x.id, x.record FROM rows(:ids, id text) AS r
+CROSS JOIN received x INDEXED BY received_by_team  --sqlite
+JOIN received x                                    --postgres
+ON x.team = :team AND x.id = r.id;
+
+-- name: find_received
+SELECT id, sender, size, automatic, held, created_at, octet_length(record) + coalesce(octet_length(body), 0), raw
+FROM received WHERE team = :team AND id = :id;
+
+-- name: read_received
+SELECT record, body FROM received WHERE team = :team AND id = :id;
+
+-- name: old_received_bodies
+SELECT x.id FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+CROSS JOIN received x INDEXED BY received_by_age ON x.team = a.team AND x.has_body = 1   --sqlite
+    AND x.created_at <= coalesce(r.before, :before)                            --sqlite
+CROSS JOIN LATERAL (                                                           --postgres
+    SELECT i.id FROM received i WHERE i.team = a.team AND i.has_body = 1       --postgres
+      AND i.created_at <= coalesce(r.before, :before)                          --postgres
+    ORDER BY i.created_at LIMIT :limit) AS x                                   --postgres
+LIMIT :limit;
+
+-- name: purge_received_bodies
+UPDATE received SET has_body = 0, raw = NULL, body = NULL,
+    record = json_set(record, '$.text', NULL, '$.html', NULL, '$.reply_text', NULL)                     --sqlite
+    record = CAST(CAST(record AS jsonb) || '{"text": null, "html": null, "reply_text": null}' AS text)  --postgres
+WHERE id IN (SELECT id FROM rows(:old, id text) AS r);
+
+-- name: old_received
+SELECT x.id FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+CROSS JOIN received x INDEXED BY received_by_age ON x.team = a.team AND x.has_body = 0   --sqlite
+    AND x.created_at <= coalesce(r.before, :before)                            --sqlite
+CROSS JOIN LATERAL (                                                           --postgres
+    SELECT i.id FROM received i WHERE i.team = a.team AND i.has_body = 0       --postgres
+      AND i.created_at <= coalesce(r.before, :before)                          --postgres
+    ORDER BY i.created_at LIMIT :limit) AS x                                   --postgres
+LIMIT :limit;
+
+-- name: purge_received
+DELETE FROM received WHERE id IN (SELECT id FROM rows(:old, id text) AS r);
+
+-- name: look_received
+WITH seen AS (
+    SELECT id, record, body, size, created_at FROM received WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
+)
+SELECT s.id, s.record, s.body, s.size, s.created_at FROM seen s
+WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
+    SELECT 1 FROM rows(:needles, needle text) AS n
+    WHERE instr(lower(s.record || ' ' || coalesce(s.body, '')), n.needle) > 0   --sqlite
+    WHERE strpos(lower(s.record || ' ' || coalesce(s.body, '')), n.needle) > 0  --postgres
+)
+ORDER BY s.id;
+
+-- name: erase_received
+-- Its texts and files go with the address: they may name the person in other ways.
+UPDATE received SET has_body = 0, raw = NULL, body = nullif(r.body, r.body), sender = '',
+    record = json_set(r.record, '$.text', NULL, '$.html', NULL, '$.reply_text', NULL, '$.subject', '[erased]')      --sqlite
+    record = CAST(CAST(r.record AS jsonb) || '{"text": null, "html": null, "reply_text": null, "subject": "[erased]"}' AS text)  --postgres
+FROM rows(:rows, team bigint, id text, record text, body text) AS r
+WHERE received.team = r.team AND received.id = r.id;

@@ -1,0 +1,213 @@
+"""Mail for teams, from SMTP to the event and the API (contract 17)."""
+
+import asyncio
+import base64
+import smtplib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import EmailMessage
+from email.policy import SMTP
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.channels.dns_peer import DnsPeer, Zone
+from tests.service import Service, free_port, until
+
+INBOUND = """
+[[teams]]
+id = "team_acme"
+[[teams.inbound]]
+address = "*@in.acme.test"
+[[teams.inbound]]
+address = "support@acme.test"
+"""
+TEXT = "Where is it?\n\nOn 16 Nov 2026, Acme <a@acme.test> wrote:\n> It left.\n"
+ZONE: Zone = {
+    ("example.org", "TXT"): ['"v=spf1 ip4:127.0.0.0/8 -all"'],
+    ("_dmarc.example.org", "TXT"): ['"v=DMARC1; p=reject"'],
+}
+PICTURE = bytes(range(256)) * 10
+
+
+@contextmanager
+def name_server(zone: Zone) -> Iterator[str]:
+    """In a thread of its own: the tests have no event loop."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    peer = DnsPeer(zone)
+    try:
+        asyncio.run_coroutine_threadsafe(peer.__aenter__(), loop).result()
+        yield peer.at
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def receiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Receiving"]:
+    folder, port = tmp_path_factory.mktemp("received"), free_port()
+    database, data = f"sqlite:///{folder / 'heliograph.db'}", folder / "data"
+    with name_server(ZONE) as names, Receiving(database, data, port, names) as running:
+        running.apply()
+        more = folder / "inbound.toml"
+        more.write_text(INBOUND)
+        running.apply(more)
+        running.start()
+        yield running
+
+
+class Receiving(Service):
+    def __init__(self, database: str, data: Path, port: int, resolver: str) -> None:
+        super().__init__(database, data, bounce_listen=f"127.0.0.1:{port}", resolver=resolver)
+        self.port = port
+
+    def mail(self, message: EmailMessage | bytes, *to: str, sender: str = "ann@example.org") -> None:
+        with smtplib.SMTP("127.0.0.1", self.port, timeout=60) as client:
+            client.sendmail(sender, list(to), message if isinstance(message, bytes) else message.as_bytes(policy=SMTP))
+
+    def received(self) -> list[Any]:
+        found: list[Any] = self.get("/v1/received?limit=100").json["data"]
+        return found
+
+    def events(self) -> list[Any]:
+        feed: list[Any] = self.get("/v1/events?limit=100").json["data"]
+        return [event for event in feed if event["type"] == "email.received"]
+
+
+def letter(subject: str, text: str = "Hi", **headers: str) -> EmailMessage:
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "Ann <Ann@example.org>", "support@acme.test", subject
+    message["Message-ID"] = f"<{len(subject)}.{subject.encode().hex()}@example.org>"
+    for name, value in headers.items():
+        message[name.replace("_", "-")] = value
+    message.set_content(text)
+    return message
+
+
+def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
+    message = letter("Räksmörgås", TEXT, Cc="b@c.test")
+    message.add_alternative("<p>Where is it?</p><img src=cid:pic>", subtype="html")
+    message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png", cid="<pic>")
+    receiving.mail(message, "support@acme.test", "x.y@in.acme.test")
+    receiving.mail(message, "support@acme.test")  # the same once more
+    event = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "Räksmörgås"])
+    assert len(event) == 1
+    data = event[0]["data"]
+    headers, attachment = data.pop("headers"), data["attachments"][0]
+    assert ["Subject", "Räksmörgås"] in headers
+    assert data == {
+        "object": "received",
+        "id": data["id"],
+        "from": "Ann@example.org",
+        "to": ["support@acme.test"],
+        "cc": ["b@c.test"],
+        "recipients": ["support@acme.test", "x.y@in.acme.test"],
+        "subject": "Räksmörgås",
+        "text": TEXT,
+        "html": "<p>Where is it?</p><img src=cid:pic>\n",
+        "reply_text": "Where is it?",
+        "message_id": message["Message-ID"],
+        "in_reply_to": None,
+        "automatic": False,
+        "attachments": [
+            {"id": "att_1", "filename": "p.png", "content_type": "image/png", "size": 2560, "content_id": "pic"}
+        ],
+        "authentication": {"spf": "pass", "dkim": "none", "dmarc": "pass"},
+        "truncated": False,
+    }
+    place = f"/v1/received/{data['id']}"
+    assert receiving.get(place).json == data | {"headers": headers}
+    raw = receiving.get(f"{place}/raw")
+    assert (raw.status, raw.headers["content-type"]) == (200, "application/octet-stream")
+    assert raw.raw == message.as_bytes(policy=SMTP)
+    file = receiving.get(f"{place}/attachments/{attachment['id']}")
+    assert (file.raw, file.headers["content-type"]) == (PICTURE, "application/octet-stream")
+    assert [one["id"] for one in receiving.received() if one["subject"] == "Räksmörgås"] == [data["id"]]
+    assert receiving.get(place, key="ACME_MANAGE").status == 200
+    for path, key in (
+        (place, "OTHER"),
+        (f"{place}/attachments/att_2", "ACME"),
+        ("/v1/received/rcv_none", "ACME"),
+        (f"{place}/raw", "OTHER"),
+    ):
+        assert receiving.get(path, key=key).code == "received_not_found"
+
+
+def test_long_texts_are_cut_in_the_event_alone(receiving: Receiving) -> None:
+    text = "äö€" * 60_000
+    receiving.mail(letter("long", text), "support@acme.test")
+    (event,) = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "long"])
+    data = event["data"]
+    assert data["truncated"]
+    assert 60 * 1024 < len(data["text"].encode()) <= 64 * 1024
+    whole = receiving.get(f"/v1/received/{data['id']}").json
+    assert (whole["text"].strip(), whole["truncated"]) == (text, False)
+
+
+def test_large_mails_are_taken_and_larger_refused(receiving: Receiving) -> None:
+    content = base64.b64decode(base64.b64encode(b"0123456789abcdef" * 1024 * 1024))  # 16 MiB, 22 as base64
+    message = letter("large")
+    message.add_attachment(content, maintype="application", subtype="zip", filename="a.zip")
+    receiving.mail(message, "support@acme.test")
+    (found,) = [one for one in receiving.received() if one["subject"] == "large"]
+    assert receiving.get(f"/v1/received/{found['id']}/attachments/att_1").raw == content
+    with pytest.raises(smtplib.SMTPDataError) as refused:
+        receiving.mail(b"Subject: larger\r\n\r\n" + b"x" * 76 * 440_000, "support@acme.test")
+    assert refused.value.smtp_code == 552
+
+
+def test_others_are_refused(receiving: Receiving) -> None:
+    for address in ("other@acme.test", "support@other.test", "support@example.org", "x@y.in.acme.test"):
+        with pytest.raises(smtplib.SMTPRecipientsRefused) as refused:
+            receiving.mail(letter("no"), address)
+        assert refused.value.recipients[address] == (550, b"5.1.1 No such address here")
+
+
+def test_automatic_mails_are_marked_and_a_loop_is_held(receiving: Receiving) -> None:
+    for number in range(12):
+        receiving.mail(letter(f"away {number}", Auto_Submitted="auto-replied"), "support@acme.test")
+    mine = [one for one in receiving.received() if one["subject"].startswith("away")]
+    assert [one["automatic"] for one in mine] == [True] * 12
+    told = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "away 9"])
+    assert len(told) == 1
+    assert not [one for one in receiving.events() if one["data"]["subject"] in ("away 10", "away 11")]
+
+
+def send(service: Receiving, **fields: Any) -> Any:
+    body = {"to": "reply@simulator.test", "from": "hello@acme.test", "subject": "Hello", "text": "Hi\nyou"} | fields
+    return service.post("/v1/emails", body)
+
+
+def test_replies_come_back_to_the_mail_that_they_answer(receiving: Receiving) -> None:
+    first, second = (send(receiving, replies=True, subject=f"Sent {number}").json for number in (1, 2))
+    assert first["reply_to"].endswith("@in.acme.test") and first["reply_to"] != second["reply_to"]
+    answers = until(lambda: [one for one in receiving.events() if one["data"]["subject"] == "Re: Sent 1"])
+    data = answers[0]["data"]
+    assert (data["in_reply_to"], data["recipients"]) == (first["id"], [first["reply_to"]])
+    assert (data["reply_text"], data["from"]) == ("Thank you, I got it. (simulator)", "reply@simulator.test")
+
+    local, _, domain = first["reply_to"].partition("@")
+    forged = [
+        f"{second['reply_to'][:27]}{local[27:]}@{domain}",  # another message with this signature
+        f"{local[:-1]}{'a' if local[-1] != 'a' else 'b'}@{domain}",
+        f"r{'0' * 26}{'a' * 24}@{domain}",
+    ]
+    claims = {"In_Reply_To": f"<{first['id']}@acme.test>", "References": f"<{first['id']}@acme.test>"}
+    for number, address in enumerate((*forged, first["reply_to"].upper())):
+        receiving.mail(letter(f"Forged {number}", **claims), address)
+    found = {one["subject"]: one["in_reply_to"] for one in receiving.received()}
+    expected = {"Forged 0": None, "Forged 1": None, "Forged 2": None, "Forged 3": first["id"]}
+    assert expected.items() <= found.items()
+
+
+def test_replies_need_a_wildcard_and_no_reply_to(receiving: Receiving) -> None:
+    both = send(receiving, replies=True, reply_to="a@acme.test")
+    assert (both.code, both.json["error"]["param"]) == ("invalid_request", "replies")
+    bare = {"to": "reply@simulator.test", "subject": "S", "text": "T", "replies": True}
+    none = receiving.post("/v1/emails", bare, key="SANDBOX")
+    assert (none.code, none.json["error"]["param"]) == ("invalid_request", "replies")
+    assert send(receiving, replies=False, reply_to="a@acme.test").json["reply_to"] == "a@acme.test"
