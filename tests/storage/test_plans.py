@@ -158,7 +158,8 @@ async def fill(server: Any) -> None:
         " WHEN column_name = 'state' THEN $$CASE WHEN x % 2 > 0 THEN 'waiting' ELSE 'delivered' END$$"
         " WHEN is_nullable = 'YES' THEN 'CASE WHEN x % 10 > 0 THEN x END' ELSE 'x' END"
         " || '::' || data_type, ', ' ORDER BY ordinal_position)"
-        " FROM information_schema.columns WHERE table_schema = 'public' GROUP BY table_name"
+        " FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'whole_content'"
+        " GROUP BY table_name"
     )
     for table, names, values in columns:
         if table in SMALL:

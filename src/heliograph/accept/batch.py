@@ -85,8 +85,8 @@ async def _prepared(
             breath = loop.time()
         try:
             acceptance = await prepare(context, caller, read())
-            check_content(size + len(acceptance.content))
-            size += len(acceptance.content)
+            check_content(size + acceptance.octets)
+            size += acceptance.octets
             made.append(replace(acceptance, batch=id_))
         except Refusal as refusal:
             made.append(refusal)

@@ -1,5 +1,6 @@
 """POST /v1/emails: one email to up to fifty recipients, direct or from a template (spec 4.1)."""
 
+import hashlib
 from typing import Annotated, Any
 
 import msgspec
@@ -8,9 +9,17 @@ from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import lanes, magic, pricing, verp
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import (
+    Acceptance,
+    AcceptedRecipient,
+    Answer,
+    Decision,
+    Found,
+    IdempotencyKey,
+    SharedText,
+)
 from heliograph.rules.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
-from heliograph.rules.content import EmailContent, File
+from heliograph.rules.content import EmailContent, File, split_mail
 from heliograph.rules.field_docs import (
     LANGUAGE,
     LAYOUT_VERSION,
@@ -39,7 +48,7 @@ from heliograph.rules.field_docs import (
     set_up_id,
 )
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SUBJECT_MAX
+from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SHARED_MIN, SUBJECT_MAX
 from heliograph.rules.message import STATES
 from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
 from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
@@ -402,6 +411,22 @@ def email_acceptance(
             added=added,
         )
 
+    mail = EmailContent(
+        from_name=draft.sender.name,
+        from_address=draft.sender.address.given,
+        to=shown.to if shown else [a.given for a in recipients.to],
+        cc=shown.cc if shown else [a.given for a in recipients.cc] if recipients.cc else [],
+        reply_to=reply_to or None,
+        headers=draft.added.headers,
+        subject=content.subject or "",
+        html=content.html,
+        text=content.text,
+        attachments=files,
+    )
+    kept, common = msgspec.json.encode(mail), None
+    if team.sandbox and len(kept) > SHARED_MIN:  # where what is free is made large by a template
+        kept, body = split_mail(mail)
+        common = SharedText(hashlib.blake2b(body, digest_size=16).digest(), body)
     return Acceptance(
         id=id_,
         team=team.record.ref,
@@ -413,20 +438,8 @@ def email_acceptance(
         key_id=caller.key.id,
         created_at=now,
         credit_low=team.record.credit_low,
-        content=msgspec.json.encode(
-            EmailContent(
-                from_name=draft.sender.name,
-                from_address=draft.sender.address.given,
-                to=shown.to if shown else [a.given for a in recipients.to],
-                cc=shown.cc if shown else [a.given for a in recipients.cc] if recipients.cc else [],
-                reply_to=reply_to or None,
-                headers=draft.added.headers,
-                subject=content.subject or "",
-                html=content.html,
-                text=content.text,
-                attachments=files,
-            )
-        ),
+        content=kept,
+        shared=common,
         decide=decide,
         template_id=template.id if template else None,
         template_version=template.version if template else None,

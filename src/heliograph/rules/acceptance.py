@@ -61,6 +61,13 @@ class Answer(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
+class SharedText(msgspec.Struct, frozen=True):
+    """What many messages of a batch have in common, stored once for them."""
+
+    digest: bytes
+    body: bytes  # members of a JSON object, without its braces
+
+
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
@@ -71,7 +78,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     caught: bool = False  # only simulators get it, whoever it is for
     key_id: str
     created_at: int
-    content: bytes  # what is handed over, as JSON
+    content: bytes  # what is handed over, as JSON, but for what is shared
+    shared: SharedText | None = None
     decide: Callable[[Found], Decision]
     template_id: str | None = None
     template_version: int | None = None
@@ -92,6 +100,11 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     batch: str | None = None  # public id of the batch that it came in
     trace: str | None = None  # the traceparent of its request
     callback: str | None = None  # where its own events are told, in place of the team's endpoint
+
+    @property
+    def octets(self) -> int:
+        """Of its content."""
+        return len(self.content) + (len(self.shared.body) if self.shared else 0)
 
 
 class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """What is handed over to a carrier: one record a channel, kept as JSON until the retention ends."""
 
+from typing import Any
+
 import msgspec
 
 
@@ -25,6 +27,19 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     html: str | None = None
     text: str | None = None
     attachments: list[File] = []
+
+
+_SHARED = ("from_name", "from_address", "html", "text")
+
+
+def split_mail(content: EmailContent) -> tuple[bytes, bytes]:
+    """What is its own, as JSON, and what other mails may have, too: members of the same object, without its braces.
+
+    The sender is shared, so that a version which does not know of this cannot take the rest for a mail.
+    """
+    own: dict[str, Any] = msgspec.to_builtins(content)
+    shared = {name: own.pop(name) for name in _SHARED if name in own}
+    return msgspec.json.encode(own), msgspec.json.encode(shared)[1:-1]
 
 
 class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -33,6 +33,7 @@ JSON_DEPTH_MAX = 32
 JSON_VALUES_MAX = 200_000
 
 BATCH_MAX = 500  # messages (contract 16)
+SHARED_MIN = 16 * KIB  # of a sandbox mail: larger ones keep once what they have in common
 BATCH_CONTENT_MAX = 64 * MIB  # of all its messages together, as rendered: one transaction, held in memory
 
 # SMS (spec 8)

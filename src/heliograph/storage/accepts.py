@@ -82,9 +82,9 @@ async def accept(
     if batches:
         await tx.run("insert_batches", batches=batches)
     if accepted:
-        await write_accepted(tx, accepted, accounts)
+        later = await write_accepted(tx, accepted, accounts)
         await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
-        if later := [one for one in accepted if one[0].due_at and one[0].channel == "email"]:
+        if later:
             await _tell_scheduled(tx, publisher, later)
         await audit.write(tx, *(item.audit for item, _ in accepted))
         tx.afterwards.append(partial(_count, accepted))
@@ -142,7 +142,8 @@ class _Desk(msgspec.Struct):
             opted_out = bool(self.opted_out) and (item.team, item.channel, item.phone) in self.opted_out
             done = item.decide(Found(self.suppressed[item.team], account, self.marketing[to], opted_out))
             if item.octets_most:
-                take_octets(account, len(item.content) + item.file_octets, item.octets_most, item.created_at)
+                octets = item.octets if item.shared else len(item.content)
+                take_octets(account, octets + item.file_octets, item.octets_most, item.created_at)
         except Refusal:
             self._undo(before, [])
             raise
@@ -296,15 +297,23 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tupl
     return found
 
 
-async def write_accepted(tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]) -> None:
+async def write_accepted(
+    tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]
+) -> list[tuple[Acceptance, Decision]]:
+    """Returns the mails that wait for a time of their own."""
     messages, contents, blobs, recipients, outbox, holds, marketing, tags = [], [], [], [], [], [], [], []
-    callbacks = []
+    later, callbacks, parts = list[tuple[Acceptance, Decision]](), [], []
+    texts: dict[tuple[int, bytes], tuple[int, bytes]] = {}
     keys = await tx.run("next_message_keys", count=len(accepted))
     for (key,), (item, done) in zip(keys, accepted, strict=True):
         at = item.created_at
         due_at, queue = max(at, item.due_at or at), QUEUE_OF[item.lane, item.priority]
         messages.append(_message(key, item, done))
-        contents.append((key, item.content.decode()))
+        if item.shared is None:
+            contents.append((key, item.content.decode()))
+        else:
+            text = texts.setdefault((item.team, item.shared.digest), (key, item.shared.body))
+            parts.append((key, item.content.decode(), text[0]))
         if item.blobs:
             blobs += [(blob, key) for blob in item.blobs]
         if item.tags:
@@ -315,6 +324,8 @@ async def write_accepted(tx: Tx, accepted: list[tuple[Acceptance, Decision]], ac
         note(tx, item.lane, due_at - at)
         if done.price:
             holds.append((item.team, "hold", done.price, item.id, at, 0))
+        if item.due_at and item.channel == "email":
+            later.append((item, done))
         if item.callback:
             callbacks.append((key, item.callback))
         if item.marketing_to:
@@ -323,6 +334,8 @@ async def write_accepted(tx: Tx, accepted: list[tuple[Acceptance, Decision]], ac
         {
             "insert_messages": messages,
             "insert_contents": contents,
+            "insert_shared_texts": [(key, body.decode()) for key, body in texts.values()] if texts else [],
+            "insert_shared_contents": parts,
             "insert_recipients": recipients,
             "insert_outbox": outbox,
             "update_accounts": [_account(accounts[team]) for team in {item.team for item, _ in accepted}],
@@ -333,6 +346,7 @@ async def write_accepted(tx: Tx, accepted: list[tuple[Acceptance, Decision]], ac
             "insert_callbacks": callbacks,
         }
     )
+    return later
 
 
 def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:

@@ -1,9 +1,10 @@
 """What was sent, as it is stored: a small content comes with its message, for a large one there must be room first."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from heliograph.rules.limits import IN_THREAD
-from heliograph.storage.engine.database import Database
+from heliograph.storage.engine.database import Database, Tx
 
 SMALL = IN_THREAD
 ANY_SIZE = (1 << 31) - 1  # the most that PostgreSQL compares a length with
@@ -18,3 +19,12 @@ async def read_content(database: Database, message: int, known: str | None, size
     await room(size)
     rows = await database.read(lambda tx: tx.run("inbox_contents", messages=[(message,)]))
     return rows[0][1] if rows else None
+
+
+async def drop(tx: Tx, messages: Sequence[tuple[Any, ...]]) -> None:
+    """Of these messages, with the texts that no other message has."""
+    gone = await tx.run("purge_contents", messages=messages)
+    texts = [(key,) for key in sorted({shared for (shared,) in gone if shared is not None})]
+    if texts:
+        await tx.run("lock_texts", texts=texts)
+        await tx.run("purge_texts", texts=texts)

@@ -14,7 +14,7 @@ import msgspec
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import Forms, stand_in
 from heliograph.rules.message import is_final
-from heliograph.storage import audit, batches, grams, tags
+from heliograph.storage import audit, batches, contents, grams, tags
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.queues import EVERY
@@ -219,7 +219,8 @@ async def _erase_messages(
 
 async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int, publisher: Publisher) -> None:
     keys = [(hit.key,) for hit in hits]
-    for query in ("purge_contents", "purge_blobs", "mark_bodiless"):  # the text may name the person
+    await contents.drop(tx, keys)  # the text may name the person
+    for query in ("purge_blobs", "mark_bodiless"):
         await tx.run(query, messages=keys)
     await tx.run("erase_seen", team=wanted.ref, address=wanted.address, messages=keys)
     records = [(hit.key, hit.record, _record(hit.forms, hit.record)) for hit in hits]

@@ -10,7 +10,7 @@ from typing import Any
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.retry import ABSENT_KEPT_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
-from heliograph.storage import deliveries, grams, imports, outcomes, requests, tags, texts
+from heliograph.storage import contents, deliveries, grams, imports, outcomes, requests, tags, texts
 from heliograph.storage.engine.database import Database, Tx
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
@@ -48,7 +48,7 @@ LONE = {
     "old_batches": "purge_batches",
     "old_received": "purge_received",
 }
-BODY = ("purge_contents", "purge_blobs", "mark_bodiless")
+BODY = ("purge_blobs", "mark_bodiless")
 WHOLE = (
     *("purge_events", "purge_parts", "purge_delays", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
     *("purge_recipients", "purge_messages"),
@@ -126,6 +126,8 @@ async def _purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> N
     ended = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
     if queries is WHOLE:
         await tags.forget(tx, ended)
+    else:
+        await contents.drop(tx, ended)
     for query in queries:
         await tx.run(query, messages=ended)
     if queries is WHOLE:

@@ -54,6 +54,13 @@ FROM rows(:messages, key bigint, id text, team bigint, channel text, status text
 -- name: insert_contents
 INSERT INTO content (message, body) SELECT message, body FROM rows(:contents, message bigint, body text) AS r;
 
+-- name: insert_shared_contents
+INSERT INTO content (message, body, shared)
+SELECT message, body, shared FROM rows(:contents, message bigint, body text, shared bigint) AS r;
+
+-- name: insert_shared_texts
+INSERT INTO shared_text (key, body) SELECT key, body FROM rows(:texts, key bigint, body text) AS r;
+
 -- name: insert_blobs
 INSERT INTO blob (hash, message) SELECT hash, message FROM rows(:blobs, hash text, message bigint) AS r;
 

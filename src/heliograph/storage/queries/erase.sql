@@ -41,7 +41,7 @@ WITH seen AS (
     SELECT key, id, record FROM message WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
 ), found AS MATERIALIZED (
     SELECT s.id, (SELECT count(*) FROM recipient r WHERE r.message = s.key AND r.address = :address) > 0 OR EXISTS (
-        SELECT 1 FROM rows(:needles, needle text) AS n LEFT JOIN content c ON c.message = s.key
+        SELECT 1 FROM rows(:needles, needle text) AS n LEFT JOIN whole_content c ON c.message = s.key
         WHERE instr(lower(s.record), n.needle) > 0 OR instr(lower(c.body), n.needle) > 0    --sqlite
         WHERE strpos(lower(s.record), n.needle) > 0 OR strpos(lower(c.body), n.needle) > 0  --postgres
     ) AS hit
@@ -54,7 +54,7 @@ SELECT id, hit FROM found WHERE hit OR id = (SELECT max(id) FROM seen) ORDER BY 
 SELECT m.key, m.record, c.body FROM rows(:ids, id text) AS r
 CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
 JOIN message m ON m.team = :team AND m.id = r.id        --postgres
-LEFT JOIN content c ON c.message = m.key
+LEFT JOIN whole_content c ON c.message = m.key
 ORDER BY m.key
 FOR UPDATE OF m  --postgres
 ;

@@ -28,7 +28,7 @@ SELECT f.key, f.id, f.channel, f.status, f.created_at, f.summary, f.opened, f.gi
        coalesce(f.record ->> 'from', ''), coalesce(f.record ->> 'attachments_count', 0),  --sqlite
        coalesce(f.record::jsonb ->> 'from', ''),                                         --postgres
        CAST(coalesce(f.record::jsonb ->> 'attachments_count', '0') AS bigint),           --postgres
-       coalesce((SELECT octet_length(c.body) FROM content c WHERE c.message = f.key), 0)
+       coalesce((SELECT c.octets FROM whole_content c WHERE c.message = f.key), 0)
 FROM found f ORDER BY f.id DESC;
 
 -- name: inbox_messages_end
@@ -37,8 +37,8 @@ SELECT min(id), count(*) FROM (
 
 -- name: inbox_message
 SELECT m.key, m.channel, m.status, m.sandbox, m.created_at, m.template_id, coalesce(x.opened, 0),
-       coalesce(x.deleted, 0), CASE WHEN octet_length(c.body) <= :most THEN c.body END, coalesce(octet_length(c.body), 0)
-FROM message m LEFT JOIN content c ON c.message = m.key LEFT JOIN inbox_mark x ON x.message = m.key
+       coalesce(x.deleted, 0), CASE WHEN c.octets <= :most THEN c.body END, coalesce(c.octets, 0)
+FROM message m LEFT JOIN whole_content c ON c.message = m.key LEFT JOIN inbox_mark x ON x.message = m.key
 WHERE m.team = :team AND m.id = :id;
 
 -- name: inbox_recipients
@@ -78,7 +78,7 @@ SELECT at FROM inbox_cleared WHERE team = :team;
 INSERT INTO inbox_cleared (team, at) VALUES (:team, :at) ON CONFLICT (team) DO UPDATE SET at = excluded.at;
 
 -- name: inbox_contents
-SELECT c.message, c.body FROM rows(:messages, message bigint) AS r JOIN content c ON c.message = r.message;
+SELECT c.message, c.body FROM rows(:messages, message bigint) AS r JOIN whole_content c ON c.message = r.message;
 
 -- name: inbox_recipients_of
 SELECT r.message, p.given FROM rows(:messages, message bigint) AS r

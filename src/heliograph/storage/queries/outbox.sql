@@ -81,7 +81,7 @@ UPDATE outbox SET due_at = :due_at WHERE key IN (SELECT key FROM rows(:keys, key
 UPDATE message SET record = :record WHERE key = :message;
 
 -- name: contents
-SELECT c.message, c.body FROM rows(:messages, message bigint) AS p JOIN content c ON c.message = p.message;
+SELECT c.message, c.body FROM rows(:messages, message bigint) AS p JOIN whole_content c ON c.message = p.message;
 
 -- name: heartbeat
 -- Only what is really in work: a claim whose answer was lost on the way must run out. `|| ''`: see fence.

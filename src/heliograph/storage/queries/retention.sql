@@ -37,7 +37,17 @@ FOR UPDATE  --postgres
 UPDATE message SET has_body = 0 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
 -- name: purge_contents
-DELETE FROM content WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
+DELETE FROM content WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r) RETURNING shared;
+
+-- name: lock_texts
+-- Else two who drop the last two contents would each leave the text to the other.
+SELECT key FROM shared_text WHERE key IN (SELECT key FROM rows(:texts, key bigint) AS r) ORDER BY key
+FOR UPDATE  --postgres
+;
+
+-- name: purge_texts
+DELETE FROM shared_text WHERE key IN (SELECT key FROM rows(:texts, key bigint) AS r)
+  AND NOT EXISTS (SELECT 1 FROM content c WHERE c.shared = shared_text.key);
 
 -- name: purge_blobs
 DELETE FROM blob WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);

@@ -158,8 +158,8 @@ ORDER BY m.key DESC LIMIT :limit;
 -- What is longer than :most is read by itself, once there is room for it.
 SELECT m.key, m.id, m.channel, m.status, m.sandbox, m.key_id, m.template_id, m.template_version, m.country, m.price,
        m.charge, m.created_at, m.ended_at, m.record,
-       CASE WHEN octet_length(c.body) <= :most THEN c.body END, m.batch, coalesce(octet_length(c.body), 0)
-FROM message m LEFT JOIN content c ON c.message = m.key WHERE m.team = :team AND m.id = :id;
+       CASE WHEN c.octets <= :most THEN c.body END, m.batch, coalesce(c.octets, 0)
+FROM message m LEFT JOIN whole_content c ON c.message = m.key WHERE m.team = :team AND m.id = :id;
 
 -- name: message_pulse
 -- Changes whenever the timeline does.
