@@ -95,8 +95,9 @@ RENDERED_FROM = ("template_version", "layout_version", "locale")
 def shown(record: str, status: str, *, whole: bool = False) -> dict[str, Any]:
     """A stored message as /v1 shows it; the `whole` one says what it was rendered from, too."""
     own: dict[str, Any] = msgspec.json.decode(record)
-    hidden = UNSHOWN if whole else (*UNSHOWN, *RENDERED_FROM)
-    return {name: value for name, value in own.items() if name not in hidden} | {"status": status}
+    for name in UNSHOWN if whole else (*UNSHOWN, *RENDERED_FROM):
+        own.pop(name, None)
+    return own | {"status": status}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
