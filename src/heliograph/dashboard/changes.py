@@ -47,6 +47,15 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             test="Template test sent",
         ),
     ),
+    "layout": (
+        "Layouts",
+        _all(
+            save="Layout saved",
+            submit="Layout approval requested",
+            approve="Layout approved",
+            archive="Layout archived",
+        ),
+    ),
     "domain": (
         "Domains",
         _all(

@@ -52,6 +52,7 @@ class _Client(Generic[K]):
         self.batches: resources.Batches[K] = resources.Batches(self)
         self.verify: resources.Verify[K] = resources.Verify(self)
         self.templates: resources.Templates[K] = resources.Templates(self)
+        self.layouts: resources.Layouts[K] = resources.Layouts(self)
         self.inbox: resources.Inbox[K] = resources.Inbox(self)
         self.suppressions: resources.Suppressions[K] = resources.Suppressions(self)
         self.domains: resources.Domains[K] = resources.Domains(self)

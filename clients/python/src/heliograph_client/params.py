@@ -24,6 +24,7 @@ class Options(TypedDict, total=False):
     scheduled_at: str | datetime | None
     expires_at: str | datetime | None
     priority: Literal["critical", "normal", "bulk"] | None
+    locale: str | None  # such as de-AT
 
 
 class EmailParams(Options, total=False):
@@ -52,6 +53,7 @@ class PhoneParams(Options, total=False):
 class VerifyParams(TypedDict, total=False):
     to: str
     channel: str | Sequence[str] | None
+    locale: str | None
     tags: Mapping[str, str] | None
     metadata: Mapping[str, Any] | None
 
@@ -111,3 +113,32 @@ class KeyParams(TypedDict, total=False):
     expires_at: str | None
     hook: bool | None
     networks: Sequence[str] | None
+    passthrough: str | None
+
+
+class TemplateChanges(TypedDict, total=False):
+    name: str | None
+    subject: str | None
+    html: str | None
+    text: str | None
+    body: str | None
+    category: str | None
+    language: str | None
+    upstream_name: str | None
+    variables: Sequence[str | Mapping[str, Any]] | None
+    optional: Sequence[str] | None
+    locale: str | None
+    locales: Mapping[str, Mapping[str, str]] | None
+    timezone: str | None
+    layout: str | None
+    examples: Mapping[str, str] | None
+
+
+class TemplateParams(TemplateChanges, total=False):
+    channel: str
+
+
+class LayoutParams(TypedDict, total=False):
+    name: str | None
+    html: str | None
+    text: str | None

@@ -158,10 +158,53 @@ class Verify(Resource[K]):
         return Ask(r.Verification, "GET", path("verify", id))
 
 
-class Templates(Resource[K]):
+class _Drafted(_Listed[K], _Read[K]):
+    """Written as drafts; what is approved stays in use until the draft is."""
+
     @call
-    def render(self, id: str, *, variables: dict[str, Any] | None = None, to: str | None = None) -> Ask[r.Result]:
-        return Ask(r.Result, "POST", path("templates", id, "render"), body={"variables": variables, "to": to})
+    def submit(self, id: str) -> Ask[r.Result]:
+        """Ask an operator to approve the draft."""
+        return Ask(r.Result, "POST", path(self._at, id, "submit"))
+
+    @call
+    def archive(self, id: str) -> Ask[r.Result]:
+        return Ask(r.Result, "POST", path(self._at, id, "archive"))
+
+    @paged
+    def versions(self, id: str, **page: Unpack[p.Page]) -> Ask[r.Result]:
+        """Newest first."""
+        return Ask(r.Result, "GET", path(self._at, id, "versions"), query=page, cursor="version")
+
+
+class Templates(_Drafted[K]):
+    _at = "templates"
+
+    @call
+    def create(self, **template: Unpack[p.TemplateParams]) -> Ask[r.Result]:
+        return Ask(r.Result, "POST", path(self._at), body=template)
+
+    @call
+    def update(self, id: str, **changes: Unpack[p.TemplateChanges]) -> Ask[r.Result]:
+        return Ask(r.Result, "PATCH", path(self._at, id), body=changes)
+
+    @call
+    def render(
+        self, id: str, *, variables: dict[str, Any] | None = None, to: str | None = None, locale: str | None = None
+    ) -> Ask[r.Result]:
+        body = {"variables": variables, "to": to, "locale": locale}
+        return Ask(r.Result, "POST", path(self._at, id, "render"), body=body)
+
+
+class Layouts(_Drafted[K]):
+    _at = "layouts"
+
+    @call
+    def create(self, **layout: Unpack[p.LayoutParams]) -> Ask[r.Result]:
+        return Ask(r.Result, "POST", path(self._at), body=layout)
+
+    @call
+    def update(self, id: str, **changes: Unpack[p.LayoutParams]) -> Ask[r.Result]:
+        return Ask(r.Result, "PATCH", path(self._at, id), body=changes)
 
 
 class Inbox(Resource[K]):
