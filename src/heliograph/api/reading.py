@@ -309,7 +309,7 @@ def _recipient(
 
 
 def _explanation(channel: Channel, found: RecipientLine, last: TimelineEvent | None) -> ExplanationRecord | None:
-    own, said = (msgspec.json.decode(one.detail) if one and one.detail else {} for one in (found, last))
+    own, said = [msgspec.json.decode(one.detail) if one and one.detail else {} for one in (found, last)]
     detail, deferred = last_words(own, last.type if last else "", said)
     return explanation_record(explain(channel, found.status, detail, deferred=deferred))
 
