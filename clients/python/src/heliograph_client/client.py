@@ -55,6 +55,7 @@ class _Client(Generic[K]):
         self.layouts: resources.Layouts[K] = resources.Layouts(self)
         self.inbox: resources.Inbox[K] = resources.Inbox(self)
         self.suppressions: resources.Suppressions[K] = resources.Suppressions(self)
+        self.opt_outs: resources.OptOuts[K] = resources.OptOuts(self)
         self.domains: resources.Domains[K] = resources.Domains(self)
         self.keys: resources.Keys[K] = resources.Keys(self)
         self.webhooks: resources.Webhooks[K] = resources.Webhooks(self)

@@ -76,6 +76,10 @@ class Page(TypedDict, total=False):
     after: str
 
 
+class OfChannel(TypedDict, total=False):
+    channel: str
+
+
 class InboxFilters(TypedDict, total=False):
     to: str
     channel: str

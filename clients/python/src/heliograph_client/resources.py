@@ -239,6 +239,24 @@ class Suppressions(_Listed[K], _Read[K], _Deleted[K]):
         return Ask(r.Result, "POST", path(self._at), body={"email": email, "reason": reason})
 
 
+class OptOuts(_Listed[K]):
+    """Phones that want no more texts; without `channel`, of both channels."""
+
+    _at = "opt-outs"
+
+    @call
+    def create(self, *, phone: str, channel: str) -> Ask[r.Result]:
+        return Ask(r.Result, "POST", path(self._at), body={"phone": phone, "channel": channel})
+
+    @call
+    def get(self, phone: str, **which: Unpack[p.OfChannel]) -> Ask[r.Result]:
+        return Ask(r.Result, "GET", path(self._at, phone), query=which)
+
+    @call
+    def delete(self, phone: str, **which: Unpack[p.OfChannel]) -> Ask[r.Result]:
+        return Ask(r.Result, "DELETE", path(self._at, phone), query=which)
+
+
 class Domains(_Listed[K], _Read[K], _Rotated[K]):
     _at = "domains"
 
