@@ -41,7 +41,7 @@ CODES = {
         ),
         404,
     ),
-    "layout_not_found": 404,
+    **dict.fromkeys(("layout_not_found", "received_not_found"), 404),
     "method_not_allowed": 405,
     **dict.fromkeys(
         (

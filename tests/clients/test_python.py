@@ -269,6 +269,11 @@ def test_it_gives_up_after_two_more_tries(pauses: list[float]) -> None:
     assert len(pauses) == 4
 
 
+def test_a_file_is_its_bytes() -> None:
+    client = played(*[httpx2.Response(200, content=b"\0From: a")] * 2)
+    assert client.received.raw("rcv_1") == client.received.attachment("rcv_1", "0") == b"\0From: a"
+
+
 def test_what_could_be_done_twice_is_not_tried_again(pauses: list[float]) -> None:
     """A key that was made in the request whose answer was lost would never be seen."""
     with pytest.raises(NoAnswer):

@@ -32,7 +32,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Ask(Generic[T]):
-    read: Callable[[Json], T]  # the answer, or an entry of a list
+    read: Callable[[Any], T]  # the answer, or an entry of a list
     method: str
     path: str
     query: Json = field(default_factory=dict)
@@ -42,9 +42,10 @@ class Ask(Generic[T]):
     towards: str = "after"
     poll_s: float | None = None  # look again for more, after so long, for ever
     wait_s: float = 0  # how long the service may take on purpose
+    is_file: bool = False  # answered with its bytes, not with JSON
 
     def page(self) -> Ask[Json]:
-        return replace(self, read=lambda raw: raw)  # type: ignore[arg-type, return-value]
+        return replace(self, read=lambda raw: raw)  # type: ignore[return-value]
 
     def next(self, page: Json) -> Ask[T]:
         seen = {self.towards: page["data"][-1][self.cursor]} if page["data"] else {}

@@ -54,6 +54,7 @@ class _Client(Generic[K]):
         self.templates: resources.Templates[K] = resources.Templates(self)
         self.layouts: resources.Layouts[K] = resources.Layouts(self)
         self.inbox: resources.Inbox[K] = resources.Inbox(self)
+        self.received: resources.Received[K] = resources.Received(self)
         self.suppressions: resources.Suppressions[K] = resources.Suppressions(self)
         self.opt_outs: resources.OptOuts[K] = resources.OptOuts(self)
         self.domains: resources.Domains[K] = resources.Domains(self)
@@ -138,7 +139,7 @@ class Heliograph(_Client[Sync]):
             except httpx2.TransportError as error:
                 came = error
             if isinstance(came, httpx2.Response) and came.is_success:
-                return ask.read(came.json())
+                return ask.read(came.content if ask.is_file else came.json())
             time.sleep(self._pause(ask, tries, came))
         raise AssertionError
 
@@ -183,7 +184,7 @@ class AsyncHeliograph(_Client[Async]):
             except httpx2.TransportError as error:
                 came = error
             if isinstance(came, httpx2.Response) and came.is_success:
-                return ask.read(came.json())
+                return ask.read(came.content if ask.is_file else came.json())
             await asyncio.sleep(self._pause(ask, tries, came))
         raise AssertionError
 

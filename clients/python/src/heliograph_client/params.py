@@ -41,6 +41,7 @@ class EmailParams(Options, total=False):
     variables: Mapping[str, Any] | None
     headers: Mapping[str, str] | None
     attachments: Sequence[Attachment] | None
+    replies: bool | None
 
 
 class PhoneParams(Options, total=False):

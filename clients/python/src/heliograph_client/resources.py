@@ -229,6 +229,26 @@ def _first(raw: Any) -> r.InboxMessage | None:
     return r.InboxMessage(raw["data"][0]) if raw["data"] else None
 
 
+class Received(_Listed[K], _Read[K]):
+    """What came in."""
+
+    _at = "received"
+
+    @call
+    def raw(self, id: str) -> Ask[bytes]:
+        """The mail as it came."""
+        return Ask(_whole, "GET", path(self._at, id, "raw"), is_file=True)
+
+    @call
+    def attachment(self, id: str, attachment: str) -> Ask[bytes]:
+        return Ask(_whole, "GET", path(self._at, id, "attachments", attachment), is_file=True)
+
+
+def _whole(raw: Any) -> bytes:
+    assert isinstance(raw, bytes)
+    return raw
+
+
 class Suppressions(_Listed[K], _Read[K], _Deleted[K]):
     """Their ids are the addresses."""
 
