@@ -91,7 +91,7 @@ def document_routes(routes: list[Route]) -> list[Route]:
             return _page(site.errors(words) if path == "/docs/errors" else site.found(words))
         key = base_url, path
         if key not in kept:
-            html = site.page(path)
+            html = await LOOKING.run(site.page, path)
             if html is None:
                 return _page(site.missing(), 404)
             kept[key] = _page(html)
