@@ -76,6 +76,8 @@ def test_what_takes_away_says_so() -> None:
     """As in ADR 0032: the version before must go on with what is left."""
     for number, text in schema_files():
         if number >= ADDS and not text.startswith(CONTRACT):
+            for table in re.findall(r"CREATE TABLE (\w+)", text):  # the version before knows nothing of it
+                text = re.sub(rf"UNIQUE INDEX \w+ ON {table}\b", "", text)
             assert not TAKES_AWAY.search(text), f"schema {number}: add it in one release, take it away in the next"
 
 
