@@ -36,7 +36,10 @@ async def show_new(visit: Visit, errors: dict[str, str] | None = None) -> Answer
 
 async def ask_remove(visit: Visit) -> Answer:
     phone, channel = visit.query.get("phone", ""), visit.query.get("channel", "")
-    (found,) = await opt_outs.find(visit.store, visit.team.record, phone, channel)
+    try:
+        (found,) = await opt_outs.find(visit.store, visit.team.record, phone, channel)
+    except Refusal:  # opened again, or without its line
+        return Redirect(_here(visit), "This phone is not on the list.")
     return Page("opt_out_remove.html", {"found": found})
 
 
