@@ -18,6 +18,7 @@ OPEN = {
         "/inbox",
         "/inbox/{id}/delete",
         "/inbox/{id}/unread",
+        "/opt-outs",
         "/suppressions",
         "/suppressions/erase",
         "/suppressions/import",
