@@ -219,7 +219,7 @@ def _value(
     if held is not None:
         inner = _object(held, schemas, values, {})
         return [inner] if schema.get("type") == "array" else inner
-    if field in known:
+    if field in known and known[field] in schema.get("enum", [known[field]]):
         return known[field]
     if "anyOf" in schema:
         return None if {"type": "null"} in schema["anyOf"] else _value(field, schema["anyOf"][0], schemas, {}, {})

@@ -153,5 +153,6 @@ def _acts_suppressed(normal: str) -> bool:
 
 def times_named(record: Mapping[str, Any]) -> Counter[str]:
     """How often an email's lists name each address: it gets the mail once, and counts as often (contract 4)."""
-    named = map(parse_address, (*record["to_addresses"], *record["cc"], *record["bcc"]))
+    lists = (record.get(field, ()) for field in ("to_addresses", "cc", "bcc"))
+    named = [parse_address(text) for texts in lists for text in texts]
     return Counter(address.normal for address in named if address)
