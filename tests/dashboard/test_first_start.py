@@ -1,6 +1,5 @@
 """The first ten minutes: from an empty folder to a delivered message, as somebody who has only the printed link."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,5 +66,4 @@ def test_the_demos_link_leads_to_a_delivered_message(page: Any, shoot: Shoot, tm
     with printed_link(tmp_path, "demo") as link:
         page.goto(link)
         page.get_by_role("button", name="Open the dashboard").click()
-        page.get_by_role("link", name=re.compile("^Demo Live")).click()
         send_a_test(page, shoot)

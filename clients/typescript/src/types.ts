@@ -1626,7 +1626,7 @@ export interface Operations {
   "POST /v1/suppressions": { body: SuppressionRequest; answer: SuppressionRecord };
   "GET /v1/opt-outs": { query: { limit?: number; after?: string }; answer: OptOutList };
   "POST /v1/opt-outs": { body: OptOutRequest; answer: OptOutRecord };
-  "GET /v1/opt-outs/{phone}": { query: { channel?: "sms" | "whatsapp" }; answer: OptOutRecord };
+  "GET /v1/opt-outs/{phone}": { query: { channel?: "sms" | "whatsapp" }; answer: OptOutRecord | OptOutList };
   "DELETE /v1/opt-outs/{phone}": { query: { channel?: "sms" | "whatsapp" }; answer: DeletedOptOut };
   "GET /v1/domains": { query: { limit?: number; after?: string }; answer: DomainList };
   "POST /v1/domains": { body: DomainRequest; answer: DomainView };

@@ -292,7 +292,10 @@ def _path_value(route: Route, name: str) -> Schema:
 
 
 def _responses(route: Route, routes: list[Route]) -> Schema:
-    told: dict[str, Schema] = {"application/json": _ref(route.answer)} if route.answer else {OCTETS: {"type": "string"}}
+    told: dict[str, Schema] = {OCTETS: {"type": "string"}}
+    if route.answer:
+        several = {"anyOf": [_ref(route.answer), _ref(route.several)]} if route.several else _ref(route.answer)
+        told = {"application/json": several}
     done = _response(route, route.status, route.summary, told)
     links = _links(route, routes)
     if links:

@@ -257,7 +257,7 @@ V1 = [
           example={"phone": "+4915112345678", "channel": "sms"}),
     Route(method="GET", path="/v1/opt-outs/{phone}", call=opt_outs.read, scopes=MANAGE,
           summary="Read a phone's opt-outs", query=(opt_outs.CHANNEL,), answer=opt_outs.OptOutRecord,
-          refusals=(r.OptOutNotFound,)),
+          several=opt_outs.OptOutList, refusals=(r.OptOutNotFound,)),
     Route(method="DELETE", path="/v1/opt-outs/{phone}", call=opt_outs.delete, scopes=MANAGE,
           summary="Remove a phone from those that opted out", query=(opt_outs.CHANNEL,),
           answer=opt_outs.DeletedOptOut, refusals=(r.OptOutNotFound,)),

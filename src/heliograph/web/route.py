@@ -39,6 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     example: dict[str, Any] | None = None  # of the body
     status: int = 200
     answer: Any = None  # type of the answer
+    several: Any = None  # type of the answer where the query does not name one of several
     query: tuple[Query, ...] = ()
     idempotent: bool = False  # takes an Idempotency-Key
     preview: Any = None  # type of the answer to ?dry_run=true
