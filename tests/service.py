@@ -204,3 +204,15 @@ def _drain(process: Forked) -> None:
                     process.blocked.append(line)
 
     threading.Thread(target=read, daemon=True).start()
+
+
+def walked(service: "Service", path: str) -> list[Any]:
+    """Every entry of a list, however many others a shared service has."""
+    found: list[Any] = []
+    more = True
+    while more:
+        after = f"&after={found[-1]['id']}" if found else ""
+        page = service.get(f"{path}?limit=100{after}").json
+        found += page["data"]
+        more = page["has_more"]
+    return found

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.sends import assert_refused
-from tests.service import Service, until
+from tests.service import Service, until, walked
 
 TEXT = {"name": "Letter", "html": "<h1>{{brand.name}}</h1>{{content}}", "text": "{{content}}"}
 
@@ -36,7 +36,7 @@ def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
     until(lambda: shared_service.get(path).json["version"] == 2)
     versions = shared_service.get(f"{path}/versions").json["data"]
     assert [(line["version"], line["text"]) for line in versions] == [(2, "-- {{content}}"), (1, "{{content}}")]
-    assert one["id"] in [line["id"] for line in shared_service.get("/v1/layouts?limit=100").json["data"]]
+    assert one["id"] in [line["id"] for line in walked(shared_service, "/v1/layouts")]
 
     assert shared_service.post(f"{path}/archive", None).json["status"] == "archived"
     assert_refused(shared_service.post("/v1/templates", mail), 400, "invalid_template")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.sends import SMS, VERIFY, WHATSAPP, Body, assert_refused
 from tests.api.test_scheduled import ahead
-from tests.service import Answer, Service, until
+from tests.service import Answer, Service, until, walked
 
 FIELDS = ("object", "id", "phone", "channel", "reason", "created_at")
 
@@ -16,7 +16,7 @@ def add(service: Service, phone: str, channel: str = "sms", **more: str) -> Answ
 
 
 def events(service: Service, type_: str, phone: str) -> list[Any]:
-    found = service.get("/v1/events?limit=100").json["data"]
+    found = walked(service, "/v1/events")
     return [one["data"] for one in found if one["type"] == type_ and one["data"].get("phone") == phone]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.sends import EMAIL, SENDS, Body, assert_refused, idle_me, send, settled
-from tests.service import Service, until
+from tests.service import Service, until, walked
 
 EMAILS = {
     "delivered": ["sent", "delivered"],
@@ -74,7 +74,7 @@ def test_a_delay_as_webhooks_tell_it(shared_service: Service) -> None:
     id_ = send(shared_service, "/v1/emails", EMAIL | {"to": "delayed@simulator.test"}, status="delivered")["id"]
 
     def told() -> Any:
-        events = shared_service.get("/v1/events?limit=100").json["data"]
+        events = walked(shared_service, "/v1/events")
         return [one for one in events if one["type"] == "email.delayed" and one["data"]["id"] == id_]
 
     (event,) = until(told)
