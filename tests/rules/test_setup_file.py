@@ -290,6 +290,7 @@ REAL_CARRIERS = {
         callback_secret = { env = "SECRET" }
         callback_check = "signature"
         callback_timestamp = "$.at"
+        incoming = { from = "$.from", to = "$.to", text = "$.text" }
         uncertain = "stop"
     """,
     ("whatsapp", "cloud_api"): """

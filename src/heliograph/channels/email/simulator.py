@@ -10,7 +10,7 @@ from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.received import TeamMail, read_received
 from heliograph.rules.content import EmailContent
 from heliograph.rules.incoming import Authentication
-from heliograph.rules.magic import DOMAIN, Behaviour, behaviour_of
+from heliograph.rules.magic import DOMAIN, Behaviour, behaviour_of, is_held_back
 from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report, own
 from heliograph.threads import BUILDING
 
@@ -61,6 +61,8 @@ class EmailSimulator(Carrier):
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
         behaviour = behaviour_of(parcel.address)
+        if is_held_back(parcel.address):
+            return Refused(detail=HELD_BACK)
         if behaviour in REFUSALS:
             return REFUSALS[behaviour]
         if parcel.attempt < DEFERRALS.get(behaviour, 0):
