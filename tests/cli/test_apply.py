@@ -55,12 +55,13 @@ def test_machines_get_exactly_keys_webhooks_and_changes(run: Run, tmp_path: Path
             "webhook http://127.0.0.1:9/ of team_a: created",
         ],
         "webhooks": [{"team": "team_a", "id": hook.id, "url": "http://127.0.0.1:9/"}],
+        "problems": [],
     }
     assert secret_size(secret) == 24
     assert secret not in hook.secret
     assert matches(token, setup.callers[parse_token(token) or ""].key.hash)
     assert account.available == 2_500_000
-    assert run("apply", "a.toml", "--json").out == '{"keys":[],"changed":[],"webhooks":[]}\n'
+    assert run("apply", "a.toml", "--json").out == '{"keys":[],"changed":[],"webhooks":[],"problems":[]}\n'
 
 
 def test_a_webhook_that_may_be_reached_needs_no_note(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
