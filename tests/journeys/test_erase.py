@@ -95,6 +95,8 @@ def test_nothing_of_them_is_left(running: Service, tmp_path: Path) -> None:
         "imports",
         "early_reports",
         "account",
+        "opt_outs",
+        "received",
         "setup",
         "templates",
     }
