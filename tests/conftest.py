@@ -33,6 +33,7 @@ LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
 cheapen()
+PHONES = (f"+1500555{line}" for line in range(1001, 1030))  # no test names one of these
 _numbers = itertools.count(1)
 _lent: list["Lent"] = []  # emptied
 
@@ -254,6 +255,12 @@ def service(database_url: str, tmp_path: Path) -> Iterator[Service]:
         running.apply()
         running.start()
         yield running
+
+
+@pytest.fixture
+def phone() -> str:
+    """A simulated phone that no other test of this process used; its codes are its own."""
+    return next(PHONES)
 
 
 @pytest.fixture(scope="session")

@@ -27,3 +27,10 @@ def test_what_takes_anothers_place_gives_the_same() -> None:
     for path in HERE.glob("*/conftest.py"):
         assert replaced_by_others(top, path.read_text("utf-8")) == [], path
     assert replaced_by_others(top, "@pytest.fixture\ndef settings(port: int) -> dict[str, Any]: ...") == ["settings"]
+
+
+def test_no_test_names_a_phone_that_others_are_lent() -> None:
+    """Tests of one process share a service: a code that one file sent to such a phone was met by another file."""
+    lent = re.compile(r"\+1500555(?!1000)10[0-2]\d")
+    assert [path.name for path in HERE.rglob("*.py") if lent.search(path.read_text("utf-8"))] == []
+    assert lent.search("+1500555" + "1003")

@@ -11,17 +11,11 @@ from tests.compat.twilio_client import client_for
 from tests.service import Service
 
 MAGIC = "+15005550006"
-NEW = (f"+1500555{line}" for line in range(1000, 1100))  # each with a code of its own
 
 
 @pytest.fixture
 def verify(shared_service: Service) -> Any:
     return client_for(shared_service).verify.v2.services("VA1")
-
-
-@pytest.fixture
-def phone() -> str:
-    return next(NEW)
 
 
 def refused(call: Any, status: int, code: int) -> TwilioRestException:
