@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 import apsw
 import asyncpg
 
-from heliograph.clock import Clock
 from heliograph.opening import migrate, open_store
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 
 SQLITE = "sqlite:///"

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from heliograph import listening
 from heliograph.accept.email import EmailRecord
+from heliograph.runtime import listening
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

@@ -31,10 +31,10 @@ from rounds import (
     write_part,
 )
 
-from heliograph.clock import Clock
 from heliograph.opening import open_store
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.records import KEEP_MESSAGES_DAYS, TeamRecord
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage import retention
 from heliograph.storage.engine.database import Story, T

@@ -1,6 +1,6 @@
 """The real time, and as much later as a test wants; or a time that stands still."""
 
-from heliograph.clock import Clock
+from heliograph.runtime.clock import Clock
 
 BEGIN_MS = 1_750_000_000_000
 

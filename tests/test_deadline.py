@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from heliograph.deadline import within
+from heliograph.runtime.deadline import within
 
 pytestmark = pytest.mark.anyio
 

@@ -16,13 +16,13 @@ from clients.types_for_typescript import TARGET, typescript
 
 from heliograph.api.routes import V1
 from heliograph.cli.options import SERVE_FLAGS
-from heliograph.rules import verification
+from heliograph.rules.delivery.message import MOVES
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
-from heliograph.rules.message import MOVES
 from heliograph.rules.setup import records
 from heliograph.rules.setup.carrier_form import inputs
 from heliograph.rules.setup.file import CARRIER_KINDS, CarrierKind, option_names
 from heliograph.rules.setup.keys import make_token
+from heliograph.rules.verify import verification
 from heliograph.settings import NAMES, PREFIX, Settings, write_settings
 from heliograph.web.errors import error_list
 from tests.service import Service

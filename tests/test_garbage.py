@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from heliograph import garbage
+from heliograph.runtime import garbage
 from tests.service import PATIENCE_S
 
 pytestmark = pytest.mark.anyio

@@ -25,33 +25,28 @@ from heliograph.channels.sms import http
 from heliograph.channels.sms.smpp import pdu, receipt, text
 from heliograph.compat.resend import shape as resend
 from heliograph.dashboard import csv_lines, visit
-from heliograph.rules import (
+from heliograph.rules import client_address, erasure, grams, idempotency, ids
+from heliograph.rules.delivery import content
+from heliograph.rules.mail import (
     address,
     attachments,
     blame,
     captured,
-    client_address,
-    content,
-    erasure,
-    grams,
-    gsm,
-    idempotency,
-    ids,
-    phone,
     recipients,
     sender,
     smtp_reply,
     submitted,
     suppression_file,
     tnef,
-    verify_text,
     verp,
 )
+from heliograph.rules.phones import gsm, phone
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup import domain_records, template_edit, webhook_url
 from heliograph.rules.setup import file as setup_file
 from heliograph.rules.setup.records import Template
 from heliograph.rules.templates import check, lint, mail_clients, placeholders, render, source, values
+from heliograph.rules.verify import verify_text
 from heliograph.web import bodies, forms, large
 from heliograph.web.connection import Connection, Connections
 from heliograph.web.request import Request, Response

@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 import structlog
 
-from heliograph import listening
-from heliograph.listening import TURN_MOST, Listener, listen, say_it_once
 from heliograph.opening import is_outage
+from heliograph.runtime import listening
+from heliograph.runtime.listening import TURN_MOST, Listener, listen, say_it_once
 from heliograph.storage.store import StoreUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from heliograph import logs
+from heliograph.runtime import logs
 from heliograph.settings import BadSetting, read_settings
 from tests.forks import Forked
 from tests.service import PROGRAM, Service
@@ -93,7 +93,7 @@ def test_json_names_nobody_inside_of_values(as_json: Any, value: Any) -> None:
 
 LAST_WORDS = """
 import logging, threading, warnings
-from heliograph import logs
+from heliograph.runtime import logs
 logs.configure(lambda: 0.0, form="json")
 
 def fail():
@@ -123,7 +123,7 @@ def test_what_nobody_catches_is_json_too() -> None:
 
 
 MANY_LINES = """
-from heliograph import logs
+from heliograph.runtime import logs
 import structlog
 logs.configure(lambda: 0.0, form="json")
 for number in range(30):

@@ -13,8 +13,8 @@ from heliograph.handover import Handover
 from heliograph.manage.secret import replace as replace_secret
 from heliograph.opening import WrongSecret, check_secret, make_secrets
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.circuit import MISSES_TO_OPEN
-from heliograph.rules.outcome import Deferred, Outcome
+from heliograph.rules.delivery.circuit import MISSES_TO_OPEN
+from heliograph.rules.delivery.outcome import Deferred, Outcome
 from heliograph.rules.setup import records
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.plan import plan

@@ -5,7 +5,7 @@ import random
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from heliograph import metrics
+from heliograph.runtime import metrics
 from heliograph.storage.engine.database import StoreUnavailable, Tx
 from heliograph.storage.store import Store
 

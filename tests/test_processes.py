@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from heliograph import processes
-from heliograph.processes import Parent
+from heliograph.runtime import processes
+from heliograph.runtime.processes import Parent
 from tests.deliver.test_worker import until
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from heliograph.receiving import WebhookRefused, verify_webhook
-from heliograph.rules.webhook_signature import headers, make_secret
+from heliograph.rules.webhooks.signature import headers, make_secret
 
 PAGE = (Path(__file__).parents[1] / "docs" / "webhooks.md").read_text("utf-8")
 T = 1_794_735_000

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import structlog
 
-from heliograph import watch
-from heliograph.watch import LoopWatch
+from heliograph.runtime import watch
+from heliograph.runtime.watch import LoopWatch
 from tests.service import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
@@ -64,8 +64,8 @@ def test_the_longest_lag_is_told_for_a_minute_or_two() -> None:
 
 STUCK = """
 import asyncio, os, sys, time
-from heliograph import logs
-from heliograph.watch import LoopWatch
+from heliograph.runtime import logs
+from heliograph.runtime.watch import LoopWatch
 
 def hold_it(token):
     print("held", flush=True)
@@ -113,7 +113,7 @@ def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
 
 BUSY = """
 import asyncio, re, sys, time
-from heliograph import watch
+from heliograph.runtime import watch
 
 watch.THREADS = 0.01  # of a minute
 

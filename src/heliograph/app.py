@@ -36,7 +36,6 @@ from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
 from heliograph.channels.webhook.post import Poster
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
-from heliograph.clock import Clock
 from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.oidc import Provider, ProviderAway, ProviderOptions
@@ -75,13 +74,15 @@ from heliograph.manage.management import Management
 from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.opening import MEND_LOG, attest, log_fault, sqlite_path
-from heliograph.rules import webhook_signature
-from heliograph.rules.address import normal_domain
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText
 from heliograph.rules.limits import MIB
-from heliograph.rules.opt_out import PhoneChannel
-from heliograph.rules.outcome import CarrierReport, IncomingText
+from heliograph.rules.mail.address import normal_domain
+from heliograph.rules.phones.opt_out import PhoneChannel
 from heliograph.rules.setup import records
 from heliograph.rules.setup.secrets import opened
+from heliograph.rules.webhooks import signature
+from heliograph.runtime.clock import Clock
+from heliograph.runtime.watch import LoopWatch
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.store import Store, StoreUnavailable
@@ -89,7 +90,6 @@ from heliograph.submission import intake
 from heliograph.submission.certificate import Certificate, certificate_until
 from heliograph.submission.listener import Submissions
 from heliograph.submission.session import Hall
-from heliograph.watch import LoopWatch
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
 from heliograph.web.reading import Reads
@@ -472,7 +472,7 @@ def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clo
         store,
         clock,
         vault=secrets.sealer,
-        make_secret=lambda: webhook_signature.make_secret(clock.entropy(webhook_signature.ENTROPY_MIN)),
+        make_secret=lambda: signature.make_secret(clock.entropy(signature.ENTROPY_MIN)),
         refusal_of=webhook_refusal(settings),
     )
 

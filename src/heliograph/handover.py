@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import structlog
 
-from heliograph import metrics
 from heliograph.channels.carrier import Barred, Carriers, NotReady, Parcel
-from heliograph.clock import Clock
-from heliograph.deadline import within
-from heliograph.rules.circuit import MISSES_TO_OPEN, MOST_MS, Circuit, opened
-from heliograph.rules.content import EmailContent
-from heliograph.rules.lanes import LANE
-from heliograph.rules.outcome import Asked, Deferred, Outcome, own, word_of
-from heliograph.rules.routing import candidates
+from heliograph.rules.delivery.circuit import MISSES_TO_OPEN, MOST_MS, Circuit, opened
+from heliograph.rules.delivery.content import EmailContent
+from heliograph.rules.delivery.lanes import LANE
+from heliograph.rules.delivery.outcome import Asked, Deferred, Outcome, own, word_of
+from heliograph.rules.delivery.routing import candidates
 from heliograph.rules.setup.records import CarrierRecord, Channel
+from heliograph.runtime import metrics
+from heliograph.runtime.clock import Clock
+from heliograph.runtime.deadline import within
 from heliograph.storage.store import Store, StoreUnavailable
 
 # Carriers have their own, shorter limits; this one only ends what hangs. SMTP's longest wait is 10 minutes.

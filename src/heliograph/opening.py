@@ -10,9 +10,9 @@ import apsw
 import asyncpg
 import structlog
 
-from heliograph.clock import Clock
 from heliograph.datafolder import Secrets, forget_files, keep_file, keep_number, mark, mark_of, seen_files, seen_numbers
 from heliograph.rules.erasure import erased_name
+from heliograph.runtime.clock import Clock
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.attachments import OtherOwner
 from heliograph.storage.engine import postgres

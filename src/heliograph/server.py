@@ -11,12 +11,9 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from heliograph import __version__, listening, logs, metrics, tracing
+from heliograph import __version__
 from heliograph.app import App, build
-from heliograph.clock import Clock
 from heliograph.datafolder import Seat, keep_address
-from heliograph.garbage import collect_when_idle
-from heliograph.listening import Listener
 from heliograph.opening import (
     attest,
     check_secret,
@@ -27,11 +24,15 @@ from heliograph.opening import (
     own_attachments,
     sqlite_path,
 )
-from heliograph.processes import Place
 from heliograph.rules.limits import SECOND_MS
+from heliograph.runtime import listening, logs, metrics, tracing
+from heliograph.runtime.clock import Clock
+from heliograph.runtime.garbage import collect_when_idle
+from heliograph.runtime.listening import Listener
+from heliograph.runtime.processes import Place
+from heliograph.runtime.systemd import feed_watchdog, notify
 from heliograph.settings import Settings
 from heliograph.storage.store import Store, StoreUnavailable
-from heliograph.systemd import feed_watchdog, notify
 from heliograph.web.connection import Connections
 
 log = structlog.get_logger()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.outcome import Accepted, Outcome
+from heliograph.rules.delivery.outcome import Accepted, Outcome
 from heliograph.rules.refusals import VerifyRateLimited
 from heliograph.rules.setup.records import VerifyLimits
 from heliograph.storage.store import Store

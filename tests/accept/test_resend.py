@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from heliograph.accept.resend import Sent, resend
-from heliograph.rules.content import EmailContent, WhatsappContent
+from heliograph.rules.delivery.content import EmailContent, WhatsappContent
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.options import Added

@@ -15,8 +15,8 @@ from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.handover import Handover
 from heliograph.opening import open_store
+from heliograph.rules.delivery.outcome import Accepted
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.outcome import Accepted
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached
 from heliograph.rules.setup.records import (
     Caller,

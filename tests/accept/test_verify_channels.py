@@ -8,9 +8,9 @@ import pytest
 from heliograph.accept.verify_send import send_due
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.opening import open_store
-from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.limits import MINUTE_MS, VERIFICATION_MS
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.refusals import (
     InvalidEmail,
     InvalidPhone,
@@ -23,8 +23,8 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.setup.records import Channel, Domain, LocaleParts, Template, VerifyLimits
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.verification import CANCELED, RECEIPT_MS
-from heliograph.rules.verify_text import MAILS, TEXTS, verify_mail
+from heliograph.rules.verify.verification import CANCELED, RECEIPT_MS
+from heliograph.rules.verify.verify_text import MAILS, TEXTS, verify_mail
 from heliograph.settings import Settings
 from heliograph.storage import conversion
 from heliograph.storage.setup import NewSuppression

@@ -10,9 +10,9 @@ from heliograph.accept import verify_send
 from heliograph.accept.verify_send import NO_CARRIER
 from heliograph.accept.verify_start import VerifyRequest, preview_verification
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.circuit import MISSES_TO_OPEN
-from heliograph.rules.content import SmsContent
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.circuit import MISSES_TO_OPEN
+from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.refusals import InsufficientCredit, VerifyRateLimited
 from heliograph.rules.setup.records import VerifyLimits
 from heliograph.storage.store import Store

@@ -16,8 +16,8 @@ from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.totp import STEP_MS, code_at
 from heliograph.dashboard.visit import COOKIE, PageTools
 from heliograph.handover import Handover
-from heliograph.rules.content import EmailContent
-from heliograph.rules.outcome import Accepted, Outcome
+from heliograph.rules.delivery.content import EmailContent
+from heliograph.rules.delivery.outcome import Accepted, Outcome
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer

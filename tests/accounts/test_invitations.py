@@ -3,7 +3,7 @@
 import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX
-from heliograph.rules.outcome import Accepted, Refused
+from heliograph.rules.delivery.outcome import Accepted, Refused
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.people import Link

@@ -15,12 +15,12 @@ import pytest
 
 from heliograph.accept.context import Context, Machine
 from heliograph.api import health
-from heliograph.metrics import Families
-from heliograph.rules.circuit import opened
-from heliograph.rules.lanes import SLOTS
+from heliograph.rules.delivery.circuit import opened
+from heliograph.rules.delivery.lanes import SLOTS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
+from heliograph.runtime.metrics import Families
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.outbox import LaneDepth

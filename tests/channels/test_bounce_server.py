@@ -11,9 +11,9 @@ import pytest
 from heliograph.channels.email.bounce_server import ListenLimits, Returns, protocol
 from heliograph.channels.email.dkim import Signer, SigningKey, make_key
 from heliograph.channels.email.parts import READ_MAX
+from heliograph.rules.delivery.outcome import Report
 from heliograph.rules.ids import ulid
-from heliograph.rules.outcome import Report
-from heliograph.rules.verp import sign
+from heliograph.rules.mail.verp import sign
 from tests.channels.smtp_peer import Authority
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ import pytest
 from heliograph.channels.email import dkim
 from heliograph.channels.email.dkim import SIGNED, Signer, SigningKey, make_key, public_record
 from heliograph.channels.email.mime import build
-from heliograph.rules.content import EmailContent, File
+from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.limits import KIB, MIB
 from tests.npm import install
 

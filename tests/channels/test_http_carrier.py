@@ -22,8 +22,8 @@ from heliograph.channels.sms.smpp.carrier import SmppOptions
 from heliograph.channels.sms.twilio import TwilioOptions
 from heliograph.channels.web import Web, WebAnswer
 from heliograph.channels.whatsapp.cloud_api import CloudApiOptions
-from heliograph.rules.content import SmsContent
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from tests.channels.fakes import SECRET, HttpFake, Inbox
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from heliograph.channels.carrier import NotReady
 from heliograph.channels.email import mime
 from heliograph.channels.email.html_text import text_from_html
 from heliograph.channels.email.mime import CHUNK, Attached, Mail, build, check_headers
-from heliograph.rules.content import EmailContent, File
+from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.limits import ATTACHMENT_MAX, MIB
 
 GOLDEN = Path(__file__).parent / "golden"

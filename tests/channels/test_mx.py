@@ -23,7 +23,7 @@ from heliograph.channels.email.pool import PoolLimits, Prepared
 from heliograph.channels.email.resolve import Resolver, Unknown, networks
 from heliograph.channels.email.smtp import Manner, Timeouts
 from heliograph.channels.web import Answers
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from tests.channels.dns_peer import DnsPeer, Zone
 from tests.channels.smtp_peer import DROP, HANG, Answer, Authority, Peer, Script
 

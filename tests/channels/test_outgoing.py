@@ -16,7 +16,7 @@ from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import outgoing
 from heliograph.channels.email.dkim import Signer, SigningKey, make_key, public_record
 from heliograph.channels.email.outgoing import TOGETHER, Outgoing
-from heliograph.rules.content import EmailContent, File
+from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.ids import ulid
 from tests.room import room
 

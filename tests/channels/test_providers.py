@@ -11,7 +11,7 @@ from heliograph.channels.email.provided import to_reports
 from heliograph.channels.email.providers.told import ProviderEvent
 from heliograph.channels.email.relay import Relay, RelayOptions, id_in
 from heliograph.channels.web import Unreachable, Web, WebAnswer
-from heliograph.rules.outcome import Accepted, ProviderReport, Report
+from heliograph.rules.delivery.outcome import Accepted, ProviderReport, Report
 from tests.channels.providers import CERT, GOLDEN, OPTIONS, OWN, TO, gzipped, payload, signed
 from tests.channels.smtp_peer import Peer
 

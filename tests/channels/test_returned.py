@@ -13,7 +13,7 @@ from heliograph.channels.email import returned as reading
 from heliograph.channels.email.named import is_ours
 from heliograph.channels.email.parts import DEPTH_MAX, PARTS_MAX, READ_MAX, TEXT_MAX, read_mail
 from heliograph.channels.email.returned import Returned, signed_sender, to_report
-from heliograph.rules.address import parse_address
+from heliograph.rules.mail.address import parse_address
 
 GOLDEN = Path(__file__).parent / "golden" / "bounces.tsv"
 ALIASES = GOLDEN.parent / "aliases"

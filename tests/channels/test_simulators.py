@@ -6,7 +6,7 @@ from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from heliograph.channels.sms.smpp import command
 from heliograph.channels.sms.smpp.pace import NOBODY
 from heliograph.channels.sms.smpp.pdu import PDU_MAX, Pdu, encode
 from heliograph.channels.sms.smpp.session import SmppSession, Unanswered, Unsent
-from heliograph.rules.outcome import Accepted, Deferred, Refused
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Refused
 from tests.channels.smsc import Answer, Smsc
 from tests.channels.test_smpp_carrier import QUICK, carrier_of, parcel, until
 from tests.channels.test_smpp_wire import GOLDEN, golden

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.outcome import Accepted, Deferred
+from heliograph.rules.delivery.outcome import Accepted, Deferred
 from tests.channels.test_smpp_carrier import Reports, carrier_of, parcel, until
 from tests.npm import install
 

@@ -18,7 +18,7 @@ from heliograph.channels.sms.smpp.pdu import (
 )
 from heliograph.channels.sms.smpp.receipt import MESSAGE_STATES, IdForm, issued_id, read_receipt
 from heliograph.channels.sms.smpp.text import GSM7, UCS2, cut, fits, to_octets
-from heliograph.rules.gsm import ALPHABET, EXTENSION, segment
+from heliograph.rules.phones.gsm import ALPHABET, EXTENSION, segment
 
 FOREIGN = gsm0338.Codec()
 

@@ -19,7 +19,7 @@ from heliograph.channels.email.relay import Relay, RelayOptions
 from heliograph.channels.email.smtp import Destination, Login, Manner, SmtpSession, Timeouts
 from heliograph.channels.email.tls import Tls
 from heliograph.channels.email.wire import wire_form
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from tests.channels.smtp_peer import DROP, HANG, OFFERS, Authority, Peer, Script, end_of_mail
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.smtp_reply import Reply, Verb, Verdict, pauses_host, read_reply, read_size, verdict
+from heliograph.rules.mail.smtp_reply import Reply, Verb, Verdict, pauses_host, read_reply, read_size, verdict
 
 
 def reply(text: str) -> Reply:

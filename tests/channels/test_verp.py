@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliograph.rules.verp import DAYS_VALID, POSITION_MAX, read, sign
+from heliograph.rules.mail.verp import DAYS_VALID, POSITION_MAX, read, sign
 
 KEY = b"k" * 32
 ID = "eml_01HZX3V7Q9K2M4N6P8R0S2T4V6"

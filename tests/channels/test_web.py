@@ -23,7 +23,7 @@ from heliograph.channels.web import (
     said,
     verdict_of,
 )
-from heliograph.rules.outcome import Deferred, Refused
+from heliograph.rules.delivery.outcome import Deferred, Refused
 from tests.channels.fakes import HttpFake
 from tests.channels.smtp_peer import Authority
 

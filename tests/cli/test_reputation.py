@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from heliograph.clock import Clock
 from heliograph.opening import open_store
-from heliograph.rules.reputation import Reputation
+from heliograph.rules.mail.reputation import Reputation
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 
 from .conftest import Run

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules import routing
-from heliograph.rules.own_mail import OwnMail, to_text
+from heliograph.rules.delivery import routing
+from heliograph.rules.mail.own_mail import OwnMail, to_text
 from heliograph.rules.setup.records import CarrierRecord, DisplayName, Domain, SenderId, TeamRecord
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.storage.store import Store

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.dashboard.attention import Concern, notices, of_channels, of_instance, of_team
-from heliograph.rules.circuit import Circuit
+from heliograph.rules.delivery.circuit import Circuit
 from heliograph.rules.groups import OPERATOR, READ_ONLY
+from heliograph.rules.mail.reputation import Reputation
 from heliograph.rules.pricing import Account
-from heliograph.rules.reputation import Reputation
 from heliograph.rules.setup.records import Domain, Platform, Team, TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import Setup
 

@@ -11,8 +11,8 @@ import pytest
 from heliograph.dashboard.changes import AREAS
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.rules.audit import COMMAND_LINE, Actor
-from heliograph.rules.event import TYPES
 from heliograph.rules.setup.records import Key, TeamRecord
+from heliograph.rules.webhooks.event import TYPES
 from heliograph.storage import audit
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
@@ -148,7 +148,7 @@ def written_actions() -> set[str]:
     """What the code writes like an action: all of it in `manage`, elsewhere what begins like a known one."""
     found = set()
     for path in SOURCE.rglob("*.py"):
-        if path.parent.name != "webhook_formats":
+        if path.parent.name != "formats":
             quoted = re.findall(r'"(([a-z_]+)\.(?!html")[a-z_]+)"', path.read_text())
             found |= {text for text, area in quoted if path.parent.name == "manage" or area in AREAS}
     return found - set(TYPES) - OTHERS

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.event import marked
 from heliograph.rules.setup.records import Domain, Key, TeamRecord
+from heliograph.rules.webhooks.event import marked
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store

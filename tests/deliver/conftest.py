@@ -10,7 +10,7 @@ from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found
-from heliograph.rules.lanes import LANE
+from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.setup import records
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store, make_store

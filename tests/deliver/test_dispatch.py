@@ -11,9 +11,9 @@ from heliograph.channels import carrier as channels
 from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.handover import Handover
-from heliograph.rules.lanes import SLOTS
+from heliograph.rules.delivery.lanes import SLOTS
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.limits import DAY_MS, LEASE_MS
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change

@@ -31,10 +31,10 @@ from heliograph.deliver.duties import (
 )
 from heliograph.deliver.duties.repeat import repeat
 from heliograph.opening import log_fault
-from heliograph.rules.circuit import opened
+from heliograph.rules.delivery.circuit import opened
+from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Outcome, Report
 from heliograph.rules.limits import LEASE_MS
-from heliograph.rules.outcome import Accepted, CarrierReport, Outcome, Report
-from heliograph.rules.reputation import Reputation
+from heliograph.rules.mail.reputation import Reputation
 from heliograph.rules.setup.records import CarrierRecord, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.settings import Settings

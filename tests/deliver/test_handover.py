@@ -9,8 +9,8 @@ import pytest
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver.dispatch import SPREAD_MS, Dispatch
 from heliograph.handover import Handover, first_of
-from heliograph.rules.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS, opened
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.circuit import FIRST_MS, MISSES_TO_OPEN, MOST_MS, opened
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Store

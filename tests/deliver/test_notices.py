@@ -11,9 +11,9 @@ from heliograph.deliver.duties.notices import Teller
 from heliograph.handover import Handover
 from heliograph.manage import notices as manage
 from heliograph.rules.audit import SERVICE, Actor
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Refused
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.notices import HOURLY, dead_letters, low_credit
-from heliograph.rules.outcome import Accepted, Deferred, Refused
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings

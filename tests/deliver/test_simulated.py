@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from heliograph.deliver.dispatch import apply_report, to_change
-from heliograph.rules.event import NEXT_AT
-from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
-from heliograph.rules.routing import simulated_channels
+from heliograph.rules.delivery.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
+from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.setup.records import CarrierRecord
+from heliograph.rules.webhooks.event import NEXT_AT
 from heliograph.storage.outbox import Claim
 
 SAID = {"text": "250 OK"}

@@ -20,7 +20,7 @@ from heliograph.receiving import verify_webhook
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.webhook_signature import make_secret
+from heliograph.rules.webhooks.signature import make_secret
 from heliograph.sealing import Sealer
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
 from heliograph.storage.engine import hints

@@ -12,9 +12,9 @@ from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver import worker as loops
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
-from heliograph.rules.lanes import SLOTS
+from heliograph.rules.delivery.lanes import SLOTS
+from heliograph.rules.delivery.outcome import Accepted, Outcome
 from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_MS
-from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.setup.records import Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
 from heliograph.storage.engine import hints

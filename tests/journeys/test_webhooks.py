@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from heliograph.receiving import verify_webhook
-from heliograph.rules.event import TYPES
-from heliograph.rules.webhook_signature import make_secret
+from heliograph.rules.webhooks.event import TYPES
+from heliograph.rules.webhooks.signature import make_secret
 from tests.forks import Forked
 from tests.journeys.load import ask_database
 from tests.service import Service, until

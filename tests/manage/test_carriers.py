@@ -8,7 +8,7 @@ from heliograph.handover import Handover
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.outcome import Accepted
+from heliograph.rules.delivery.outcome import Accepted
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord
 from heliograph.rules.setup.snapshot import to_row

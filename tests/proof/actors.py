@@ -17,12 +17,12 @@ from heliograph.deliver.dispatch import Dispatch
 from heliograph.handover import Handover
 from heliograph.rules.acceptance import IdempotencyKey
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.verification import CheckResult
+from heliograph.rules.verify.verification import CheckResult
 from heliograph.storage.dead_letters import LetterKey
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import NewTeam, SetupChange

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from heliograph.opening import open_store
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
-from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.settings import Settings
 from heliograph.storage.leases import Leases

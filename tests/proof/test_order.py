@@ -22,8 +22,8 @@ from heliograph.channels.web import Web
 from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
-from heliograph.rules.content import SmsContent, WhatsappContent
-from heliograph.rules.lanes import WINDOW_FIRST
+from heliograph.rules.delivery.content import SmsContent, WhatsappContent
+from heliograph.rules.delivery.lanes import WINDOW_FIRST
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.records import CarrierRecord, Channel, Priority, TeamRecord
 from heliograph.rules.setup.snapshot import to_row

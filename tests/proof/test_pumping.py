@@ -15,12 +15,12 @@ import pytest
 
 from heliograph.accept.verify_start import VerificationRecord
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.clock import Clock
 from heliograph.opening import open_store
+from heliograph.rules.delivery.outcome import Accepted, Outcome
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.outcome import Accepted, Outcome
 from heliograph.rules.refusals import VerifyRateLimited
 from heliograph.rules.setup.records import VerifyLimits
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from tests.accept.verifying import PRICE, Verifying, code_in
 from tests.proof.size import FULL, report, size

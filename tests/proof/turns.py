@@ -11,8 +11,8 @@ from typing import Any
 
 import apsw
 
-from heliograph.clock import Clock
 from heliograph.rules.ids import ulid
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Story, T
 from heliograph.storage.engine.group import GroupCommit

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.gsm import segment
+from heliograph.rules.phones.gsm import segment
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Layout, LocaleParts, Segmenting, Shape, Template
 from heliograph.rules.templates.bounds import TIME_CHARS

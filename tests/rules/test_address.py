@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.address import normal_domain, parse_address, parse_name_addr
+from heliograph.rules.mail.address import normal_domain, parse_address, parse_name_addr
 
 LABEL63 = "a" * 63
 DOMAIN253 = f"{LABEL63}.{LABEL63}.{LABEL63}.{'b' * 57}.com"

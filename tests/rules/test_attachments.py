@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF, read_attachments, weigh_files
 from heliograph.rules.limits import MIB
+from heliograph.rules.mail.attachments import ALLOWED_TYPES, TYPE_OF, read_attachments, weigh_files
 from heliograph.rules.refusals import (
     AttachmentsTooLarge,
     AttachmentTooLarge,

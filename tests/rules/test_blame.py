@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.blame import ADDRESS_CODES, WORDS_MAX, blames_address, read_reason
-from heliograph.rules.smtp_reply import Verdict, pauses_host, read_reply, verdict
+from heliograph.rules.mail.blame import ADDRESS_CODES, WORDS_MAX, blames_address, read_reason
+from heliograph.rules.mail.smtp_reply import Verdict, pauses_host, read_reply, verdict
 
 REPLIES = Path(__file__).parent / "golden" / "replies.tsv"
 DONE: dict[Verdict, str] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.captured import LINKS_MAX, check_link, code_in, find_code, find_links, first_link, readable
+from heliograph.rules.mail.captured import LINKS_MAX, check_link, code_in, find_code, find_links, first_link, readable
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from heliograph.rules.conversion import Tally, areas, check_conversion, hour_of
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.refusals import VerifyRateLimited
 from heliograph.rules.setup.records import VerifyLimits
+from heliograph.rules.verify.conversion import Tally, areas, check_conversion, hour_of
 
 PHONE = "+447400123456"
 LIMITS = VerifyLimits()  # per_prefix_10m = 20: 200 starts are enough to judge by

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.address import parse_address
 from heliograph.rules.erasure import HIDDEN, erased_name, forms_of, is_erased, short_name, stand_in
+from heliograph.rules.mail.address import parse_address
 
 EMAIL, PHONE = "zoe@example.com", "+447700900777"
 

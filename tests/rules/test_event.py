@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.event import BODY_MAX, NAMES, TYPES, StoredEvent, event_body, event_type
 from heliograph.rules.setup.records import Channel, Team, TeamRecord, Webhook
-from heliograph.rules.webhook_formats.formats import hears
+from heliograph.rules.webhooks.event import BODY_MAX, NAMES, TYPES, StoredEvent, event_body, event_type
+from heliograph.rules.webhooks.formats.formats import hears
 
 EXPECTED = """
 email.sending email.sent email.delivered email.bounced email.complained email.failed email.delayed

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.gsm import ALPHABET, EXTENSION, marked, outside, plain, segment
+from heliograph.rules.phones.gsm import ALPHABET, EXTENSION, marked, outside, plain, segment
 
 JUDGE = gsm0338.Codec()
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from heliograph.rules.lanes import PRIORITIES, QUEUES, SOON_S, WINDOW_LEAST, next_window, queue_of, take_turns
+from heliograph.rules.delivery.lanes import PRIORITIES, QUEUES, SOON_S, WINDOW_LEAST, next_window, queue_of, take_turns
 from heliograph.rules.setup.records import Priority
 
 MANY = 1000

@@ -1,6 +1,6 @@
 import pytest
 
-from heliograph.rules.magic import (
+from heliograph.rules.delivery.magic import (
     BEHAVIOURS,
     PHONES,
     behaviour_of,

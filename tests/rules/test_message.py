@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.message import MOVES, STATES, derive, is_final, move, never_regress
+from heliograph.rules.delivery.message import MOVES, STATES, derive, is_final, move, never_regress
 from heliograph.rules.setup.records import Channel
 
 CHANNELS = get_args(Channel)

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.audit import SERVICE, Actor
+from heliograph.rules.mail.own_mail import OwnMail, to_content, to_html, to_text
 from heliograph.rules.notices import (
     HOURLY,
     INSTANCE_KINDS,
@@ -21,7 +22,6 @@ from heliograph.rules.notices import (
     to_chat,
     to_mail,
 )
-from heliograph.rules.own_mail import OwnMail, to_content, to_html, to_text
 from heliograph.rules.setup.records import Domain, Platform, Team, TeamRecord, Template
 from heliograph.rules.setup.snapshot import Setup
 

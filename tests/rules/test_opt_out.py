@@ -1,6 +1,6 @@
 import pytest
 
-from heliograph.rules.opt_out import answer_to, read_word
+from heliograph.rules.phones.opt_out import answer_to, read_word
 from heliograph.rules.setup.records import OptOutTexts
 
 TEXTS = OptOutTexts()

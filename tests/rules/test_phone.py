@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.phone import country_of, prefix_of, read_phone
+from heliograph.rules.phones.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import InvalidPhone
 
 

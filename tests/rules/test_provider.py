@@ -2,8 +2,8 @@
 
 import pytest
 
-from heliograph.rules.bounce_category import category_of
-from heliograph.rules.provider import PROVIDERS, provider_of
+from heliograph.rules.mail.bounce_category import category_of
+from heliograph.rules.mail.provider import PROVIDERS, provider_of
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
+from heliograph.rules.mail.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import (
     InvalidEmail,
     RecipientNotAllowed,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.channels.email.received import read_received
-from heliograph.rules.reply_text import READ_MAX, reply_text
+from heliograph.rules.mail.reply_text import READ_MAX, reply_text
 
 REPLIES = sorted(Path(__file__).with_name("golden").glob("replies/*.txt"))
 

@@ -4,9 +4,8 @@ from typing import Literal
 
 import pytest
 
-from heliograph.rules.message import move
-from heliograph.rules.refusals import DirectSendsPaused
-from heliograph.rules.reputation import (
+from heliograph.rules.delivery.message import move
+from heliograph.rules.mail.reputation import (
     Counts,
     Reputation,
     ReputationState,
@@ -17,6 +16,7 @@ from heliograph.rules.reputation import (
     tally,
     warned_from,
 )
+from heliograph.rules.refusals import DirectSendsPaused
 from heliograph.rules.setup.records import Team, TeamRecord
 
 NOW = 5_000

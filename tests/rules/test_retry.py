@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from heliograph.rules.retry import hold_until, next_attempt
+from heliograph.rules.delivery.retry import hold_until, next_attempt
 from heliograph.rules.setup.records import Channel
 
 S, M, H, D = 1000, 60_000, 3_600_000, 86_400_000

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.routing import builtin_simulator, candidates, choose, sender_id
+from heliograph.rules.delivery.routing import builtin_simulator, candidates, choose, sender_id
 from heliograph.rules.setup.records import CarrierRecord, Channel, SenderId, Team, TeamRecord
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from heliograph.rules.address import Address
+from heliograph.rules.mail.address import Address
+from heliograph.rules.mail.sender import Sender, brand_domain, resolve_sender, usual_brand
 from heliograph.rules.refusals import (
     BrandDomainNotFound,
     DisplayNameIdNotApproved,
@@ -14,7 +15,6 @@ from heliograph.rules.refusals import (
     Refusal,
     SandboxFromLocked,
 )
-from heliograph.rules.sender import Sender, brand_domain, resolve_sender, usual_brand
 from heliograph.rules.setup.records import Channel, DisplayName, Domain, Key, Mode, Platform, Team, TeamRecord
 
 PLATFORM = Platform(sender="hello@sandbox.test", brand="Heliograph")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.rules.address import Address
+from heliograph.rules.mail.address import Address
 from heliograph.rules.setup.file import CARRIER_KINDS, SetupError, option_names, read_setup_file
 from heliograph.rules.setup.keys import make_token
 

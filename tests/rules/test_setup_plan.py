@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.rules.address import parse_address
 from heliograph.rules.limits import DAY_MS
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.keys import make_token, parse_token, token_hash
 from heliograph.rules.setup.plan import NewKey, NewWebhook, Plan, plan

@@ -5,12 +5,12 @@ from email.message import EmailMessage
 
 import pytest
 
-from heliograph.rules.address import Address, parse_address
-from heliograph.rules.mime_text import PIECE
-from heliograph.rules.mime_tree import HEADER_MAX, PARTS_MAX
+from heliograph.rules.mail.address import Address, parse_address
+from heliograph.rules.mail.mime_text import PIECE
+from heliograph.rules.mail.mime_tree import HEADER_MAX, PARTS_MAX
+from heliograph.rules.mail.submitted import Submitted, read_addresses, read_submitted
+from heliograph.rules.mail.tnef import FILE_BEGINS, FILE_DATA, FILE_NAME
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest, Refusal
-from heliograph.rules.submitted import Submitted, read_addresses, read_submitted
-from heliograph.rules.tnef import FILE_BEGINS, FILE_DATA, FILE_NAME
 
 TO = "ada@example.com"
 BASE64 = "Content-Transfer-Encoding: base64"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from heliograph.rules import suppression_file
-from heliograph.rules.suppression_file import Unreadable, read_lines
+from heliograph.rules.mail import suppression_file
+from heliograph.rules.mail.suppression_file import Unreadable, read_lines
 
 
 @pytest.mark.parametrize(

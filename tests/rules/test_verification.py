@@ -9,7 +9,7 @@ import pytest
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
 from heliograph.rules.setup.records import Channel, Team, TeamRecord, Template, VerifyLimits
-from heliograph.rules.verification import (
+from heliograph.rules.verify.verification import (
     CheckResult,
     channels_from,
     check,

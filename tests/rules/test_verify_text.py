@@ -2,9 +2,9 @@
 
 import pytest
 
-from heliograph.rules.gsm import segment
+from heliograph.rules.phones.gsm import segment
 from heliograph.rules.setup.file import SetupError, read_setup_file
-from heliograph.rules.verify_text import TEXTS, check_text, verify_text
+from heliograph.rules.verify.verify_text import TEXTS, check_text, verify_text
 
 GSM_7 = {"en", "da", "de", "es", "fi", "fr", "id", "it", "nb", "nl", "pl", "pt", "sv", "tr"}
 

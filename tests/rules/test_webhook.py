@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.event import NAMES
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Webhook
@@ -17,6 +16,7 @@ from heliograph.rules.setup.webhook import (
     to_new_record,
     to_record,
 )
+from heliograph.rules.webhooks.event import NAMES
 from heliograph.sealing import Sealer
 
 NOW = 1_794_724_665_047

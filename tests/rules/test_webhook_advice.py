@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.webhook_advice import advice
+from heliograph.words.webhook_advice import advice
 
 LOST = "the webhook's secret cannot be opened"
 

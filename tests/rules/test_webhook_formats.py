@@ -10,11 +10,11 @@ import resend
 import standardwebhooks
 import svix
 
-from heliograph.rules.event import SCHEDULED, TYPES, StoredEvent, scheduled_data
 from heliograph.rules.setup.records import Webhook
-from heliograph.rules.webhook_formats.format import Signing
-from heliograph.rules.webhook_formats.formats import FORMATS, hears
-from heliograph.rules.webhook_signature import make_secret
+from heliograph.rules.webhooks.event import SCHEDULED, TYPES, StoredEvent, scheduled_data
+from heliograph.rules.webhooks.formats.format import Signing
+from heliograph.rules.webhooks.formats.formats import FORMATS, hears
+from heliograph.rules.webhooks.signature import make_secret
 from tests.compat.site import anymail, track
 from tests.rules.test_event import TEAM, TOLD
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from heliograph.rules.webhook_retry import FAILING_DAYS, Verdict, is_dead, next_attempt, retry_after_s, verdict
+from heliograph.rules.webhooks.retry import FAILING_DAYS, Verdict, is_dead, next_attempt, retry_after_s, verdict
 
 S, M, H, D = 1000, 60_000, 3_600_000, 86_400_000
 FIRST = 1_793_491_200_000

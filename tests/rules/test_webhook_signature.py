@@ -12,7 +12,7 @@ import pytest
 import standardwebhooks
 import svix
 
-from heliograph.rules.webhook_signature import headers, make_secret
+from heliograph.rules.webhooks.signature import headers, make_secret
 from tests.npm import install
 
 OLD, NEW, OTHER = (make_secret(bytes(range(start, start + 24))) for start in (0, 100, 200))

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.lanes import LANE
+from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
 from heliograph.rules.refusals import Refusal
+from heliograph.runtime.clock import Clock
 from heliograph.storage.store import Store
 from heliograph.storage.verifications import Check, Finish, Recent, Start
 from tests.clocks import TestClock

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred, Outcome, Refused
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.storage.carrier_use import NOW, RecentUse, Use
 from heliograph.storage.store import Store

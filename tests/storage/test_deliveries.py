@@ -9,8 +9,8 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
+from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents

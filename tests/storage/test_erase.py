@@ -11,13 +11,13 @@ from heliograph.manage import export as exporting
 from heliograph.opening import sqlite_path
 from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
+from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.erasure import is_erased, stand_in
+from heliograph.rules.mail.suppression_file import read_lines
 from heliograph.rules.options import Added, tag_hash
-from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Template, TemplateDraft, Webhook
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.suppression_file import read_lines
 from heliograph.settings import Settings
 from heliograph.storage import audit, export
 from heliograph.storage import erase as portions

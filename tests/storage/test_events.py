@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.outcome import CarrierReport, Report
+from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.setup import NewSuppression

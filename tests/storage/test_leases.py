@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from heliograph.clock import OFF_MS
 from heliograph.opening import open_store
 from heliograph.rules.limits import HOUR_MS, LEASE_MS, MINUTE_MS
+from heliograph.runtime.clock import OFF_MS
 from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.leases import FORGOTTEN_MS, Leases

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from heliograph.opening import migrate, migration_plan, open_store, schema_version, sqlite_path
-from heliograph.rules.circuit import opened
-from heliograph.rules.reputation import Reputation
+from heliograph.rules.delivery.circuit import opened
+from heliograph.rules.mail.reputation import Reputation
 from heliograph.rules.setup.records import Platform
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations

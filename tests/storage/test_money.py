@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.outcome import CarrierReport, Report
+from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.pricing import ENTRY_KINDS
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later

@@ -9,9 +9,9 @@ import pytest
 
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
-from heliograph.rules.lanes import PRIORITIES
+from heliograph.rules.delivery.lanes import PRIORITIES
+from heliograph.rules.delivery.outcome import CarrierReport, DueReport, Report
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX, LEASE_MS
-from heliograph.rules.outcome import CarrierReport, DueReport, Report
 from heliograph.storage.outbox import Claim, LaneDepth
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.outcome import CarrierReport, Report
+from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.outcome import CarrierReport, Report
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change, Later

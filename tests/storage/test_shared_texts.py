@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from heliograph.rules.acceptance import SharedText
-from heliograph.rules.content import EmailContent, split_mail
+from heliograph.rules.delivery.content import EmailContent, split_mail
 from heliograph.rules.limits import DAY_MS, KIB
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from heliograph import listening
 from heliograph.rules.limits import KIB, MIB
+from heliograph.runtime import listening
 from heliograph.web.connection import Connections
 from heliograph.web.front import Front
 from heliograph.web.request import Request, Response

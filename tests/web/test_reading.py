@@ -7,7 +7,7 @@ import pytest
 
 from heliograph.rules.limits import IN_THREAD, MIB
 from heliograph.rules.refusals import ServiceUnavailable
-from heliograph.threads import BUILDING, LOOKING
+from heliograph.runtime.threads import BUILDING, LOOKING
 from heliograph.web.budget import ByteBudget
 from heliograph.web.reading import Reads
 from heliograph.web.request import ClientGone, Request

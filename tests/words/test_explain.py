@@ -11,12 +11,12 @@ from heliograph.channels.sms import twilio
 from heliograph.channels.sms.smpp import receipt, status
 from heliograph.channels.whatsapp import cloud_api
 from heliograph.channels.whatsapp import simulator as whatsapp_simulator
-from heliograph.rules import blame
-from heliograph.rules.carrier_codes import CODES, STATES
-from heliograph.rules.event import StoredEvent, event_data
-from heliograph.rules.message import MOVES
-from heliograph.rules.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, Own
+from heliograph.rules.delivery.message import MOVES
+from heliograph.rules.delivery.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, Own
+from heliograph.rules.mail import blame
+from heliograph.rules.phones.carrier_codes import CODES, STATES
 from heliograph.rules.setup.records import Channel
+from heliograph.rules.webhooks.event import StoredEvent, event_data
 from heliograph.words import explain
 from heliograph.words.explain import CAUSES, ENHANCED, MEANINGS, TITLES, cause_of
 

@@ -18,7 +18,7 @@ from heliograph.rules.request_log import took_ms
 from heliograph.rules.setup import keys
 from heliograph.rules.setup.records import Caller, Key
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.webhook_signature import is_signed
+from heliograph.rules.webhooks.signature import is_signed
 from heliograph.storage.requests import LoggedRequest
 
 MESSAGE_MAX = 500  # characters of a refusal that are remembered

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.handover import Handover
 from heliograph.rules.options import Timing
+from heliograph.runtime.clock import Clock
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store
 

@@ -8,7 +8,7 @@ import pybase64
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
-from heliograph.rules import lanes, magic, pricing, verp
+from heliograph.rules import pricing
 from heliograph.rules.acceptance import (
     Acceptance,
     AcceptedRecipient,
@@ -18,8 +18,9 @@ from heliograph.rules.acceptance import (
     IdempotencyKey,
     SharedText,
 )
-from heliograph.rules.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
-from heliograph.rules.content import EmailContent, File, split_mail
+from heliograph.rules.delivery import lanes, magic
+from heliograph.rules.delivery.content import EmailContent, File, split_mail
+from heliograph.rules.delivery.message import STATES
 from heliograph.rules.field_docs import (
     LANGUAGE,
     LAYOUT_VERSION,
@@ -49,12 +50,13 @@ from heliograph.rules.field_docs import (
 )
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SHARED_MIN, SUBJECT_MAX
-from heliograph.rules.message import STATES
+from heliograph.rules.mail import verp
+from heliograph.rules.mail.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
+from heliograph.rules.mail.recipients import Recipients, check_allowed, read_recipients, split_suppressed
+from heliograph.rules.mail.reputation import check_direct
+from heliograph.rules.mail.sender import Sender, brand_of, resolve_sender
 from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
-from heliograph.rules.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
-from heliograph.rules.reputation import check_direct
-from heliograph.rules.sender import Sender, brand_of, resolve_sender
 from heliograph.rules.setup.records import Caller, Team, Template
 from heliograph.rules.setup.snapshot import Setup, verified_by
 from heliograph.rules.templates.check import find_template
@@ -67,7 +69,7 @@ from heliograph.rules.templates.values import (
     leaf_texts,
     read_variables,
 )
-from heliograph.threads import ACCEPTING, LOOKING
+from heliograph.runtime.threads import ACCEPTING, LOOKING
 
 Files = Annotated[list[Any], limited(items={"$ref": f"{REF}Attachment"}, maxItems=ATTACHMENTS_MAX)]
 OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]

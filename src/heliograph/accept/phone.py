@@ -6,17 +6,18 @@ from typing import Annotated
 import msgspec
 
 from heliograph.accept.context import Context, first_status
-from heliograph.rules import lanes, magic, pricing, routing
+from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
-from heliograph.rules.content import SmsContent
+from heliograph.rules.delivery import lanes, magic, routing
+from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.message import STATES
 from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
-from heliograph.rules.gsm import segment
 from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.message import STATES
+from heliograph.rules.mail.sender import brand_domain, brand_of
 from heliograph.rules.options import Added, Options, Timing, added_of, read_options
-from heliograph.rules.phone import country_of, read_phone
+from heliograph.rules.phones.gsm import segment
+from heliograph.rules.phones.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, RecipientOptedOut, TemplateIdRequired
-from heliograph.rules.sender import brand_domain, brand_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale, read_locale

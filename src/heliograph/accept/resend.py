@@ -12,19 +12,19 @@ from heliograph.accept.email import EmailDraft, Shown, email_acceptance
 from heliograph.accept.sms import sms_acceptance
 from heliograph.accept.whatsapp import whatsapp_acceptance
 from heliograph.rules.acceptance import Acceptance, Answer
-from heliograph.rules.address import parse_address
-from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.ids import PREFIXES
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.mail.recipients import check_allowed, read_recipients
+from heliograph.rules.mail.reputation import check_direct
+from heliograph.rules.mail.sender import Sender, resolve_sender
 from heliograph.rules.options import Added
-from heliograph.rules.recipients import check_allowed, read_recipients
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.reputation import check_direct
-from heliograph.rules.sender import Sender, resolve_sender
 from heliograph.rules.setup.records import Caller, Channel, Template
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.render import Rendered
-from heliograph.threads import ACCEPTING
+from heliograph.runtime.threads import ACCEPTING
 
 UNREACHED = ("failed", "bounced")
 

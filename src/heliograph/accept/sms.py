@@ -18,7 +18,7 @@ from heliograph.accept.phone import (
 )
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
-from heliograph.rules.content import SmsContent
+from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.field_docs import (
     BODY,
     ENCODING,

@@ -15,21 +15,21 @@ from heliograph.accept.phone import carriers_for, sms_content
 from heliograph.accept.whatsapp import whatsapp_content
 from heliograph.channels.carrier import Parcel, left_s
 from heliograph.handover import first_of
-from heliograph.rules import magic
 from heliograph.rules.acceptance import CAUGHT
+from heliograph.rules.delivery import magic
+from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred
+from heliograph.rules.delivery.routing import builtin_simulator
 from heliograph.rules.ids import PREFIXES
+from heliograph.rules.mail.own_mail import to_content
+from heliograph.rules.mail.sender import brand_domain, brand_of
 from heliograph.rules.options import Added
-from heliograph.rules.outcome import Accepted, Asked, Deferred
-from heliograph.rules.own_mail import to_content
-from heliograph.rules.phone import country_of
-from heliograph.rules.routing import builtin_simulator
-from heliograph.rules.sender import brand_domain, brand_of
+from heliograph.rules.phones.phone import country_of
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
 from heliograph.rules.templates.locales import in_locale, language_used
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import Values, asked_names, with_brand
-from heliograph.rules.verification import RECEIPT_MS, channels_from, code_template, derived_code
-from heliograph.rules.verify_text import languages, verify_mail, verify_text
+from heliograph.rules.verify.verification import RECEIPT_MS, channels_from, code_template, derived_code
+from heliograph.rules.verify.verify_text import languages, verify_mail, verify_text
 from heliograph.storage.verifications import Claimed, Finish
 
 CARRIERS_S = 8.0  # for all carriers of a channel together (contract 8)

@@ -21,9 +21,10 @@ from heliograph.accept.verify_send import (
     send_code,
     ways_of,
 )
-from heliograph.rules import magic, pricing, routing
+from heliograph.rules import pricing
 from heliograph.rules.acceptance import CAUGHT, Answer, IdempotencyKey
-from heliograph.rules.conversion import check_conversion
+from heliograph.rules.delivery import magic, routing
+from heliograph.rules.delivery.message import STATES
 from heliograph.rules.field_docs import (
     TIME,
     ChannelName,
@@ -39,14 +40,14 @@ from heliograph.rules.field_docs import (
 )
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import VERIFICATION_MS
-from heliograph.rules.message import STATES
+from heliograph.rules.mail.recipients import check_allowed, read_recipients, split_suppressed
 from heliograph.rules.options import Added, Metadata, Tags, check_metadata, check_tags
-from heliograph.rules.phone import country_of, prefix_of, read_phone
-from heliograph.rules.recipients import check_allowed, read_recipients, split_suppressed
+from heliograph.rules.phones.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan, VerificationNotFound
 from heliograph.rules.setup.records import Caller, Channel
 from heliograph.rules.templates.locales import read_locale
-from heliograph.rules.verification import (
+from heliograph.rules.verify.conversion import check_conversion
+from heliograph.rules.verify.verification import (
     channels_from,
     check_velocity,
     code_digest,

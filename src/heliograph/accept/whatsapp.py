@@ -18,10 +18,10 @@ from heliograph.accept.phone import (
 )
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Found, IdempotencyKey
-from heliograph.rules.content import WhatsappContent
+from heliograph.rules.delivery.content import WhatsappContent
+from heliograph.rules.delivery.magic import is_magic_phone
 from heliograph.rules.field_docs import BODY, LANGUAGE, VERSION, Country, DryRun, Price, Sandbox, To, says
 from heliograph.rules.limits import DAY_MS, SECOND_MS
-from heliograph.rules.magic import is_magic_phone
 from heliograph.rules.refusals import MarketingLimitReached
 from heliograph.rules.setup.records import Caller, Template
 from heliograph.rules.templates.values import asked_names, check_parameters

@@ -10,7 +10,6 @@ import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
-from heliograph import metrics, tracing
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.api.routes import ROUTES
@@ -23,6 +22,7 @@ from heliograph.rules.refusals import (
     ServiceUnavailable,
 )
 from heliograph.rules.request_log import subject_of
+from heliograph.runtime import metrics, tracing
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.bodies import NoFields, to_request
 from heliograph.web.budget import ByteBudget

@@ -10,7 +10,7 @@ from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
 from heliograph.rules.field_docs import Records, says
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.threads import LOOKING
+from heliograph.runtime.threads import LOOKING
 from heliograph.web.errors import error_list
 from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.rules.event import TYPES, event_body
 from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says
 from heliograph.rules.ids import PREFIXES
+from heliograph.rules.webhooks.event import TYPES, event_body
 from heliograph.web.paging import page, read_after, read_limit
 from heliograph.web.reading import work
 from heliograph.web.request import Response

@@ -9,17 +9,17 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.api.call import Call
-from heliograph.metrics import TYPE, Families, flush
-from heliograph.metrics import written as metrics_text
 from heliograph.rules.client_address import is_inside
+from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.field_docs import says
 from heliograph.rules.instance import name_of_instance
-from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
+from heliograph.runtime.metrics import TYPE, Families, flush
+from heliograph.runtime.metrics import written as metrics_text
+from heliograph.runtime.threads import LOOKING
 from heliograph.storage.dead_letters import Behind
 from heliograph.storage.outbox import LaneDepth
-from heliograph.threads import LOOKING
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from heliograph.accept.verify_start import inbox_text
 from heliograph.api.call import Call
 from heliograph.api.reading import read_to
-from heliograph.rules.captured import code_in, find_code, find_links
-from heliograph.rules.content import CONTENTS, EmailContent, SmsContent
+from heliograph.rules.delivery.content import CONTENTS, EmailContent, SmsContent
+from heliograph.rules.delivery.lanes import INBOX
+from heliograph.rules.delivery.magic import magic_code
+from heliograph.rules.delivery.routing import simulator_ids
 from heliograph.rules.field_docs import CreatedAt, Id, Records, says
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
-from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import MIB
-from heliograph.rules.magic import magic_code
+from heliograph.rules.mail.captured import code_in, find_code, find_links
 from heliograph.rules.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
-from heliograph.rules.routing import simulator_ids
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.inbox import CHANNELS, Captured, CodeLine, InboxLine, InboxSearch
 from heliograph.web.paging import LIMIT, Listed, read_limit

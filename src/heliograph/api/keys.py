@@ -7,8 +7,8 @@ import msgspec
 from heliograph.api.call import Call
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, WantedKey, state_of, to_record
-from heliograph.rules.address import normal_domain
 from heliograph.rules.field_docs import TIME, Records, says
+from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_limit, read_time

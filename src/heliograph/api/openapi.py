@@ -10,11 +10,11 @@ import msgspec
 from heliograph import __version__
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
-from heliograph.rules.attachments import ALLOWED_TYPES
 from heliograph.rules.field_docs import EMAIL, REF, TIME, Schema, set_up_id
 from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX
+from heliograph.rules.mail.attachments import ALLOWED_TYPES
 from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of

@@ -8,7 +8,7 @@ from heliograph.api.call import Call
 from heliograph.manage import opt_outs
 from heliograph.rules.field_docs import CreatedAt, Deleted, ObjectName, Records, says
 from heliograph.rules.ids import timestamp
-from heliograph.rules.opt_out import OPT_OUT_REASONS, PHONE_CHANNELS
+from heliograph.rules.phones.opt_out import OPT_OUT_REASONS, PHONE_CHANNELS
 from heliograph.storage.opt_outs import OptOut
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_limit

@@ -9,9 +9,8 @@ from heliograph.accept.email import EmailRecord
 from heliograph.accept.phone import PhoneRecord
 from heliograph.accept.verify_start import VerificationRecord, find_verification, to_record
 from heliograph.api.call import Call
-from heliograph.rules import message
-from heliograph.rules.address import parse_address
-from heliograph.rules.event import is_simulated
+from heliograph.rules.delivery import message
+from heliograph.rules.delivery.lanes import PRIORITIES
 from heliograph.rules.field_docs import (
     LANGUAGE,
     LAYOUT_VERSION,
@@ -28,14 +27,15 @@ from heliograph.rules.field_docs import (
     says,
 )
 from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.lanes import PRIORITIES
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.options import shown, split_tag
-from heliograph.rules.phone import is_phone
+from heliograph.rules.phones.phone import is_phone
 from heliograph.rules.pricing import format_money, month_of
 from heliograph.rules.refusals import InvalidRequest, MessageNotFound
 from heliograph.rules.setup.records import Channel, Mode, Scope
 from heliograph.rules.text import quoted
-from heliograph.rules.verification import VERIFICATION_STATES
+from heliograph.rules.verify.verification import VERIFICATION_STATES
+from heliograph.rules.webhooks.event import is_simulated
 from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
 from heliograph.web.paging import LIMIT, Listed, after, read_after, read_limit, read_time
 from heliograph.web.reading import work

@@ -5,8 +5,8 @@ import msgspec
 from heliograph.api.call import Call
 from heliograph.rules.field_docs import Records
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.incoming import ReceivedRecord, attachment_in
 from heliograph.rules.limits import MIB
+from heliograph.rules.mail.incoming import ReceivedRecord, attachment_in
 from heliograph.rules.refusals import ReceivedNotFound
 from heliograph.storage.received import LAST, ReceivedLine
 from heliograph.web.paging import Listed, read_after, read_limit

@@ -17,11 +17,11 @@ from heliograph.rules.field_docs import (
     Variables,
     says,
 )
-from heliograph.rules.gsm import segment
-from heliograph.rules.phone import country_of, read_phone
+from heliograph.rules.mail.sender import brands_of, usual_brand
+from heliograph.rules.phones.gsm import segment
+from heliograph.rules.phones.phone import country_of, read_phone
 from heliograph.rules.pricing import format_money, price_for
 from heliograph.rules.refusals import TemplateNotFound
-from heliograph.rules.sender import brands_of, usual_brand
 from heliograph.rules.setup.records import Layout, Team, Template
 from heliograph.rules.templates.bounds import bounds_of
 from heliograph.rules.templates.locales import in_locale, read_locale

@@ -49,8 +49,8 @@ from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
 from heliograph.rules.batch import BatchRecord
-from heliograph.rules.incoming import ReceivedRecord
 from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
+from heliograph.rules.mail.incoming import ReceivedRecord
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
 from heliograph.web.paging import LIMIT, WHOLE, after

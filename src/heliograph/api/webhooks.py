@@ -6,11 +6,11 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
-from heliograph.rules.event import TEST
 from heliograph.rules.field_docs import Deleted, Id, ObjectName, Records, says
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
+from heliograph.rules.webhooks.event import TEST
 from heliograph.storage.deliveries import WantedEvents
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_after, read_limit, read_time

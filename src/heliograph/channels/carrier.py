@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from heliograph.rules.delivery.outcome import (
+    CarrierReport,
+    Deferred,
+    IncomingText,
+    Outcome,
+    ProviderReport,
+    Refused,
+    own,
+)
 from heliograph.rules.limits import IN_THREAD, SECOND_MS
-from heliograph.rules.outcome import CarrierReport, Deferred, IncomingText, Outcome, ProviderReport, Refused, own
 from heliograph.rules.setup import records
 
 
@@ -39,7 +47,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0  # of the recipient in its message
     address: str  # normal form of an email address, or E.164
     given: str = ""  # the email address as the caller wrote it
-    content: bytes  # the channel's record of rules/content.py, as JSON
+    content: bytes  # the channel's record of rules/delivery/content.py, as JSON
     attempt: int  # outcomes recorded before this one
     country: str | None = None
     uncertain: bool = False  # an earlier hand-over to this carrier may have gone through

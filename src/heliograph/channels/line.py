@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 
 from heliograph.channels.carrier import Parcel
-from heliograph.deadline import within
-from heliograph.rules.lanes import PRIORITIES, whose_turn
+from heliograph.rules.delivery.lanes import PRIORITIES, whose_turn
 from heliograph.rules.setup.records import Priority
+from heliograph.runtime.deadline import within
 
 Turn = asyncio.Future[None]
 

@@ -19,8 +19,8 @@ from yarl import URL
 
 from heliograph.channels.carrier import FREE, CallbackAnswer, Parcel
 from heliograph.channels.line import Line
+from heliograph.rules.delivery.outcome import Deferred, Refused
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Deferred, Refused
 from heliograph.rules.text import CONTROLS
 
 ANSWER_S = 10.0  # for the connection and the whole answer

@@ -15,7 +15,7 @@ from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
 from heliograph.rules.setup.plan import FileProblem, Plan
 from heliograph.rules.setup.webhook_url import split_login
-from heliograph.rules.webhook_signature import ENTROPY_MIN, make_secret
+from heliograph.rules.webhooks.signature import ENTROPY_MIN, make_secret
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
-from heliograph.clock import Clock
 from heliograph.datafolder import mark_backup
 from heliograph.manage.pause import set_paused
 from heliograph.opening import SQLITE, open_store, sqlite_path
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.engine.blobs import Blobs, sync_folder
 from heliograph.storage.engine.sqlite import copy_sqlite

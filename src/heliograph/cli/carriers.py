@@ -7,7 +7,7 @@ from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_setting
 from heliograph.manage.carriers import CarrierChange
 from heliograph.manage.carriers import change as change_carrier
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.circuit import Circuit, health
+from heliograph.rules.delivery.circuit import Circuit, health
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.settings import Settings

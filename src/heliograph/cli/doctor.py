@@ -14,7 +14,6 @@ import dns.resolver
 from heliograph.app import CARRIERS, make_certificate
 from heliograph.cli.findings import Finding, answers, attachments, clock, disk, folder, port, tell
 from heliograph.cli.options import AS_JSON, DATABASE_ERRORS, FLAGS, shown, with_settings
-from heliograph.clock import Clock
 from heliograph.datafolder import LOST, Secrets
 from heliograph.opening import (
     MEND_LOG,
@@ -26,10 +25,11 @@ from heliograph.opening import (
     sqlite_path,
 )
 from heliograph.opening import examine as look_into
-from heliograph.rules.address import parse_address
 from heliograph.rules.client_address import is_inside
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.setup.file import CHANNELS
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.runtime.clock import Clock
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import Chain
 from heliograph.storage.engine.database import reason_of

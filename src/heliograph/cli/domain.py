@@ -8,12 +8,12 @@ import msgspec
 
 from heliograph.app import make_domains
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
-from heliograph.clock import Clock
 from heliograph.manage.domains import Checked, Domains
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.domain_records import Record
 from heliograph.rules.setup.records import Domain
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -7,14 +7,14 @@ import msgspec
 
 from heliograph.app import make_domains
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
-from heliograph.clock import Clock
 from heliograph.manage import imports
 from heliograph.manage.imports import BroughtLine
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.exports.readers import READERS
 from heliograph.rules.exports.records import Exported, read_export
-from heliograph.rules.suppression_file import Unreadable
+from heliograph.rules.mail.suppression_file import Unreadable
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

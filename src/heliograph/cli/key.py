@@ -6,14 +6,14 @@ import click
 import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
-from heliograph.clock import Clock
 from heliograph.manage import keys
 from heliograph.manage.keys import MadeKey, WantedKey, end_of, new_token, to_record
 from heliograph.opening import make_secrets
-from heliograph.rules.address import normal_domain
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.setup.keys import public_id
 from heliograph.rules.setup.records import Scope
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -12,12 +12,12 @@ import click
 import msgspec
 
 from heliograph.cli.send import KEY, LOCAL, TIMEOUT_S, URL, open_url, read_token, refusal_of
-from heliograph.clock import Clock
-from heliograph.rules import webhook_signature
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.webhook import SECRET_PREFIX, secret_size
 from heliograph.rules.setup.webhook_url import parse_target
+from heliograph.rules.webhooks import signature
+from heliograph.runtime.clock import Clock
 
 POLL_S = 1.0
 AWAY_MAX_S = 30.0  # between two tries while the service is away
@@ -78,7 +78,7 @@ def listen(forward: str, key: str, url: str, secret: str | None, after: str | No
     feed = Feed(url.rstrip("/"), read_token(key), clock, after)
     click.echo(f"Forwarding events of {url} to {target}. Stop with Ctrl-C.")
     if secret is None:
-        secret = webhook_signature.make_secret(clock.entropy(webhook_signature.ENTROPY_MIN))
+        secret = signature.make_secret(clock.entropy(signature.ENTROPY_MIN))
         click.echo(f"Signed with {secret} (--secret keeps it for the next time).")
     try:
         for event, body in feed.events():
@@ -145,7 +145,7 @@ class Feed:
 def _forwarded(target: str, secret: str, event: HeardEvent, body: bytes, clock: Clock) -> str:
     """What came back, in words."""
     start = clock.now()
-    signed = webhook_signature.headers([secret], event.id, start // SECOND_MS, body)
+    signed = signature.headers([secret], event.id, start // SECOND_MS, body)
     request = Request(target, body, {"Content-Type": "application/json", "User-Agent": "Heliograph-Listen/1", **signed})
     try:
         with open_url(request, timeout=FORWARD_S) as answer:

@@ -19,12 +19,12 @@ from heliograph.opening import WrongSecret, check_secret, make_secrets, open_sto
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.runtime.tracing import NoTraces
 from heliograph.settings import CONFIG, BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import NewerSchema
 from heliograph.storage.engine.postgres import host_urls
 from heliograph.storage.store import Store, StoreUnavailable
-from heliograph.tracing import NoTraces
 
 T = TypeVar("T")
 Command = Callable[..., None]

@@ -21,9 +21,9 @@ import msgspec
 
 from heliograph.cli.findings import Finding, Level, attachments, clock, disk, folder, port, tell, there
 from heliograph.cli.options import AS_JSON, SERVE_FLAGS, shown, with_settings
-from heliograph.clock import OFF_MS, Clock
 from heliograph.opening import sqlite_path
-from heliograph.rules.address import normal_domain
+from heliograph.rules.mail.address import normal_domain
+from heliograph.runtime.clock import OFF_MS, Clock
 from heliograph.server import HTTP, CannotListen, bind
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable

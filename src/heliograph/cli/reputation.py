@@ -6,7 +6,7 @@ from heliograph.cli.options import STORE_FLAGS, ShowFirst, with_settings, with_s
 from heliograph.manage.teams import find_team, resume_direct
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
-from heliograph.rules.reputation import Counts, Reputation, rates
+from heliograph.rules.mail.reputation import Counts, Reputation, rates
 from heliograph.rules.setup.records import Team
 from heliograph.settings import Settings
 from heliograph.storage.store import Store

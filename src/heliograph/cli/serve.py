@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from heliograph import logs, metrics, server
+from heliograph import server
 from heliograph.cli.options import SERVE_FLAGS, clear_mistakes, with_settings
 from heliograph.manage.people import first_link
-from heliograph.processes import Parent, Place
+from heliograph.runtime import logs, metrics
+from heliograph.runtime.processes import Parent, Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -11,7 +11,7 @@ from heliograph.manage import imports, suppressions
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
-from heliograph.rules.suppression_file import DEFAULT, REASONS
+from heliograph.rules.mail.suppression_file import DEFAULT, REASONS
 from heliograph.settings import Settings
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store

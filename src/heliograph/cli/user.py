@@ -8,10 +8,10 @@ from heliograph.datafolder import kept_address
 from heliograph.manage import people
 from heliograph.manage.people import PRINTED, NewPerson
 from heliograph.manage.teams import find_team
-from heliograph.rules.address import parse_address
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.groups import ROLES
 from heliograph.rules.ids import timestamp
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.refusals import NotFound
 from heliograph.settings import Settings
 from heliograph.storage.people import Offered, Person

@@ -8,14 +8,14 @@ import msgspec
 
 from heliograph.app import make_webhooks
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
-from heliograph.clock import Clock
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.setup.records import OWN_FORMAT, Webhook
 from heliograph.rules.setup.webhook import to_record
-from heliograph.rules.webhook_formats.formats import FORMATS
+from heliograph.rules.webhooks.formats.formats import FORMATS
+from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.deliveries import WantedEvents
 

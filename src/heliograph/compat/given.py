@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from heliograph.accept.email import Shown
 from heliograph.accept.verify_send import SENDER
-from heliograph.rules.address import name_addr, parse_name_addr
 from heliograph.rules.limits import NAME_ADDR_MAX, RECIPIENTS_MAX
+from heliograph.rules.mail.address import name_addr, parse_name_addr
+from heliograph.rules.mail.sender import brand_domain
 from heliograph.rules.refusals import InvalidEmail, Refusal, TooManyRecipients
-from heliograph.rules.sender import brand_domain
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.text import quoted
 from heliograph.web.bodies import to_request

@@ -30,10 +30,10 @@ from heliograph.dashboard.visit import (
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
 from heliograph.rules.setup.records import Team
+from heliograph.runtime.threads import LOOKING
 from heliograph.storage.decisions import ToldDecision
 from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable
-from heliograph.threads import LOOKING
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import FORM_IN_THREAD, check_kind, read_form
 from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking

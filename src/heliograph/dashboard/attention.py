@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from heliograph.dashboard.render import CHANNEL_NAMES, are, money
-from heliograph.rules.circuit import Circuit
+from heliograph.rules.delivery.circuit import Circuit
+from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.groups import OPERATOR, READ_ONLY
+from heliograph.rules.mail.reputation import Reputation, rates
 from heliograph.rules.pricing import Account, month_of
-from heliograph.rules.reputation import Reputation, rates
-from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Team
 from heliograph.rules.setup.snapshot import Setup
 

@@ -15,9 +15,9 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, JWKRegistry, Key, KeySet, OKPKey, RSAKey
 
-from heliograph.rules.address import parse_address
 from heliograph.rules.groups import GroupRole
 from heliograph.rules.limits import HOUR_MS, SECOND_MS
+from heliograph.rules.mail.address import parse_address
 from heliograph.storage.people import Identity
 
 DISCOVERY = "/.well-known/openid-configuration"

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.resend import UNREACHED
-from heliograph.rules.address import parse_address
-from heliograph.rules.event import EXPIRED, NEXT_AT, SIMULATED, is_simulated
 from heliograph.rules.ids import parse_timestamp
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, SIMULATED, is_simulated
 from heliograph.storage.search import RecipientLine, TimelineEvent, Whole
 from heliograph.storage.suppressions import OnList
 from heliograph.words.explain import Explanation, explain, last_words

@@ -13,9 +13,9 @@ from heliograph.dashboard.oidc import Provider
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.manage.management import Management
 from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Caller, Key, Team
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.snapshot import Setup

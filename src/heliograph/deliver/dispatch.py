@@ -7,23 +7,23 @@ import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
-from heliograph import metrics, tracing
 from heliograph.channels.carrier import FREE, Barred, Parcel, Passage, left_s
-from heliograph.clock import Clock
 from heliograph.deliver.reports import take_texts
 from heliograph.deliver.suppressed import Suppressed
 from heliograph.handover import Handover
-from heliograph.rules import magic, routing
-from heliograph.rules.circuit import FIRST_MS, MOST_MS
-from heliograph.rules.delay import told_delay
-from heliograph.rules.event import EXPIRED, NEXT_AT, marked
+from heliograph.rules.delivery import magic, routing
+from heliograph.rules.delivery.circuit import FIRST_MS, MOST_MS
+from heliograph.rules.delivery.lanes import LANE
+from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
+from heliograph.rules.delivery.retry import absent_wait, hold_until, next_attempt
 from heliograph.rules.ids import timestamp
-from heliograph.rules.lanes import LANE
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
-from heliograph.rules.retry import absent_wait, hold_until, next_attempt
+from heliograph.rules.mail.delay import told_delay
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, marked
+from heliograph.runtime import metrics, tracing
+from heliograph.runtime.clock import Clock
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store, StoreUnavailable

@@ -13,17 +13,17 @@ import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
-from heliograph import metrics, tracing
 from heliograph.channels.webhook.post import Posted, Poster
-from heliograph.clock import Clock
 from heliograph.deliver.waiting import happens, settle
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook import basic
-from heliograph.rules.webhook_formats.format import Signing
-from heliograph.rules.webhook_formats.formats import FORMATS
-from heliograph.rules.webhook_retry import is_dead, next_attempt, verdict
+from heliograph.rules.webhooks.formats.format import Signing
+from heliograph.rules.webhooks.formats.formats import FORMATS
+from heliograph.rules.webhooks.retry import is_dead, next_attempt, verdict
+from heliograph.runtime import metrics, tracing
+from heliograph.runtime.clock import Clock
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs
 from heliograph.storage.events import OWN
 from heliograph.storage.store import Store, StoreUnavailable

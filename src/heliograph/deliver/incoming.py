@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from heliograph.rules import verp
-from heliograph.rules.address import Address, parse_address
-from heliograph.rules.incoming import Authentication, ReadMail, texts_of, to_record, told
+from heliograph.rules.mail import verp
+from heliograph.rules.mail.address import Address, parse_address
+from heliograph.rules.mail.incoming import Authentication, ReadMail, texts_of, to_record, told
 from heliograph.rules.setup.records import Team
 from heliograph.storage.received import NewReceived
 from heliograph.storage.store import Store

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 from msgspec.structs import replace
 
-from heliograph import metrics
 from heliograph.channels.carrier import Callback, CallbackAnswer, Carriers
-from heliograph.rules.opt_out import PhoneChannel
-from heliograph.rules.outcome import CarrierReport, IncomingText, Report
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report
+from heliograph.rules.phones.opt_out import PhoneChannel
+from heliograph.runtime import metrics
 from heliograph.storage.store import Store
 from heliograph.storage.texts import Way
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
-from heliograph.deadline import within
+from heliograph.runtime.deadline import within
 
 
 async def happens(event: asyncio.Event, within_s: float) -> bool:

@@ -5,12 +5,12 @@ import asyncio
 import structlog
 
 from heliograph.channels.webhook.post import Poster
-from heliograph.clock import Clock
 from heliograph.deliver.endpoint import AWAY_S, Endpoint, SecretsOf, Shared
 from heliograph.deliver.waiting import happens, settle
-from heliograph.rules.lanes import WEBHOOKS
+from heliograph.rules.delivery.lanes import WEBHOOKS
 from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
 from heliograph.rules.setup.records import Webhook
+from heliograph.runtime.clock import Clock
 from heliograph.storage.deliveries import Lease
 from heliograph.storage.events import OWN
 from heliograph.storage.store import Store

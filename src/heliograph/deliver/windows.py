@@ -6,7 +6,7 @@ What waits in the outbox can still be ordered, called back and taken by another 
 from collections import Counter
 from collections.abc import Callable
 
-from heliograph.rules.lanes import PRIORITIES, QUEUES, SLOTS, WINDOW_FIRST, next_window, queue_of
+from heliograph.rules.delivery.lanes import PRIORITIES, QUEUES, SLOTS, WINDOW_FIRST, next_window, queue_of
 from heliograph.rules.setup.records import Priority
 
 

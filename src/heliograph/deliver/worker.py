@@ -8,15 +8,15 @@ from typing import Any
 
 import structlog
 
-from heliograph import metrics
-from heliograph.clock import Clock
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.waiting import happens, settle
 from heliograph.deliver.windows import Windows
 from heliograph.handover import Handover
-from heliograph.rules.lanes import SLOTS
+from heliograph.rules.delivery.lanes import SLOTS
 from heliograph.rules.limits import HEARTBEAT_MS, SECOND_MS
 from heliograph.rules.setup.records import Priority
+from heliograph.runtime import metrics
+from heliograph.runtime.clock import Clock
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store
 

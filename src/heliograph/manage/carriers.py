@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.handover import Handover, first_of
 from heliograph.manage.fields import check_fields
-from heliograph.rules.address import parse_address
 from heliograph.rules.audit import Actor
-from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.gsm import segment
+from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.delivery.outcome import Deferred, Outcome
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.outcome import Deferred, Outcome
-from heliograph.rules.phone import country_of, read_phone
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.phones.gsm import segment
+from heliograph.rules.phones.phone import country_of, read_phone
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest, NotFound
 from heliograph.rules.setup.carrier_form import Filled, read_form
 from heliograph.rules.setup.file import CarrierKind

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.clock import Clock
 from heliograph.manage.decisions import asker
 from heliograph.manage.fields import ONE_LINE, check_fields, is_line
 from heliograph.manage.teams import find_team
-from heliograph.rules.address import normal_domain, parse_address
 from heliograph.rules.audit import COMMAND_LINE, SERVICE, Actor, AuditEntry
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.rules.mail.address import normal_domain, parse_address
+from heliograph.rules.mail.verp import return_path
 from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
 from heliograph.rules.setup.domain_records import (
     Alignment,
@@ -32,7 +32,7 @@ from heliograph.rules.setup.sender_approvals import wish
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.rules.setup.zone import NO_HOST, is_address, is_public, likely_zone, next_look
 from heliograph.rules.text import quoted
-from heliograph.rules.verp import return_path
+from heliograph.runtime.clock import Clock
 from heliograph.storage.domain_checks import DomainCheck, KeptVerdict
 from heliograph.storage.setup import DomainEvent, SetupChange
 from heliograph.storage.store import Store

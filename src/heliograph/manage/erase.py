@@ -6,8 +6,8 @@ import msgspec
 
 from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
+from heliograph.rules.delivery.magic import is_magic
 from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name
-from heliograph.rules.magic import is_magic
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.records import Key, Setting, Team

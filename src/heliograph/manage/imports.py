@@ -14,10 +14,10 @@ from heliograph.manage.domains import Domains
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
 from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut
+from heliograph.rules.mail.suppression_file import ReadLine, Unreadable, read_lines, to_line
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import TeamRecord, Template
 from heliograph.rules.setup.template_edit import edit_template
-from heliograph.rules.suppression_file import ReadLine, Unreadable, read_lines, to_line
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
 

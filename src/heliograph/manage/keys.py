@@ -19,7 +19,7 @@ from heliograph.rules.setup.records import Key, Scope
 from heliograph.rules.setup.secrets import Seal
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.templates.values import wrong_passthrough
-from heliograph.rules.webhook_signature import ENTROPY_MIN, make_secret
+from heliograph.rules.webhooks.signature import ENTROPY_MIN, make_secret
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 

@@ -1,8 +1,8 @@
 """The phones that opted out of a team's messages, changed by people and keys; incoming texts change them too."""
 
 from heliograph.rules.audit import Actor
-from heliograph.rules.opt_out import PHONE_CHANNELS, PhoneChannel
-from heliograph.rules.phone import read_phone
+from heliograph.rules.phones.opt_out import PHONE_CHANNELS, PhoneChannel
+from heliograph.rules.phones.phone import read_phone
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest, OptOutNotFound
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.text import quoted

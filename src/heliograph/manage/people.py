@@ -10,9 +10,9 @@ import msgspec
 
 from heliograph.manage.fields import check_fields, is_line
 from heliograph.manage.teams import find_team
-from heliograph.rules.address import parse_address
 from heliograph.rules.audit import SERVICE, Actor, AuditEntry
 from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.passkeys import Passkey
 from heliograph.storage.people import Identity, Link, Offered, Person, Standing, Stranger

@@ -3,8 +3,8 @@
 import asyncio
 
 from heliograph.handover import Handover
-from heliograph.rules.outcome import Accepted, Asked
-from heliograph.rules.own_mail import OwnMail, to_content
+from heliograph.rules.delivery.outcome import Accepted, Asked
+from heliograph.rules.mail.own_mail import OwnMail, to_content
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.snapshot import Setup

@@ -3,7 +3,7 @@
 from heliograph.manage.setup import change_rows
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
-from heliograph.rules.magic import is_magic
+from heliograph.rules.delivery.magic import is_magic
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.records import Recipient, Team

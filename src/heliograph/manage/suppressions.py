@@ -1,11 +1,11 @@
 """A team's suppression list, changed by people and keys; bounces and complaints reach it as reports (spec 4.1.2)."""
 
-from heliograph.rules.address import Address, parse_address
 from heliograph.rules.audit import Actor
-from heliograph.rules.magic import is_magic_email
+from heliograph.rules.delivery.magic import is_magic_email
+from heliograph.rules.mail.address import Address, parse_address
+from heliograph.rules.mail.suppression_file import MAGIC, REASONS
 from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
 from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.suppression_file import MAGIC, REASONS
 from heliograph.rules.text import quoted
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store

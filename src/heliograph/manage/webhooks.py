@@ -7,9 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import Actor
-from heliograph.rules.event import TEST, TYPES
 from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, TIME, CreatedAt, EventNames, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
@@ -29,7 +27,9 @@ from heliograph.rules.setup.webhook import (
 )
 from heliograph.rules.setup.webhook_url import URL_MAX, split_login
 from heliograph.rules.text import quoted
-from heliograph.rules.webhook_formats.formats import FORMATS, hears
+from heliograph.rules.webhooks.event import TEST, TYPES
+from heliograph.rules.webhooks.formats.formats import FORMATS, hears
+from heliograph.runtime.clock import Clock
 from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery, WantedEvents
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store

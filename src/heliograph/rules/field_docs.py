@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from heliograph.rules.event import NAMES
+from heliograph.rules.delivery.message import STATES
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import DOMAIN_MAX, LOCAL_PART_MAX, RECIPIENTS_MAX
-from heliograph.rules.message import STATES
-from heliograph.rules.verification import VERIFICATION_STATES
+from heliograph.rules.verify.verification import VERIFICATION_STATES
+from heliograph.rules.webhooks.event import NAMES
 
 Schema = dict[str, Any]
 

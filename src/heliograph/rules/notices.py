@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.rules.audit import SERVICE, AuditEntry
 from heliograph.rules.limits import HOUR_MS, MINUTE_MS
-from heliograph.rules.own_mail import OwnMail, one_line
+from heliograph.rules.mail.own_mail import OwnMail, one_line
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.webhook_url import parse_target
 from heliograph.rules.text import without_addresses

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from heliograph.rules.delivery.message import UNSHOWN
 from heliograph.rules.field_docs import TIME, Locale, limited, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS, KIB
-from heliograph.rules.message import UNSHOWN
 from heliograph.rules.refusals import InvalidHeader, InvalidMetadata, InvalidSchedule, InvalidTags
 from heliograph.rules.setup.records import Layout, Priority, Template
 from heliograph.rules.text import CONTROLS, quoted

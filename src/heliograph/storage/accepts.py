@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from heliograph import metrics
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import CAUGHT, Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
+from heliograph.rules.delivery.lanes import QUEUE_OF
 from heliograph.rules.erasure import NameOf
-from heliograph.rules.event import SCHEDULED, scheduled_data
 from heliograph.rules.idempotency import Remembered
-from heliograph.rules.lanes import QUEUE_OF
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.notices import low_credit
 from heliograph.rules.pricing import Account, format_money, take_octets
 from heliograph.rules.refusals import Refusal
+from heliograph.rules.webhooks.event import SCHEDULED, scheduled_data
+from heliograph.runtime import metrics
 from heliograph.storage import audit, happenings
 from heliograph.storage.engine.database import Conflict, Tx, note
 from heliograph.storage.events import Event, Publisher

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
-from heliograph.clock import Clock
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.blobs import FRESH_MS, Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 from heliograph.storage.engine.objects import Objects

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import OFF_MS
 from heliograph.rules.audit import SERVICE, AuditEntry
 from heliograph.rules.audit_chain import REWRITTEN, TAKEN_IN, BrokenLink, ChainLink, Head, Walk, linked, said, salted
 from heliograph.rules.notices import of_entry
+from heliograph.runtime.clock import OFF_MS
 from heliograph.storage import happenings
 from heliograph.storage.engine.database import Database, Tx
 

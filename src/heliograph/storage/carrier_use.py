@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from heliograph.rules.delivery.outcome import Asked
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.outcome import Asked
 from heliograph.storage.engine.database import Database, Tx
 
 TESTED = "test"  # the seat of a carrier's test, which is counted as nothing

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from heliograph.rules.conversion import KNOWN_MS, WINDOW_MS, Tally, areas, hour_of
+from heliograph.rules.verify.conversion import KNOWN_MS, WINDOW_MS, Tally, areas, hour_of
 from heliograph.storage.engine.database import Tx
 
 Phone = tuple[int, str]  # team, number

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.delivery.lanes import LANE, queue_of
+from heliograph.rules.delivery.outcome import own
 from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.lanes import LANE, queue_of
 from heliograph.rules.options import Added
-from heliograph.rules.outcome import own
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.rules.setup.records import Channel

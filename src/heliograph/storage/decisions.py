@@ -2,8 +2,8 @@
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.limits import DAY_MS
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
 KEPT_MS = 30 * DAY_MS

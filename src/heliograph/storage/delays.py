@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import Clock
-from heliograph.rules.delay import told_delay
-from heliograph.rules.event import DELAYED
-from heliograph.rules.message import is_final
+from heliograph.rules.delivery.message import is_final
+from heliograph.rules.mail.delay import told_delay
+from heliograph.rules.webhooks.event import DELAYED
+from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import SERVICE, AuditEntry
-from heliograph.rules.event import TEST, StoredEvent
+from heliograph.rules.delivery.lanes import WEBHOOKS
 from heliograph.rules.ids import PREFIXES, ulid
-from heliograph.rules.lanes import WEBHOOKS
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.webhooks.event import TEST, StoredEvent
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.engine.group import GroupCommit

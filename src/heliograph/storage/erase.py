@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.delivery.message import is_final
 from heliograph.rules.erasure import Forms, stand_in
-from heliograph.rules.message import is_final
 from heliograph.storage import audit, batches, contents, grams, tags
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher

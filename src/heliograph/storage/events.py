@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import Clock
-from heliograph.rules.event import SCHEDULED, StoredEvent
-from heliograph.rules.lanes import WEBHOOKS
+from heliograph.rules.delivery.lanes import WEBHOOKS
+from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx, note
 
 SPAN = 5000  # events that one page looks through

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.records import Channel
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.queues import EVERY
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from heliograph.clock import Clock
 from heliograph.rules.grams import (
     SPAN,
     SPAN_BITS,
@@ -24,6 +23,7 @@ from heliograph.rules.grams import (
     unpack,
 )
 from heliograph.rules.limits import DAY_MS
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
 SETTLED_MS = 300_000  # longer than a transaction may last

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.clock import Clock
-from heliograph.rules.address import parse_address
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.suppression_file import ReadLine
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.mail.suppression_file import ReadLine
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher

@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.setup.records import Channel
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.attachments import Attachments
 from heliograph.storage.contents import SMALL, Room, read_content

@@ -6,8 +6,8 @@ and a row that says what time of day that is.
 
 from collections.abc import Awaitable, Callable
 
-from heliograph.clock import OFF_MS, Clock
 from heliograph.rules.limits import LEASE_MS, MINUTE_MS, SECOND_MS
+from heliograph.runtime.clock import OFF_MS, Clock
 from heliograph.storage.engine.database import Tx
 
 CONFIRM_MS = 20 * SECOND_MS  # how often a process whose clock agrees with the row confirms it

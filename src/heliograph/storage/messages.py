@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from heliograph import tracing
 from heliograph.rules.acceptance import Acceptance, Answer, Decision
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
+from heliograph.runtime import tracing
 from heliograph.storage import accepts, audit, retention, search
 from heliograph.storage.contents import SMALL, Room, read_content
 from heliograph.storage.engine.database import Database, Tx

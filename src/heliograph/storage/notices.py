@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.notices import INSTANCE, NUMBERED, RETRY_MS, TEST, Happening, NoticeKind, batches, is_told
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, happenings
 from heliograph.storage.engine.database import Database, Tx
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import SHOWN, NameOf, is_erased
 from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.opt_out import OptOutReason, PhoneChannel
+from heliograph.rules.phones.opt_out import OptOutReason, PhoneChannel
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.acceptance import CAUGHT
+from heliograph.rules.delivery.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
+from heliograph.rules.delivery.outcome import DueReport, own
 from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
 from heliograph.rules.options import Added
-from heliograph.rules.outcome import DueReport, own
 from heliograph.rules.setup.records import Channel, Priority
+from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes, verifications
 from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.engine.group import GroupCommit

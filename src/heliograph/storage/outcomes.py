@@ -7,21 +7,24 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph import metrics
-from heliograph.rules import event, magic, message, pricing, reputation
+from heliograph.rules import pricing
 from heliograph.rules.acceptance import CAUGHT
-from heliograph.rules.bounce_category import category_of
-from heliograph.rules.carrier_codes import tells_opt_out
-from heliograph.rules.delay import TOLD_MS
+from heliograph.rules.delivery import magic, message
+from heliograph.rules.delivery.lanes import INBOX
+from heliograph.rules.delivery.outcome import NOTES, Asked, CarrierReport, DueReport, Report, own
+from heliograph.rules.delivery.retry import ABSENT_KEPT_MS, absent_wait
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
-from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
+from heliograph.rules.mail import reputation
+from heliograph.rules.mail.bounce_category import category_of
+from heliograph.rules.mail.delay import TOLD_MS
+from heliograph.rules.mail.provider import OTHER, SIMULATOR, provider_of
+from heliograph.rules.mail.recipients import times_named
 from heliograph.rules.notices import dead_letters
-from heliograph.rules.outcome import NOTES, Asked, CarrierReport, DueReport, Report, own
-from heliograph.rules.provider import OTHER, SIMULATOR, provider_of
-from heliograph.rules.recipients import times_named
-from heliograph.rules.retry import ABSENT_KEPT_MS, absent_wait
+from heliograph.rules.phones.carrier_codes import tells_opt_out
+from heliograph.rules.webhooks import event
+from heliograph.runtime import metrics
 from heliograph.storage import batches, carrier_use, figures, happenings
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.people import lock_person

@@ -9,11 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.groups import OPERATOR, READ_ONLY
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
 

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.rules import message
-from heliograph.rules.address import parse_address
-from heliograph.rules.outcome import CarrierReport, ProviderReport
+from heliograph.rules.delivery import message
+from heliograph.rules.delivery.outcome import CarrierReport, ProviderReport
+from heliograph.rules.mail.address import parse_address
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher

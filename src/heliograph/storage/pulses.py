@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import HOUR_MS
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
 SHOWN = 50  # newest rows of a list whose changes are noticed

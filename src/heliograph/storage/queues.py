@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.rules.lanes import QUEUES
+from heliograph.rules.delivery.lanes import QUEUES
 from heliograph.storage.engine.database import Tx
 
 PAGE_MOST = 10_000  # how far a page counts what waits for each team or webhook: a millisecond

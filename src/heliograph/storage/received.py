@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.clock import Clock
-from heliograph.rules.incoming import EVENT, ReceivedRecord, Texts
 from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.mail.incoming import EVENT, ReceivedRecord, Texts
 from heliograph.rules.pricing import take_octets
+from heliograph.runtime.clock import Clock
 from heliograph.storage.accepts import lock_accounts, save_accounts
 from heliograph.storage.attachments import Attachments
 from heliograph.storage.contents import Room

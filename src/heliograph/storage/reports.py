@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from heliograph.clock import Clock
-from heliograph.rules.outcome import CarrierReport, ProviderReport, Report
+from heliograph.rules.delivery.outcome import CarrierReport, ProviderReport, Report
+from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Database
 from heliograph.storage.events import Publisher

@@ -4,9 +4,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import SERVICE, AuditEntry
-from heliograph.rules.reputation import ACTIONS, WINDOW_MS, WINDOW_SENDS, Counts, Reputation, changed, is_paused, rates
+from heliograph.rules.mail.reputation import (
+    ACTIONS,
+    WINDOW_MS,
+    WINDOW_SENDS,
+    Counts,
+    Reputation,
+    changed,
+    is_paused,
+    rates,
+)
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.setup import SetupStore

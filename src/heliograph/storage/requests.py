@@ -12,9 +12,9 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.clock import Clock
 from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
 WAITING_MAX = 10_000  # in memory; while the database is away, the newest

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
+from heliograph.rules.delivery.retry import ABSENT_KEPT_MS
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.retry import ABSENT_KEPT_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.storage import contents, deliveries, grams, imports, outcomes, requests, tags, texts
 from heliograph.storage.engine.database import Database, Tx

@@ -10,12 +10,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from heliograph.clock import OFF_MS
+from heliograph.rules.delivery.message import STATES
 from heliograph.rules.grams import Needle
 from heliograph.rules.ids import PREFIXES, ulid
-from heliograph.rules.message import STATES
 from heliograph.rules.options import tag_hash
 from heliograph.rules.setup.records import Channel
+from heliograph.runtime.clock import OFF_MS
 from heliograph.storage import find
 from heliograph.storage.contents import ANY_SIZE
 from heliograph.storage.deliveries import StoredAttempt

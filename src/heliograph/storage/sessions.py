@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.people import Person, hashed, lock_person

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
-from heliograph.rules.lanes import SETUP
+from heliograph.rules.delivery.lanes import SETUP
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
-from heliograph.rules.webhook_formats.formats import hears, signs_callbacks
+from heliograph.rules.webhooks.formats.formats import hears, signs_callbacks
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
 from heliograph.storage.events import Event, Publisher

@@ -4,8 +4,8 @@ from functools import partial
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.erasure import NameOf, erased_name
+from heliograph.runtime.clock import Clock
 from heliograph.storage.attachments import Attachments
 from heliograph.storage.audit import Audit
 from heliograph.storage.batches import Batches

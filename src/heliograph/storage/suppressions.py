@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from heliograph.clock import Clock
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import SHOWN, NameOf, is_erased
 from heliograph.rules.ids import parse_timestamp
+from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph import metrics
-from heliograph.clock import Clock
+from heliograph.rules.delivery.outcome import IncomingText
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.opt_out import PhoneChannel, Word, answer_to, read_word
-from heliograph.rules.outcome import IncomingText
+from heliograph.rules.phones.opt_out import PhoneChannel, Word, answer_to, read_word
+from heliograph.rules.phones.texts import answer_message, owner_of, received_record
 from heliograph.rules.setup.records import Team
-from heliograph.rules.texts import answer_message, owner_of, received_record
+from heliograph.runtime import metrics
+from heliograph.runtime.clock import Clock
 from heliograph.storage.accepts import lock_accounts, write_accepted
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event

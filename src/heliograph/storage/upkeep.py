@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from heliograph.clock import Clock
+from heliograph.runtime.clock import Clock
 from heliograph.storage import restored, retention
 from heliograph.storage.engine.database import Database
 from heliograph.storage.engine.probe import Probe

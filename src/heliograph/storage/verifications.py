@@ -7,20 +7,21 @@ from typing import Any
 
 import msgspec
 
-from heliograph import metrics
-from heliograph.clock import Clock
-from heliograph.rules import pricing, verification
+from heliograph.rules import pricing
 from heliograph.rules.acceptance import CAUGHT, Answer, IdempotencyKey
-from heliograph.rules.conversion import Tally, areas, hour_of
+from heliograph.rules.delivery.lanes import INBOX
+from heliograph.rules.delivery.outcome import Asked
 from heliograph.rules.ids import timestamp
-from heliograph.rules.lanes import INBOX
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
 from heliograph.rules.options import Added
-from heliograph.rules.outcome import Asked
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal, VerificationEnded, VerificationNotFound, VerifyRateLimited
 from heliograph.rules.setup.records import Channel
-from heliograph.rules.verification import CANCELED, CheckResult
+from heliograph.rules.verify import verification
+from heliograph.rules.verify.conversion import Tally, areas, hour_of
+from heliograph.rules.verify.verification import CANCELED, CheckResult
+from heliograph.runtime import metrics
+from heliograph.runtime.clock import Clock
 from heliograph.storage import carrier_use, conversion, search
 from heliograph.storage.accepts import (
     find_remembered,

@@ -8,17 +8,17 @@ from typing import Any
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from heliograph import metrics
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRequest, Shown, send_email
 from heliograph.accept.idempotency import once
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Answer
-from heliograph.rules.address import Address
-from heliograph.rules.attachments import more_types
 from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import KIB
+from heliograph.rules.mail.address import Address
+from heliograph.rules.mail.attachments import more_types
+from heliograph.rules.mail.submitted import Submitted, read_submitted
 from heliograph.rules.refusals import (
     OF_SETUP,
     InternalError,
@@ -30,7 +30,7 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.request_log import id_of
 from heliograph.rules.setup.records import Caller
-from heliograph.rules.submitted import Submitted, read_submitted
+from heliograph.runtime import metrics
 from heliograph.storage.store import StoreUnavailable
 from heliograph.submission.wire import HungUp, TooSlow
 from heliograph.web.bodies import parse_json, to_request

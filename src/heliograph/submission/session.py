@@ -7,10 +7,10 @@ from functools import partial
 import msgspec
 import pybase64
 
-from heliograph.rules.address import Address, parse_address
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.limits import MIB, RECIPIENTS_MAX
-from heliograph.rules.mime_text import padded
+from heliograph.rules.mail.address import Address, parse_address
+from heliograph.rules.mail.mime_text import padded
 from heliograph.rules.refusals import InvalidApiKey, Refusal
 from heliograph.rules.text import CONTROLS
 from heliograph.submission.certificate import Certificate

@@ -1,7 +1,7 @@
 """What a read holds: counted against a byte budget as a body is. Large work for it is done off the event loop."""
 
 from heliograph.rules.limits import IN_THREAD
-from heliograph.threads import LOOKING
+from heliograph.runtime.threads import LOOKING
 from heliograph.web.budget import ByteBudget, Holder
 from heliograph.web.request import ClientGone, Request
 

@@ -1,7 +1,7 @@
 """Did it arrive, and if not, why, on whose side and what to do: one table of causes for whatever others and we say.
 
-`rules/carrier_codes.py` leads from the codes of SMS and WhatsApp to these causes, `rules/blame.py` from the words of
-mail servers, `OWN_WORDS` from ours. What a relay says of itself is our carrier's trouble, not the recipient's.
+`rules/phones/carrier_codes.py` leads from the codes of SMS and WhatsApp to these causes, `rules/mail/blame.py` from the
+words of mail servers, `OWN_WORDS` from ours. What a relay says of itself is our carrier's trouble, not the recipient's.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.blame import read_reason
-from heliograph.rules.carrier_codes import CODES, STATES
-from heliograph.rules.event import DELAYED, EXPIRED, StoredEvent
+from heliograph.rules.delivery.retry import SCHEDULES
 from heliograph.rules.field_docs import says
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.retry import SCHEDULES
+from heliograph.rules.mail.blame import read_reason
+from heliograph.rules.phones.carrier_codes import CODES, STATES
 from heliograph.rules.setup.records import Channel
+from heliograph.rules.webhooks.event import DELAYED, EXPIRED, StoredEvent
 
 Kind = Literal["good", "info", "wait", "bad"]  # of the box
 Place = Literal["", "senders", "templates", "carriers", "queues"]  # where it is mended
@@ -510,7 +510,7 @@ OWN_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("not_ready", re.compile(r"none of source_ips")),
     ("unreachable", re.compile(r"address that no mail may go to")),
 )
-# A reason of `rules/blame.py` that has another name here, where `expired` is our own word.
+# A reason of `rules/mail/blame.py` that has another name here, where `expired` is our own word.
 _RENAMED = {"expired": "given_up"}
 # What a relay says of itself or of us, where a mail exchanger would be the recipient's own server.
 RELAYED: dict[str, str] = {

@@ -9,9 +9,9 @@ import msgspec
 from heliograph.channels.email.resolve import DnsSilent
 from heliograph.channels.email.spf import Ask, Sending, check_spf
 from heliograph.channels.email.verify import ForeignSignature, signatures_in, values_of, verify
-from heliograph.rules.address import parse_address
-from heliograph.rules.incoming import Authentication, Verdict
-from heliograph.rules.submitted import read_addresses
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.mail.incoming import Authentication, Verdict
+from heliograph.rules.mail.submitted import read_addresses
 
 WITHIN_S = 5.0  # contract 17
 _ORDER: tuple[Verdict, ...] = ("pass", "temperror", "fail", "permerror")

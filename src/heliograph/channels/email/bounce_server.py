@@ -22,13 +22,13 @@ from heliograph.channels.email.parts import READ_MAX, ReceivedMail, read_mail
 from heliograph.channels.email.received import TeamMail, read_received
 from heliograph.channels.email.returned import Returned, read_returned, signed_message, signed_sender, to_report
 from heliograph.channels.email.spf import Ask, Sending
-from heliograph.rules import verp
 from heliograph.rules.client_address import network_of
+from heliograph.rules.delivery.outcome import Report
 from heliograph.rules.ids import PREFIXES, ulid_ms
-from heliograph.rules.incoming import HOPS_MAX, Authentication
 from heliograph.rules.limits import DAY_MS, MIB, MINUTE_MS, SECOND_MS
-from heliograph.rules.mime_tree import HEADER_MAX, pieced
-from heliograph.rules.outcome import Report
+from heliograph.rules.mail import verp
+from heliograph.rules.mail.incoming import HOPS_MAX, Authentication
+from heliograph.rules.mail.mime_tree import HEADER_MAX, pieced
 from heliograph.rules.refusals import StorageLimitReached
 
 log = structlog.get_logger()

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from heliograph.rules.address import normal_domain
+from heliograph.rules.mail.address import normal_domain
 
 Algorithm = Literal["rsa-sha256", "ed25519-sha256"]
 Private = rsa.RSAPrivateKey | Ed25519PrivateKey

@@ -17,10 +17,10 @@ import pybase64
 
 from heliograph.channels.carrier import NotReady
 from heliograph.channels.email.html_text import text_from_html
-from heliograph.rules.address import parse_address, parse_name_addr
-from heliograph.rules.attachments import ADDED_TYPE
-from heliograph.rules.content import EmailContent, File
+from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.limits import KIB
+from heliograph.rules.mail.address import parse_address, parse_name_addr
+from heliograph.rules.mail.attachments import ADDED_TYPE
 from heliograph.rules.text import quoted
 
 LINE = 76  # characters of a line that can be broken (RFC 2045 6.7 and 6.8, RFC 2047 2)

@@ -16,7 +16,7 @@ from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, Nu
 from heliograph.channels.email.smtp import MANNER, Destination, Manner
 from heliograph.channels.email.spf import Ask
 from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
-from heliograph.rules.outcome import Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Deferred, Outcome, Refused
 
 TRIES_MAX = 5  # addresses tried in one hand-over
 TRIES_S = 120.0  # no further address is tried after this

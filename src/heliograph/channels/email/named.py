@@ -6,8 +6,8 @@ A report about another address says nothing of ours (contract 6), except where i
 import re
 from collections.abc import Iterable
 
-from heliograph.rules.address import normal_domain
-from heliograph.rules.blame import ADDRESS, read_reason
+from heliograph.rules.mail.address import normal_domain
+from heliograph.rules.mail.blame import ADDRESS, read_reason
 
 # Where providers keep a tenant's mailboxes under a second name, and names that no other provider can have.
 _TENANTS = (".onmicrosoft.com", ".onmicrosoft.us", ".onmicrosoft.de", ".onmschina.cn", ".test-google-a.com")

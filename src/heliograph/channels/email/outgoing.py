@@ -11,14 +11,14 @@ from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import mime
 from heliograph.channels.email.dkim import Signer, SigningKey
 from heliograph.channels.email.pool import Prepared
-from heliograph.rules import verp
-from heliograph.rules.address import Address, parse_address
-from heliograph.rules.content import EmailContent
+from heliograph.rules.delivery.content import EmailContent
+from heliograph.rules.delivery.lanes import PRIORITIES, take_turns
 from heliograph.rules.ids import PREFIXES, ulid_ms
-from heliograph.rules.lanes import PRIORITIES, take_turns
 from heliograph.rules.limits import MIB
+from heliograph.rules.mail import verp
+from heliograph.rules.mail.address import Address, parse_address
 from heliograph.rules.setup.records import Priority
-from heliograph.threads import BUILDING, LOOKING
+from heliograph.runtime.threads import BUILDING, LOOKING
 
 KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
 KEPT_OCTETS = 32 * MIB  # of their contents together

@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from heliograph.rules.mime_text import decoded, parameters, unwrapped, without_words
+from heliograph.rules.mail.mime_text import decoded, parameters, unwrapped, without_words
 
 READ_MAX = 1024 * 1024  # octets; the rest is ignored
 DEPTH_MAX = 10

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph import metrics
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email.smtp import Destination, Manner, SmtpSession
 from heliograph.channels.line import Line
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Accepted, Deferred, Outcome
-from heliograph.rules.provider import provider_of
-from heliograph.rules.smtp_reply import pauses_host
+from heliograph.rules.mail.provider import provider_of
+from heliograph.rules.mail.smtp_reply import pauses_host
+from heliograph.runtime import metrics
 
 IDLE_S = 10.0  # a connection waits this long for another mail
 IDLE_MAX = 200  # idle connections to all hosts: they are open files

@@ -6,8 +6,8 @@ from typing import Any
 from heliograph.channels.email.named import begins_with_another, is_ours
 from heliograph.channels.email.providers.told import ProviderEvent
 from heliograph.channels.email.words import read_codes
-from heliograph.rules.blame import VAGUE, blames_address, read_reason, says_absent
-from heliograph.rules.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, ProviderReport, Report
+from heliograph.rules.delivery.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, ProviderReport, Report
+from heliograph.rules.mail.blame import VAGUE, blames_address, read_reason, says_absent
 
 
 def to_reports(provider: str, told: Iterable[ProviderEvent]) -> list[ProviderReport]:

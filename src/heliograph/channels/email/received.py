@@ -6,8 +6,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from heliograph.channels.email.html_text import text_from_html
-from heliograph.rules.incoming import Authentication, ReadMail, read_incoming
-from heliograph.rules.reply_text import reply_html, reply_text
+from heliograph.rules.mail.incoming import Authentication, ReadMail, read_incoming
+from heliograph.rules.mail.reply_text import reply_html, reply_text
 
 
 class TeamMail(Protocol):

@@ -16,9 +16,9 @@ from heliograph.channels.email.providers.provider import CallbackOptions, MailPr
 from heliograph.channels.email.smtp import MANNER, Destination, Login, Manner
 from heliograph.channels.email.tls import Tls
 from heliograph.channels.web import UNSIGNED, Web
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, ProviderReport
 from heliograph.rules.limits import IN_THREAD, SECOND_MS
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, ProviderReport
-from heliograph.rules.smtp_reply import pauses_host
+from heliograph.rules.mail.smtp_reply import pauses_host
 
 TLS: dict[str, Tls] = {"none": "none", "starttls": "verified", "tls": "implicit"}
 # The id in a provider's `250`: the last word, if it looks like one.

@@ -16,8 +16,8 @@ from heliograph.channels.email.dsn import Group, choose, read_status
 from heliograph.channels.email.named import is_at_ours, is_contact, is_ours, part_about, says_unknown
 from heliograph.channels.email.parts import ReceivedMail
 from heliograph.channels.email.ses import read_notification
-from heliograph.rules.blame import ADDRESS, Reason, blames_address, read_reason, says_absent
-from heliograph.rules.outcome import FORWARDING_FAILED, Report
+from heliograph.rules.delivery.outcome import FORWARDING_FAILED, Report
+from heliograph.rules.mail.blame import ADDRESS, Reason, blames_address, read_reason, says_absent
 
 Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
 
@@ -54,7 +54,7 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
     recipient: str | None = None
     text: str = ""
     action: str | None = None  # of RFC 3464
-    reason: str | None = None  # of rules/blame.py, when the text gives one
+    reason: str | None = None  # of rules/mail/blame.py, when the text gives one
     bad_address: bool = False  # the address itself is to blame
     absent: bool = False  # … because its domain does not exist
     forwarded: bool = False  # it is about another address, which ours was forwarded or expanded to

@@ -8,11 +8,11 @@ import msgspec
 
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.received import TeamMail, read_received
-from heliograph.rules.content import EmailContent
-from heliograph.rules.incoming import Authentication
-from heliograph.rules.magic import DOMAIN, Behaviour, behaviour_of, is_held_back
-from heliograph.rules.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report, own
-from heliograph.threads import BUILDING
+from heliograph.rules.delivery.content import EmailContent
+from heliograph.rules.delivery.magic import DOMAIN, Behaviour, behaviour_of, is_held_back
+from heliograph.rules.delivery.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report, own
+from heliograph.rules.mail.incoming import Authentication
+from heliograph.runtime.threads import BUILDING
 
 QUOTED_MAX = 20  # lines
 ANSWER = "Thank you, I got it. (simulator)"

@@ -14,14 +14,14 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from heliograph import metrics
 from heliograph.channels.email.named import begins_with_another
 from heliograph.channels.email.tls import TRUST, Pin, Tls, context_for, is_pinned, presented
 from heliograph.channels.email.wire import Broken, Untrusted, Wire, tls_words, wire_form
+from heliograph.rules.delivery.outcome import FORWARDING_FAILED, Accepted, Deferred, Outcome, Refused
 from heliograph.rules.denied import is_denied
-from heliograph.rules.outcome import FORWARDING_FAILED, Accepted, Deferred, Outcome, Refused
-from heliograph.rules.provider import provider_of
-from heliograph.rules.smtp_reply import Reply, Verb, pauses_host, read_size, verdict
+from heliograph.rules.mail.provider import provider_of
+from heliograph.rules.mail.smtp_reply import Reply, Verb, pauses_host, read_size, verdict
+from heliograph.runtime import metrics
 
 BLOCK = 64 * 1024  # octets of mail written at a time
 

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 import msgspec
 
 from heliograph.channels.email.resolve import DnsSilent
-from heliograph.rules.incoming import Verdict
+from heliograph.rules.mail.incoming import Verdict
 
 LOOKUPS_MAX = 10
 VOID_MAX = 2  # answers with nothing in them

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from heliograph.channels.email.dkim import SIGNATURES_MAX, hash_relaxed, relaxed
-from heliograph.rules.address import normal_domain
-from heliograph.rules.incoming import Verdict
-from heliograph.rules.mime_text import PIECE
-from heliograph.rules.mime_tree import HEADER_MAX
+from heliograph.rules.mail.address import normal_domain
+from heliograph.rules.mail.incoming import Verdict
+from heliograph.rules.mail.mime_text import PIECE
+from heliograph.rules.mail.mime_tree import HEADER_MAX
 
 RSA_BITS_MIN = 1024
 ALGORITHMS = {"rsa-sha256": "rsa", "ed25519-sha256": "ed25519"}

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from heliograph.deadline import within
-from heliograph.rules.smtp_reply import Reply, read_reply
+from heliograph.rules.mail.smtp_reply import Reply, read_reply
+from heliograph.runtime.deadline import within
 
 LINE_MAX = 2048  # octets of a reply line; RFC 5321 requires 512
 LINES_MAX = 100  # of one reply

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from heliograph.rules.blame import ADDRESS, URL, WORDS_MAX
+from heliograph.rules.mail.blame import ADDRESS, URL, WORDS_MAX
 
 EXCERPT = 400  # characters after a reply code that belong to it
 

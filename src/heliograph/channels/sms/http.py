@@ -28,11 +28,11 @@ from heliograph.channels.web import (
     silent,
     stopped,
 )
-from heliograph.rules.content import SmsContent
+from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Refused, Report
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import MINUTE_MS, SECOND_MS
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Refused, Report
-from heliograph.rules.phone import to_e164
+from heliograph.rules.phones.phone import to_e164
 from heliograph.rules.text import CONTROLS
 
 NAME = "http"

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.content import SmsContent
-from heliograph.rules.magic import ANSWERS, PhoneBehaviour, phone_behaviour
-from heliograph.rules.outcome import Accepted, DueReport, IncomingText, Outcome, Refused, Report
+from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.magic import ANSWERS, PhoneBehaviour, phone_behaviour
+from heliograph.rules.delivery.outcome import Accepted, DueReport, IncomingText, Outcome, Refused, Report
 
 
 def _reply(code: str, text: str) -> dict[str, Any]:

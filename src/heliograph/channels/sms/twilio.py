@@ -29,10 +29,18 @@ from heliograph.channels.web import (
     stopped,
     verdict_of,
 )
-from heliograph.rules.content import SmsContent
+from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.outcome import (
+    Accepted,
+    CarrierReport,
+    Deferred,
+    DueReport,
+    IncomingText,
+    Outcome,
+    Report,
+)
 from heliograph.rules.ids import ulid_ms
 from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, DueReport, IncomingText, Outcome, Report
 
 NAME = "twilio"
 SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds

@@ -17,10 +17,10 @@ import msgspec
 from aiohappyeyeballs import start_connection
 
 from heliograph.channels.webhook.guard import CheckedUrl, Denied, Guard, Unresolved
-from heliograph.deadline import within
 from heliograph.rules.setup.webhook_url import Target
-from heliograph.rules.webhook_request import HEADERS
-from heliograph.rules.webhook_retry import retry_after_s
+from heliograph.rules.webhooks.request import HEADERS
+from heliograph.rules.webhooks.retry import retry_after_s
+from heliograph.runtime.deadline import within
 
 TOTAL_S = 15.0
 ANSWER_MAX = 1024  # bytes kept

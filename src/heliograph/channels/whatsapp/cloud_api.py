@@ -26,9 +26,9 @@ from heliograph.channels.web import (
     stopped,
     verdict_of,
 )
-from heliograph.rules.content import WhatsappContent
-from heliograph.rules.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Report
-from heliograph.rules.phone import to_e164
+from heliograph.rules.delivery.content import WhatsappContent
+from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Report
+from heliograph.rules.phones.phone import to_e164
 
 NAME = "cloud_api"
 

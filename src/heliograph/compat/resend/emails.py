@@ -16,11 +16,11 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import given_as, own_sender, worded
 from heliograph.compat.resend.shape import FIELDS, ends, listed
 from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
-from heliograph.rules.address import name_addr, parse_name_addr
-from heliograph.rules.content import EmailContent, File
+from heliograph.rules.delivery.content import EmailContent, File
+from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.exports.resend import find_template
 from heliograph.rules.ids import PREFIXES, parse_timestamp
-from heliograph.rules.outcome import Own
+from heliograph.rules.mail.address import name_addr, parse_name_addr
 from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller, Template

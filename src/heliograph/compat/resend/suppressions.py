@@ -8,10 +8,10 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, ends, listed
 from heliograph.manage import suppressions
-from heliograph.rules.address import parse_address
 from heliograph.rules.ids import timestamp
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.mail.suppression_file import DEFAULT
 from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
-from heliograph.rules.suppression_file import DEFAULT
 from heliograph.rules.text import quoted
 from heliograph.storage.suppressions import Suppression
 from heliograph.web.request import Response

@@ -9,12 +9,12 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, ends, listed
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
-from heliograph.rules.event import SCHEDULED
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
-from heliograph.rules.webhook_formats.formats import FORMATS, hears
-from heliograph.rules.webhook_formats.resend import FAILED, TYPES
+from heliograph.rules.webhooks.event import SCHEDULED
+from heliograph.rules.webhooks.formats.formats import FORMATS, hears
+from heliograph.rules.webhooks.formats.resend import FAILED, TYPES
 from heliograph.storage.deliveries import WantedEvents
 from heliograph.web.request import Response
 from heliograph.web.route import answer

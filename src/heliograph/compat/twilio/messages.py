@@ -13,11 +13,11 @@ from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.compat.call import Call
 from heliograph.compat.given import present
 from heliograph.compat.twilio.shape import VERSION, mail_time
-from heliograph.rules.content import SmsContent, WhatsappContent
+from heliograph.rules.delivery.content import SmsContent, WhatsappContent
 from heliograph.rules.exports.twilio import template_id
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS, SECOND_MS
-from heliograph.rules.phone import read_phone
+from heliograph.rules.phones.phone import read_phone
 from heliograph.rules.pricing import format_money
 from heliograph.rules.refusals import (
     AlreadySending,
@@ -29,7 +29,7 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.setup.records import Caller, Channel
 from heliograph.rules.templates.values import asked_names, only_declared, wrong_passthrough
-from heliograph.rules.webhook_formats.twilio import ACCOUNT, SERVICE, WHATSAPP, error_code, sender, to_status
+from heliograph.rules.webhooks.formats.twilio import ACCOUNT, SERVICE, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, Search, Whole
 from heliograph.web.bodies import parse_json
 from heliograph.web.request import Response

@@ -15,10 +15,10 @@ from heliograph.accept.verify_start import (
 )
 from heliograph.compat.call import Call
 from heliograph.compat.twilio.shape import VERIFY, account, iso_time
-from heliograph.rules.address import parse_address
 from heliograph.rules.limits import CODE_DIGITS, SECOND_MS
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.refusals import InvalidRequest, VerificationNotFound, VerifyRateLimited
-from heliograph.rules.verification import CANCELED
+from heliograph.rules.verify.verification import CANCELED
 from heliograph.storage.search import Search, VerificationLine
 from heliograph.web.request import Response
 from heliograph.web.route import answer

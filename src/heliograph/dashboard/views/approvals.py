@@ -7,8 +7,8 @@ from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.template_form import is_free, prices_given, to_form
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of, waiting_ids
 from heliograph.manage import senders, templates
+from heliograph.rules.mail.sender import brands_of
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.sender import brands_of
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.sender_approvals import PendingSender, pending
 from heliograph.rules.setup.template_approvals import list_pending

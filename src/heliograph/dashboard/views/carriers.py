@@ -9,10 +9,10 @@ from heliograph.dashboard.charts import Chart, Series
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
-from heliograph.rules.circuit import Circuit, health
-from heliograph.rules.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.delivery.circuit import Circuit, health
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup import carrier_form
 from heliograph.rules.setup.file import CarrierKind
 from heliograph.rules.setup.records import CarrierRecord, Channel

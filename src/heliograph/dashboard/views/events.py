@@ -3,8 +3,8 @@
 import msgspec
 
 from heliograph.dashboard.visit import Answer, Page, Visit
-from heliograph.rules.event import NAMES, TYPES, StoredEvent, event_body
 from heliograph.rules.ids import PREFIXES
+from heliograph.rules.webhooks.event import NAMES, TYPES, StoredEvent, event_body
 from heliograph.storage.events import NEWEST
 from heliograph.storage.search import CHANNELS
 from heliograph.words.explain import explained

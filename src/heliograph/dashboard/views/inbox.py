@@ -13,12 +13,12 @@ from heliograph.dashboard.views import live
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.manage import inbox
-from heliograph.rules.captured import check_link, code_in, find_links, first_link
-from heliograph.rules.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
-from heliograph.rules.gsm import segment
+from heliograph.rules.delivery.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
+from heliograph.rules.delivery.magic import magic_code
+from heliograph.rules.delivery.routing import simulator_ids
 from heliograph.rules.limits import KIB, MIB
-from heliograph.rules.magic import magic_code
-from heliograph.rules.routing import simulator_ids
+from heliograph.rules.mail.captured import check_link, code_in, find_links, first_link
+from heliograph.rules.phones.gsm import segment
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.templates.mail_clients import ALL, FEATURES, check_html
 from heliograph.storage.inbox import CHANNELS, CodeLine, InboxItem, InboxSearch

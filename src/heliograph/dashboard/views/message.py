@@ -11,8 +11,8 @@ from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.messages import is_id, template_name
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
-from heliograph.rules.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.magic import is_magic
+from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.rules.delivery.magic import is_magic
 from heliograph.rules.options import Added
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key

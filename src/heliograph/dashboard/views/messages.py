@@ -14,12 +14,12 @@ from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.manage.keys import keys_of
-from heliograph.rules.address import parse_address
+from heliograph.rules.delivery.message import STATES
 from heliograph.rules.grams import read_needle, read_said
 from heliograph.rules.ids import PREFIXES, timestamp, ulid_ms
-from heliograph.rules.message import STATES
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.options import split_tag
-from heliograph.rules.phone import read_phone
+from heliograph.rules.phones.phone import read_phone
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.messages import COUNT_MOST
 from heliograph.storage.search import CHANNELS, FOREVER, WRONG, MessageLine, Row, Search, SearchPage

@@ -6,9 +6,9 @@ from heliograph.dashboard.render import money
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import Booking
+from heliograph.rules.mail.reputation import Counts, rates
 from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.reputation import Counts, rates
 from heliograph.rules.setup.records import Team
 from heliograph.rules.templates.values import wrong_passthrough
 

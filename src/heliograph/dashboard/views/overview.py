@@ -16,12 +16,12 @@ from heliograph.dashboard.charts import Bucket, Chart, Series
 from heliograph.dashboard.render import number
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.rules.delivery.magic import is_magic
+from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.magic import is_magic
+from heliograph.rules.mail.reputation import MIN_SENDS, judge_share, warned_from
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.reputation import MIN_SENDS, judge_share, warned_from
-from heliograph.rules.routing import simulated_channels
 from heliograph.rules.setup.records import Team
 from heliograph.storage.figures import QUEUE_MOST, Reached
 

@@ -15,7 +15,7 @@ from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, st
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import platform_mail, recipients
-from heliograph.rules.own_mail import OwnMail
+from heliograph.rules.mail.own_mail import OwnMail
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.recipient_code import is_right_code, recipient_code

@@ -8,10 +8,10 @@ from heliograph.dashboard import totp
 from heliograph.dashboard.passkeys import party_of
 from heliograph.dashboard.passwords import TRIES_MAX, Busy, is_right
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, session_cookie
-from heliograph.rules.address import parse_address
 from heliograph.rules.audit import Actor
 from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import MINUTE_MS
+from heliograph.rules.mail.address import parse_address
 from heliograph.sealing import CannotOpen
 from heliograph.storage.people import Link, Person
 

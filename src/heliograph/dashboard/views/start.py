@@ -8,7 +8,7 @@ import msgspec
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.requests import live_address, newest_requests
 from heliograph.dashboard.visit import Answer, Page, Visit
-from heliograph.rules.magic import DOMAIN
+from heliograph.rules.delivery.magic import DOMAIN
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.templates.values import asked_names
 from heliograph.web import snippets

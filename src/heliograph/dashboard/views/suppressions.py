@@ -7,10 +7,10 @@ from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.views.live import stream, stream_address
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Stream, Visit, errors_of
 from heliograph.manage import imports, suppressions
-from heliograph.rules.address import parse_address
 from heliograph.rules.ids import timestamp
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.mail.suppression_file import DEFAULT
 from heliograph.rules.refusals import Refusal, SuppressionNotFound
-from heliograph.rules.suppression_file import DEFAULT
 from heliograph.storage.imports import Import
 from heliograph.storage.suppressions import START, End
 

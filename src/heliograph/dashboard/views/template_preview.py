@@ -5,10 +5,10 @@ from typing import Any
 from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views import start
 from heliograph.dashboard.visit import Download, Visit
-from heliograph.rules.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
+from heliograph.rules.mail.sender import usual_brand
+from heliograph.rules.phones.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
 from heliograph.rules.pricing import price_groups
 from heliograph.rules.refusals import BodyTooLong
-from heliograph.rules.sender import usual_brand
 from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import placeholder_names

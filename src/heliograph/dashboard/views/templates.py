@@ -13,8 +13,8 @@ from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
 from heliograph.rules.templates.render import most_octets
 from heliograph.rules.templates.values import BRAND_NAME
+from heliograph.runtime.threads import LOOKING
 from heliograph.storage.versions import PAGE
-from heliograph.threads import LOOKING
 
 SHOWN = 100  # templates on a page of the list
 STATUSES = {"approved": "Live", "draft": "Draft", "archived": "Archived"}

@@ -9,7 +9,7 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import WRONG_CODES_MAX
 from heliograph.rules.options import Added
 from heliograph.rules.setup.records import Key
-from heliograph.rules.verification import CANCELED
+from heliograph.rules.verify.verification import CANCELED
 from heliograph.storage.search import SearchPage, VerificationLine
 
 STATUSES = ("pending", "verified", "expired", "exhausted", "failed")

@@ -13,18 +13,18 @@ from heliograph.dashboard.views.live import stream, stream_address, watch
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
 from heliograph.rules.denied import is_denied
-from heliograph.rules.event import GROUPS
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook_url import parse_target, split_login
-from heliograph.rules.webhook_advice import advice
-from heliograph.rules.webhook_formats.format import JSON, Signing
-from heliograph.rules.webhook_formats.formats import FORMATS
-from heliograph.rules.webhook_request import HEADERS
+from heliograph.rules.webhooks.event import GROUPS
+from heliograph.rules.webhooks.formats.format import JSON, Signing
+from heliograph.rules.webhooks.formats.formats import FORMATS
+from heliograph.rules.webhooks.request import HEADERS
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
 from heliograph.words.explain import explained
+from heliograph.words.webhook_advice import advice
 
 PAGE = 25  # deliveries
 SECRET = ("signature", "authorization")  # headers that are not shown end so

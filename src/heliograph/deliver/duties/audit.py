@@ -1,7 +1,7 @@
 """Brings entries of the audit log that were written without its chain into it."""
 
-from heliograph.clock import Clock
 from heliograph.deliver.duties.repeat import repeat
+from heliograph.runtime.clock import Clock
 from heliograph.storage.audit import PORTION
 from heliograph.storage.store import Store
 

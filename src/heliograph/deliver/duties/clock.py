@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from heliograph.clock import Clock
+from heliograph.runtime.clock import Clock
 from heliograph.storage.store import Store
 
 EVERY_S = 1.0

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from heliograph.rules.lanes import SETUP
+from heliograph.rules.delivery.lanes import SETUP
 from heliograph.storage.store import Store, StoreUnavailable
 
 EVERY_S = 0.25  # at the latest

@@ -2,8 +2,8 @@
 
 import structlog
 
-from heliograph import metrics
 from heliograph.deliver.duties.repeat import repeat
+from heliograph.runtime import metrics
 from heliograph.storage.store import Store
 
 EVERY_S = 60.0

@@ -9,10 +9,10 @@ import structlog
 from heliograph.channels.webhook.post import Posted, Poster
 from heliograph.deliver.duties.repeat import repeat
 from heliograph.handover import Handover
+from heliograph.rules.delivery.outcome import Accepted, Deferred
+from heliograph.rules.delivery.routing import simulated_channels
+from heliograph.rules.mail.own_mail import to_content
 from heliograph.rules.notices import to_chat, to_mail
-from heliograph.rules.outcome import Accepted, Deferred
-from heliograph.rules.own_mail import to_content
-from heliograph.rules.routing import simulated_channels
 from heliograph.storage.notices import NoticeMail, Outcome
 from heliograph.storage.store import Store
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from heliograph.clock import Clock
+from heliograph.runtime.clock import Clock
 from heliograph.storage.requests import Spent
 from heliograph.storage.store import Store, StoreUnavailable
 

@@ -3,7 +3,7 @@
 import structlog
 
 from heliograph.deliver.duties.repeat import repeat
-from heliograph.rules.reputation import rates
+from heliograph.rules.mail.reputation import rates
 from heliograph.storage.store import Store
 
 EVERY_S = 60.0

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from heliograph.rules.mail.suppression_file import LINES_MAX, Unreadable
 from heliograph.rules.setup.records import Channel
-from heliograph.rules.suppression_file import LINES_MAX, Unreadable
 
 Row = Mapping[str, Any]  # names in lower case, with _ for spaces
 

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, field
 
-from heliograph.rules.address import Address, normal_domain, parse_address
-from heliograph.rules.attachments import ADDED_TYPE
-from heliograph.rules.magic import is_magic_email
-from heliograph.rules.phone import COUNTRIES, read_phone
+from heliograph.rules.delivery.magic import is_magic_email
+from heliograph.rules.mail.address import Address, normal_domain, parse_address
+from heliograph.rules.mail.attachments import ADDED_TYPE
+from heliograph.rules.mail.suppression_file import MAGIC
+from heliograph.rules.phones.phone import COUNTRIES, read_phone
 from heliograph.rules.pricing import parse_money
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest
 from heliograph.rules.setup import records
@@ -24,11 +25,10 @@ from heliograph.rules.setup.keys import public_id
 from heliograph.rules.setup.webhook import SECRET_PREFIX, check_format, checked_events, secret_size
 from heliograph.rules.setup.webhook_url import parse_target, read_host, split_login
 from heliograph.rules.shape import Misfit, form, read, read_at
-from heliograph.rules.suppression_file import MAGIC
 from heliograph.rules.templates.check import LENGTH_MAX, LIST_MAX
 from heliograph.rules.templates.locales import written
 from heliograph.rules.text import line, quoted
-from heliograph.rules.verify_text import check_text
+from heliograph.rules.verify.verify_text import check_text
 
 CarrierKind = tuple[str, str]  # channel, kind
 

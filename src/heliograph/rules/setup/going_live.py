@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.rules.routing import simulated_channels
+from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.setup.records import CarrierRecord, Channel, Team
 
 

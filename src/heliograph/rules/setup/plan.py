@@ -5,7 +5,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from heliograph.rules.address import Address
+from heliograph.rules.mail.address import Address
 from heliograph.rules.setup.file import SetupError, SetupFile
 from heliograph.rules.setup.keys import HOOK, is_hook_secret, public_id, token_hash
 from heliograph.rules.setup.records import (

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from heliograph.rules.address import Address
+from heliograph.rules.mail.address import Address
 from heliograph.rules.setup.records import (
     Caller,
     CarrierRecord,

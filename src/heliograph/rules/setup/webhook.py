@@ -8,7 +8,6 @@ import msgspec
 import pybase64
 from msgspec.structs import replace
 
-from heliograph.rules.event import NAMES
 from heliograph.rules.field_docs import TIME, CreatedAt, EventName, Id, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
@@ -16,7 +15,8 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.text import CONTROLS, quoted
-from heliograph.rules.webhook_formats.formats import FORMATS
+from heliograph.rules.webhooks.event import NAMES
+from heliograph.rules.webhooks.formats.formats import FORMATS
 
 WEBHOOKS_MAX = 50  # of a team
 DESCRIPTION_MAX = 500  # characters

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from heliograph.rules.address import normal_domain
+from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.text import CONTROLS, quoted
 
 URL_MAX = 2048  # characters

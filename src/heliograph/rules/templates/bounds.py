@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 from babel.dates import format_date, format_time, get_datetime_format
 
-from heliograph.rules.gsm import PART, SINGLE, Encoding, segment
 from heliograph.rules.limits import BODY_OCTETS_MAX, SUBJECT_OCTETS_MAX
+from heliograph.rules.phones.gsm import PART, SINGLE, Encoding, segment
 from heliograph.rules.setup.records import Layout, Segmenting, Shape, Template
 from heliograph.rules.templates.formats import NUMBERS, Region, ValueFormat, Width, formatted, locale_of, plain_spaces
 from heliograph.rules.templates.locales import in_locale

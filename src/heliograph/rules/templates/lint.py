@@ -7,7 +7,7 @@ from itertools import islice
 
 import msgspec
 
-from heliograph.rules.gsm import outside, segment
+from heliograph.rules.phones.gsm import outside, segment
 from heliograph.rules.setup.records import Layout, Template
 from heliograph.rules.templates.check import TemplateProblem, check_layout, check_template, sources_of
 from heliograph.rules.templates.formats import is_timezone

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
-from heliograph import metrics
+from heliograph.runtime import metrics
 from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx
 
 Item = TypeVar("Item")

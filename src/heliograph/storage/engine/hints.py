@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
-from heliograph.rules.lanes import INBOX, SETUP, SLOTS, WEBHOOKS
+from heliograph.rules.delivery.lanes import INBOX, SETUP, SLOTS, WEBHOOKS
 
 KINDS = (*SLOTS, WEBHOOKS, SETUP, INBOX)  # of work
 FOR_ALL = (SETUP, INBOX)  # whoever is idle here, others wait for it too

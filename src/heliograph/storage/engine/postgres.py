@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 import asyncpg
 import structlog
 
-from heliograph import metrics
+from heliograph.runtime import metrics
 from heliograph.storage.engine.database import Conflict, Rows, StoreUnavailable, Story, T, reason_of, subject_of
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, as_json, bound, load_queries, together

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import apsw
 import structlog
 
-from heliograph import metrics
+from heliograph.runtime import metrics
 from heliograph.storage.engine import pipes
 from heliograph.storage.engine.database import Rows, StoreUnavailable, Story, T, reason_of, subject_of
 from heliograph.storage.engine.hints import Hints

@@ -24,8 +24,8 @@ from heliograph.channels.sms.smpp.pdu import (
 )
 from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt, read_text
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
-from heliograph.rules.content import SmsContent
-from heliograph.rules.outcome import Accepted, Deferred, Outcome, Refused, own
+from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused, own
 
 PART_TRIES = 4  # of a part whose predecessors were sent
 

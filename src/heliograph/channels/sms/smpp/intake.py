@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from heliograph.channels.sms.smpp import status
-from heliograph.rules.outcome import CarrierReport, IncomingText
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText
 
 log = structlog.get_logger()
 

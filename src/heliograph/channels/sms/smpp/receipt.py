@@ -12,8 +12,8 @@ from heliograph.channels.sms.smpp.pdu import (
     read_id,
 )
 from heliograph.channels.sms.smpp.text import UCS2, from_octets
-from heliograph.rules.outcome import CarrierReport, IncomingText, Report
-from heliograph.rules.phone import to_e164
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report
+from heliograph.rules.phones.phone import to_e164
 
 IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when it differs from submit_sm_resp
 

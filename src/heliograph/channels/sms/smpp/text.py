@@ -2,7 +2,7 @@
 
 import codecs
 
-from heliograph.rules.gsm import ALPHABET, EXTENSION, PART, SINGLE
+from heliograph.rules.phones.gsm import ALPHABET, EXTENSION, PART, SINGLE
 
 GSM7, UCS2 = 0, 8  # data_coding
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.rules.address import Address, name_addr, parse_address, parse_name_addr
+from heliograph.rules.mail.address import Address, name_addr, parse_address, parse_name_addr
 from heliograph.rules.refusals import (
     BrandDomainNotFound,
     DisplayNameIdNotApproved,

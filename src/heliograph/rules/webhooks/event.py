@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from heliograph.rules.delivery.message import STATES, UNSHOWN
 from heliograph.rules.ids import timestamp
-from heliograph.rules.message import STATES, UNSHOWN
 from heliograph.rules.setup.records import Channel, Team
 
 _UNTOLD = "queued"

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pybase64
 
-from heliograph.rules.address import Address, name_addr, parse_address, parse_name_addr
-from heliograph.rules.attachments import ALLOWED_TYPES, TYPE_OF, type_of
 from heliograph.rules.limits import BODY_OCTETS_MAX, MIB, NAME_ADDR_MAX
-from heliograph.rules.mime_text import decoded, unwrapped, without_words
-from heliograph.rules.mime_tree import Fields, Leaf, firsts, plain, read_head, read_leaves, type_name
+from heliograph.rules.mail.address import Address, name_addr, parse_address, parse_name_addr
+from heliograph.rules.mail.attachments import ALLOWED_TYPES, TYPE_OF, type_of
+from heliograph.rules.mail.mime_text import decoded, unwrapped, without_words
+from heliograph.rules.mail.mime_tree import Fields, Leaf, firsts, plain, read_head, read_leaves, type_name
+from heliograph.rules.mail.tnef import unpacked
 from heliograph.rules.options import OWN_HEADERS
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest
 from heliograph.rules.text import single_spaced
-from heliograph.rules.tnef import unpacked
 
 SHOWN_MAX = 1000  # addresses in To and Cc together
 CONTENT_ID_MAX = 128

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-from heliograph.rules.own_mail import OwnMail
+from heliograph.rules.mail.own_mail import OwnMail
 
 Text = TypeVar("Text")
 

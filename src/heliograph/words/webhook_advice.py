@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.rules.webhook_retry import verdict
+from heliograph.rules.webhooks.retry import verdict
 
 
 class Advice(msgspec.Struct, frozen=True):

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.event import StoredEvent, event_data
+from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.ids import timestamp
-from heliograph.rules.outcome import Own
 from heliograph.rules.setup.records import Team
-from heliograph.rules.webhook_formats.format import Signing
+from heliograph.rules.webhooks.event import StoredEvent, event_data
+from heliograph.rules.webhooks.formats.format import Signing
 
 TYPES = {  # ours: Postmark's
     "email.delivered": "Delivery",

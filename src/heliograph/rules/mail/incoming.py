@@ -10,13 +10,13 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.address import Address, parse_address
-from heliograph.rules.attachments import TYPE_OF
 from heliograph.rules.field_docs import Id, ObjectName, says
 from heliograph.rules.limits import BODY_OCTETS_MAX, KIB
-from heliograph.rules.mime_text import decoded, unwrapped
-from heliograph.rules.mime_tree import Fields, Leaf, firsts, plain, read_head, read_leaves
-from heliograph.rules.submitted import CODED_MAX, FLOWED_MAX, one_line, read_addresses, unflowed
+from heliograph.rules.mail.address import Address, parse_address
+from heliograph.rules.mail.attachments import TYPE_OF
+from heliograph.rules.mail.mime_text import decoded, unwrapped
+from heliograph.rules.mail.mime_tree import Fields, Leaf, firsts, plain, read_head, read_leaves
+from heliograph.rules.mail.submitted import CODED_MAX, FLOWED_MAX, one_line, read_addresses, unflowed
 
 EVENT = "email.received"
 HOPS_MAX = 50  # servers that a mail may have passed; more is a loop (RFC 5321, 6.3)

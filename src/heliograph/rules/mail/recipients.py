@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.rules.address import Address, parse_address
+from heliograph.rules.delivery.magic import behaviour_of, is_magic_email
 from heliograph.rules.limits import RECIPIENTS_MAX, REPLY_TO_MAX
-from heliograph.rules.magic import behaviour_of, is_magic_email
+from heliograph.rules.mail.address import Address, parse_address
 from heliograph.rules.refusals import (
     InvalidEmail,
     RecipientNotAllowed,

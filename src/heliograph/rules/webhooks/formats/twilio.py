@@ -5,12 +5,12 @@ import hmac
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from heliograph.rules.event import TYPES as OURS
-from heliograph.rules.event import StoredEvent, event_data
+from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.outcome import Own
 from heliograph.rules.setup.records import Team
-from heliograph.rules.webhook_formats.format import Signing
+from heliograph.rules.webhooks.event import TYPES as OURS
+from heliograph.rules.webhooks.event import StoredEvent, event_data
+from heliograph.rules.webhooks.formats.format import Signing
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
 ACCOUNT = "AccountSid"  # in the origin of a message that came in Twilio's shape: whose it is

@@ -7,9 +7,9 @@ starts within a day. Then each range gets a few tries a day, and as many more as
 
 from collections.abc import Sequence
 
+from heliograph.rules.delivery.magic import is_magic_phone
 from heliograph.rules.limits import DAY_MS, HOUR_MS, SECOND_MS, VERIFICATION_MS
-from heliograph.rules.magic import is_magic_phone
-from heliograph.rules.phone import country_of
+from heliograph.rules.phones.phone import country_of
 from heliograph.rules.refusals import VerifyRateLimited
 from heliograph.rules.setup.records import VerifyLimits
 

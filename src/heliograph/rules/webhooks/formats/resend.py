@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.event import SCHEDULED, StoredEvent, event_data
+from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.ids import timestamp
-from heliograph.rules.outcome import Own
 from heliograph.rules.setup.records import Team
+from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent, event_data
 
 TYPES = {  # ours: Resend's
     SCHEDULED: SCHEDULED,

@@ -1,4 +1,4 @@
-"""Why a mail was refused or came back, in one of four words for counters; what decides is rules/blame.py."""
+"""Why a mail was refused or came back, in one of four words for counters; what decides is rules/mail/blame.py."""
 
 import re
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """An email that was put off: when that is told, and what (contract 17)."""
 
+from heliograph.rules.delivery.retry import SCHEDULES
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import MINUTE_MS
-from heliograph.rules.retry import SCHEDULES
 
 TOLD_MS = 5 * MINUTE_MS  # after it was put off first
 

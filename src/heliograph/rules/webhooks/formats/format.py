@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from heliograph.rules.event import StoredEvent
 from heliograph.rules.setup.records import Team
+from heliograph.rules.webhooks.event import StoredEvent
 
 JSON = "application/json"
 

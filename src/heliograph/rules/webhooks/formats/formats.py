@@ -1,11 +1,11 @@
 """All formats that a webhook can have."""
 
-from heliograph.rules.event import TYPES, event_body
-from heliograph.rules.outcome import Own
+from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.setup.records import OWN_FORMAT, Webhook
-from heliograph.rules.webhook_formats import postmark, resend, twilio
-from heliograph.rules.webhook_formats.format import Format, Signing
-from heliograph.rules.webhook_signature import headers
+from heliograph.rules.webhooks.event import TYPES, event_body
+from heliograph.rules.webhooks.formats import postmark, resend, twilio
+from heliograph.rules.webhooks.formats.format import Format, Signing
+from heliograph.rules.webhooks.signature import headers
 
 
 def _standard(signing: Signing) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from heliograph.rules.limits import KIB
-from heliograph.rules.mime_text import PIECE, decoded, parameters
+from heliograph.rules.mail.mime_text import PIECE, decoded, parameters
 from heliograph.rules.refusals import InvalidRequest
 
 PARTS_MAX = 100

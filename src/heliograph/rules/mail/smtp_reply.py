@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.rules.blame import blames_address, read_reason, says_absent
+from heliograph.rules.mail.blame import blames_address, read_reason, says_absent
 
 # What the server was told last; `body` is the mail itself, `final` the dot after it.
 Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]

@@ -12,7 +12,7 @@ from types import FrameType
 
 import structlog
 
-from heliograph import metrics
+from heliograph.runtime import metrics
 
 log = structlog.get_logger()
 

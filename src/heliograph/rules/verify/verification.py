@@ -20,7 +20,7 @@ from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, Ver
 from heliograph.rules.setup.records import Channel, Team, Template, VerifyLimits
 from heliograph.rules.templates.values import asked_names
 from heliograph.rules.text import quoted
-from heliograph.rules.verify_text import in_language
+from heliograph.rules.verify.verify_text import in_language
 
 TEN_MINUTES_MS = 10 * MINUTE_MS
 RECEIPT_MS = 20 * SECOND_MS  # without a receipt for so long, the code goes out by the next channel

@@ -4,7 +4,7 @@ from html import escape
 
 import msgspec
 
-from heliograph.rules.content import EmailContent
+from heliograph.rules.delivery.content import EmailContent
 from heliograph.rules.setup.records import Platform
 from heliograph.rules.text import CONTROLS, single_spaced
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from heliograph import metrics
-from heliograph.systemd import environment_of_others, feed_watchdog, notify
+from heliograph.runtime import metrics
+from heliograph.runtime.systemd import environment_of_others, feed_watchdog, notify
 
 log = structlog.get_logger()
 

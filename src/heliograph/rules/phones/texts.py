@@ -4,14 +4,14 @@ import re
 
 import msgspec
 
-from heliograph.rules import lanes, routing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision
-from heliograph.rules.content import SmsContent, WhatsappContent
-from heliograph.rules.gsm import segment
+from heliograph.rules.delivery import lanes, routing
+from heliograph.rules.delivery.content import SmsContent, WhatsappContent
+from heliograph.rules.delivery.outcome import IncomingText
 from heliograph.rules.ids import timestamp
-from heliograph.rules.opt_out import PhoneChannel
-from heliograph.rules.outcome import IncomingText
-from heliograph.rules.phone import country_of
+from heliograph.rules.phones.gsm import segment
+from heliograph.rules.phones.opt_out import PhoneChannel
+from heliograph.rules.phones.phone import country_of
 from heliograph.rules.setup.records import Platform, Team
 from heliograph.rules.setup.snapshot import Setup
 

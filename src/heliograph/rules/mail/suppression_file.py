@@ -8,8 +8,8 @@ import re
 
 import msgspec
 
-from heliograph.rules.address import Address, parse_address
-from heliograph.rules.magic import is_magic_email
+from heliograph.rules.delivery.magic import is_magic_email
+from heliograph.rules.mail.address import Address, parse_address
 
 LINES_MAX = 100_000
 REASONS = ("bounce", "complaint", "manual")

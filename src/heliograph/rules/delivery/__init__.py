@@ -1,0 +1,1 @@
+"""Decisions about handing over: states, outcomes, retries, circuits, routes."""

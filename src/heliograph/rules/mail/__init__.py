@@ -1,0 +1,1 @@
+"""Decisions about email: addresses, attachments, foreign MIME, what comes back."""

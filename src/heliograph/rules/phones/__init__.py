@@ -1,0 +1,1 @@
+"""Decisions about phones: numbers, segments, texts that come in, opting out."""

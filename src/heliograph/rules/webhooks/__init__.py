@@ -1,0 +1,1 @@
+"""Decisions about events: their bodies, formats, signatures and retries."""
