@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from ours import TOKEN, Databases, Ours, Revision, revisions
 from processes import Group, family, settle
 from rounds import (
-    DOCS,
     LOAD_CORE,
+    RESULTS,
     ROOT,
     SERVER_CORE,
     Rounds,
@@ -283,7 +283,7 @@ def plot(rounds: Rounds, connections: list[int]) -> None:
         axes.grid(alpha=0.3)
     names, lines = figure.axes[0].get_legend_handles_labels()[::-1]
     figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize="small")
-    figure.savefig(DOCS / "benchmarks-accept.svg", metadata={"Date": None})
+    figure.savefig(RESULTS / "accept.svg", metadata={"Date": None})
 
 
 def main() -> None:
@@ -300,7 +300,7 @@ def main() -> None:
     print(f"\n{figures(bench.rounds)}\n\n{expectations(bench.rounds, compared)}")
     if not given.quick and not given.only:
         plot(bench.rounds, connections)
-        picture = "![accepts a second, CPU time and p99 by connections](benchmarks-accept.svg)"
+        picture = "![accepts a second, CPU time and p99 by connections](accept.svg)"
         made = made_by(given, machine)
         write_part("accept", [made, expectations(bench.rounds, compared), figures(bench.rounds), picture])
 

@@ -26,12 +26,12 @@ from send import run
 SIZE = 500
 CONNECTIONS = 4
 BATCHED = ", batches"
-ABOUT = f"""## Sending in batches
+ABOUT = f"""# Sending in batches
 
 `make bench-batch` measures emails that come {SIZE} in a request (`POST /v1/emails/batch`) beside the same emails
 one by one.
 
-- **Single sends**: as above at {AT} connections. **Batches**: over {CONNECTIONS} connections, each with the next
+- **Single sends**: as in accept.md at {AT} connections. **Batches**: over {CONNECTIONS} connections, each with the next
   when the last is answered. Both are durable before their 202, and each email has its own id, rows and checks.
 - **Rounds**: both in turns on the same process, `heliograph serve --role api`; ratios are made inside a round. CPU time
   is that of the server for each email."""

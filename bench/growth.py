@@ -63,7 +63,7 @@ READING = {
     "search, an address": f"{SEARCH}user77%40example.com",
     "search, nothing like it": f"{SEARCH}nothing+like+this",
 }
-ABOUT = """## Growth: ten thousand to ten million messages
+ABOUT = """# Growth: ten thousand to ten million messages
 
 `make bench-growth` measures the same work with ten thousand, a million and ten million messages stored, of one team
 over 80 days, with recipients, two events each, searchable addresses, and contents of the last days (`bench/fill.py`).

@@ -35,11 +35,11 @@ TEAM = "/dashboard/teams/team_bench"
 EXPECTED = 0.95  # of the accepts without a dashboard (issue 6)
 PASSWORD = "correct horse battery"
 LIVE = ", live"
-ABOUT = """## Dashboards that are open live
+ABOUT = """# Dashboards that are open live
 
 `make bench-live` measures what ten open dashboards take from the accept path of the process that serves them.
 
-- **Accepting**: as above at 128 connections, `heliograph serve --role api`, which answers the pages too.
+- **Accepting**: as in accept.md at 128 connections, `heliograph serve --role api`, which answers the pages too.
 - **Dashboards**: five open on Overview, five on Messages, of the team that sends. Each holds its stream of server-sent
   events and fetches its page whenever it is told of a change, as `page.js` does; nothing is drawn.
 - **Rounds**: without and with them in turns on the same process; ratios are made inside a round. "pages/s" is how many

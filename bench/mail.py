@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from ours import TOKEN, Databases, Ours, Revision, revisions
 from processes import settle
 from rounds import (
-    DOCS,
+    RESULTS,
     Rounds,
     arguments,
     folder_on_disk,
@@ -242,7 +242,7 @@ def plot(rounds: Rounds, names: list[str], stages: dict[str, float]) -> None:
     axes.barh(list(STAGES), [stages[stage] for stage in STAGES], color="tab:gray")
     axes.set(title="our stages, CPU ms for a mail")
     axes.invert_yaxis()
-    figure.savefig(DOCS / "benchmarks-mail.svg", metadata={"Date": None})
+    figure.savefig(RESULTS / "mail.svg", metadata={"Date": None})
 
 
 def main() -> None:
@@ -274,7 +274,7 @@ def main() -> None:
     print("\n\n".join(part))
     if not given.quick:
         plot(bench.rounds, names, stages)
-        picture = "![mails a second, CPU time for a mail, and our stages](benchmarks-mail.svg)"
+        picture = "![mails a second, CPU time for a mail, and our stages](mail.svg)"
         write_part("mail", [made_by(given, machine), *part[:-1], picture, part[-1]])
 
 

@@ -237,7 +237,7 @@ def main() -> None:
             f"waiting messages; each page {TRIES} times in turns, over HTTP, after a first time that is not counted: "
             "the median, and behind it the slowest."
         )
-        head = "## Pages of the dashboard"
+        head = "# Pages of the dashboard"
         write_part("pages", [head, text, made_by(given, machine), slow(rounds), pages])
 
 

@@ -17,7 +17,7 @@ from hooks import Hook
 from mail_servers import DOMAIN, MAIL, relay_setup
 from matplotlib.figure import Figure
 from ours import TOKEN, Databases, Ours, Revision, revisions
-from rounds import DOCS, arguments, folder_on_disk, look_at_machine, made_by, table, verdict, write_part
+from rounds import RESULTS, arguments, folder_on_disk, look_at_machine, made_by, table, verdict, write_part
 from servers import request_of
 from stamps import Stamps
 
@@ -29,7 +29,7 @@ SPAN_S = 10.0  # of a point in the plot
 AFTER_S = 120.0  # for what is under way when the last mail was accepted
 WARM_S = 3
 LEFT = ("SELECT count(*) FROM outbox", "SELECT count(*) FROM event")
-ABOUT = """## The peak: a million emails in an hour
+ABOUT = """# The peak: a million emails in an hour
 
 `make bench-peak` is the peak that GOV.UK Notify says it is designed for, 278 emails a second, here on one small machine
 that also runs the callers, the relay, the webhook's endpoint and PostgreSQL. Ten minutes of it by default, the whole
@@ -188,7 +188,7 @@ def plot(peaks: list[Peak]) -> None:
         axes.set(title=f"{peak.name}: time to hand-over, s", xlabel="minutes", yscale="log")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
-    figure.savefig(DOCS / "benchmarks-peak.svg", metadata={"Date": None})
+    figure.savefig(RESULTS / "peak.svg", metadata={"Date": None})
 
 
 def main() -> None:
@@ -208,7 +208,7 @@ def main() -> None:
     print(summary(peaks), *short, sep="\n\n")
     if not given.quick:
         plot(peaks)
-        picture = "![time to hand-over by minute](benchmarks-peak.svg)"
+        picture = "![time to hand-over by minute](peak.svg)"
         write_part("peak", [ABOUT, made_by(given, machine), summary(peaks), picture, *short])
 
 

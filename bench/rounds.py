@@ -26,8 +26,7 @@ from matplotlib.axes import Axes
 mpl.rcParams["svg.hashsalt"] = "heliograph"  # the same figures make the same file
 
 ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
-PAGE = DOCS / "benchmarks.md"
+RESULTS = ROOT / "bench" / "results"
 LOAD_CORE, SERVER_CORE = 0, 1
 Item = TypeVar("Item")
 
@@ -187,8 +186,9 @@ def made_by(given: argparse.Namespace, machine: Machine) -> str:
 
 
 def write_part(name: str, paragraphs: list[str]) -> None:
-    """What stands between the marks of that name in benchmarks.md; at the end where there are none yet."""
+    """Replaces what stands between the marks on the page of that name; what a person wrote around it stays."""
+    page = RESULTS / f"{name}.md"
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, _, rest = PAGE.read_text("utf-8").partition(begin)
+    before, _, rest = page.read_text("utf-8").partition(begin)
     _, _, after = rest.partition(end)
-    PAGE.write_text(f"{before}{begin}\n" + "\n\n".join(paragraphs) + f"\n{end}{after}", "utf-8")
+    page.write_text(f"{before}{begin}\n" + "\n\n".join(paragraphs) + f"\n{end}{after}", "utf-8")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ours import Revision, revisions
 from processes import settle
 from rounds import (
-    DOCS,
+    RESULTS,
     Rounds,
     arguments,
     folder_on_disk,
@@ -113,7 +113,7 @@ def plot(rounds: Rounds, names: list[str]) -> None:
         rounds.bars(axes, names, what, title)
         if place > 1:
             axes.set_yticklabels([])
-    figure.savefig(DOCS / "benchmarks-sms.svg", metadata={"Date": None})
+    figure.savefig(RESULTS / "sms.svg", metadata={"Date": None})
 
 
 def main() -> None:
@@ -144,7 +144,7 @@ def main() -> None:
     print("\n\n".join(part))
     if not given.quick:
         plot(bench.rounds, list(durable))
-        picture = "![messages a second and CPU time for a message](benchmarks-sms.svg)"
+        picture = "![messages a second and CPU time for a message](sms.svg)"
         write_part("sms", [made_by(given, machine), *part, picture])
 
 

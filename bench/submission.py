@@ -36,7 +36,7 @@ from servers import SEND_S
 
 CONNECTIONS = (1, 20, 100)
 WARM = 100
-ABOUT = """## Taking mail by SMTP
+ABOUT = """# Taking mail by SMTP
 
 `make bench-submission` measures how many mails a second are taken by SMTP submission, beside Postfix.
 

@@ -39,7 +39,7 @@ LONG_AGO, LATER = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
 # What is measured on the accept path: name → the role of the process.
 ROLES = {"accepting": "api", "accepting and delivering": "all"}
 SUBSCRIBED = ", one webhook"
-ABOUT = """## Telling webhooks
+ABOUT = """# Telling webhooks
 
 `make bench-webhooks` measures how many events a second one worker tells, and what a webhook adds to accepting.
 
@@ -47,8 +47,8 @@ ABOUT = """## Telling webhooks
   due, then the worker starts. From the first request to the last, at a receiver that answers at once.
 - **Each event**: read with its message, made into its body, signed twice over (both schemes), posted on a kept
   connection with the target checked again, its answer recorded; at most 10 in flight for an endpoint.
-- **Accepting**: as above at 128 connections, with and without one webhook that hears everything, in turns. The API
-  process alone only accepts; the other one also delivers and tells, all on one core."""
+- **Accepting**: as in accept.md at 128 connections, with and without one webhook that hears everything, in turns. The
+  API process alone only accepts; the other one also delivers and tells, all on one core."""
 
 
 class Receiver:

@@ -28,7 +28,7 @@ from heliograph.web.errors import error_list
 from tests.service import Service
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").rglob("*.md")])
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 DEMO = ROOT / "src" / "heliograph" / "cli" / "demo.toml"
 

@@ -14,26 +14,33 @@ FOLDER = PACKED if PACKED.exists() else Path(__file__).parents[3] / "docs"
 
 # Group → name of a guide (its file without .md) → what the lists say about it.
 GUIDES: dict[str, dict[str, str]] = {
-    "Guides": {
+    "Start": {
+        "dashboard": "People, roles, pages.",
+        "test-recipients": "Addresses and numbers that deliver, bounce or fail on purpose.",
+        "words": "The words used in the product and the docs.",
+    },
+    "Send": {
         "templates": "Lists, conditions, formats, languages and layouts; what is refused.",
-        "webhooks": "Receive events, check their signature, replay what you missed.",
         "verify": "One-time codes: the text, who sends it, the guard against fraud.",
-        "compat": "Programs written for Resend, Twilio, Postmark or Postal work unchanged: calls, refusals, webhooks.",
-        "smtp": "Send from programs that speak only SMTP.",
+        "webhooks": "Receive events, check their signature, replay what you missed.",
+        "states": "What each status of a message means, and which follows which.",
         "idempotency": "Retry a send without sending twice.",
         "pagination": "Read long lists page by page.",
         "rate-limits": "How many requests a key may make, and what to do at the limit.",
-        "test-recipients": "Addresses and numbers that deliver, bounce or fail on purpose.",
-        "states": "What each status of a message means, and which follows which.",
+        "compat": "Programs written for Resend, Twilio, Postmark or Postal work unchanged: calls, refusals, webhooks.",
+        "smtp": "Send from programs that speak only SMTP.",
         "domains": "DNS records of a sending domain, and how they are checked.",
     },
-    "Run it yourself": {
+    "Operate": {
         "deploy": "Install it: one machine, containers, Kubernetes.",
-        "dashboard": "People, roles, pages.",
         "configuration": "Settings and the setup file.",
         "carriers": "Connect SMS and WhatsApp carriers.",
         "operations": "Start, back up, watch, upgrade.",
-        "words": "The words used in the product and the docs.",
+        "threats": "Whom the service defends against, where, and what it leaves to you.",
+        "known-issues": "What does not work, or not yet as you may expect.",
+    },
+    "Extend": {
+        "adding-a-carrier": "One file and one line: a carrier of your own.",
     },
 }
 NAMES = [name for group in GUIDES.values() for name in group]

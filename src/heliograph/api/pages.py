@@ -158,8 +158,9 @@ class Docs:
             (name, [(route.summary, f"/docs/api/{operation_id(route)}", route.method) for route in routes])
             for name, routes in self._groups().items()
         ]
-        start = [("Introduction", "/docs", ""), ("Error codes", "/docs/errors", "")]
-        return [("Start", start), guides[0], *endpoints, *guides[1:]]
+        start, send, *others = guides
+        first = [("Introduction", "/docs", ""), ("Error codes", "/docs/errors", "")]
+        return [(start[0], first + start[1]), send, *endpoints, *others]
 
     def _groups(self) -> dict[str, list[Route]]:
         groups: dict[str, list[Route]] = {}
