@@ -132,7 +132,7 @@ def test_a_batch_keeps_it(database_url: str, tmp_path: Path, world: World) -> No
 def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
     """It is asked for ten seconds each time, and the exporter asks again."""
     program = (
-        "import asyncio\nfrom heliograph import tracing\n"
+        "import asyncio\nfrom heliograph.runtime import tracing\n"
         "async def main():\n    tracing.start('1')\n    tracing.receive(None).end()\n    await tracing.stop()\n"
         "tracing.STOP_S = 0.5\nasyncio.run(main())\n"
     )
@@ -158,7 +158,7 @@ def test_nothing_is_imported_when_it_is_off() -> None:
 )
 def test_what_cannot_be_had_is_said(given: dict[str, str], said: str) -> None:
     program = (
-        "import sys\nfrom heliograph import tracing\n"
+        "import sys\nfrom heliograph.runtime import tracing\n"
         f"given = {given!r}\nif 'WITHOUT' in given: sys.modules['opentelemetry'] = None\n"
         "try:\n    tracing.start('1', given)\nexcept tracing.NoTraces as error:\n    print(error)\n"
     )
@@ -169,5 +169,5 @@ def test_what_cannot_be_had_is_said(given: dict[str, str], said: str) -> None:
     "given", [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"}]
 )
 def test_off(given: dict[str, str]) -> None:
-    program = f"from heliograph import tracing; tracing.start('1', {given!r}); print(tracing._tracer)"
+    program = f"from heliograph.runtime import tracing; tracing.start('1', {given!r}); print(tracing._tracer)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "None"
