@@ -9,9 +9,9 @@ from heliograph.rules.audit import Actor
 from heliograph.rules.delivery.magic import is_magic
 from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.records import Key, Setting, Team
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
+from heliograph.rules.setup.values import read_recipient
 from heliograph.storage.erase import Tell, Wanted
 from heliograph.storage.store import Store
 

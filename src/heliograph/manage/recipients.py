@@ -5,9 +5,9 @@ from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
 from heliograph.rules.delivery.magic import is_magic
 from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.records import Recipient, Team
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
+from heliograph.rules.setup.values import read_recipient
 from heliograph.storage.store import Store
 
 CODES_MAX = 10  # that a team may try in 15 minutes

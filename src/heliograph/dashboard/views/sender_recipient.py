@@ -17,9 +17,9 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import platform_mail, recipients
 from heliograph.rules.mail.own_mail import OwnMail
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.file import read_recipient
 from heliograph.rules.setup.recipient_code import is_right_code, recipient_code
 from heliograph.rules.setup.records import Caller
+from heliograph.rules.setup.values import read_recipient
 from heliograph.rules.text import without_addresses
 
 
