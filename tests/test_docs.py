@@ -19,8 +19,7 @@ from heliograph.cli.options import SERVE_FLAGS
 from heliograph.rules.delivery.message import MOVES
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.setup import records
-from heliograph.rules.setup.carrier_form import inputs
-from heliograph.rules.setup.file import CARRIER_KINDS, CarrierKind, option_names
+from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS
 from heliograph.rules.setup.keys import make_token
 from heliograph.rules.verify import verification
 from heliograph.settings import NAMES, PREFIX, Settings, write_settings
@@ -252,20 +251,30 @@ def test_setup_file_table(heading: str) -> None:
             assert shown[name] == default(name, fields[name])
 
 
+WORDS_FOR_NOTHING = {"–", "by `tls`", "our address", "the system's", "the setting", "fetched from SNS"}
+WORDS_FOR_NOTHING |= {"the platform's brand"}
+OWN_ADDRESSES = {"Twilio's", "Meta's"}
+
+
 def test_every_field_of_every_kind_of_carrier_is_explained() -> None:
-    """The first cell names the kind once, and stays empty in its other rows."""
-    shown: dict[str, set[str]] = {}
+    """The first cell names the kind once, and stays empty in its other rows. Defaults are those of its options."""
+    shown: dict[str, dict[str, str]] = {}
     kind = ""
-    for first, names, *_ in table(section("docs/configuration.md", "Fields of each carrier kind")):
+    for first, names, defaults, *_ in table(section("docs/configuration.md", "Fields of each carrier kind")):
         kind = bare(first.partition(",")[0]) or kind
-        shown.setdefault(kind, set()).update(bare(name) for name in names.split(", "))
-    assert shown == {kind[1]: set(option_names(kind)) for kind in CARRIER_KINDS}
-
-
-@pytest.mark.parametrize("kind", CARRIER_KINDS, ids="-".join)
-def test_the_form_of_a_carrier_has_the_fields_of_its_file(kind: CarrierKind) -> None:
-    form = {one.name.partition(".")[0] for one in inputs(kind)} - {"countries"}
-    assert form == set(option_names(kind))
+        fields = [bare(name) for name in names.split(", ")]
+        each = defaults.split(", ") if ", " in defaults else [defaults] * len(fields)
+        shown.setdefault(kind, {}).update(zip(fields, each, strict=True))
+    assert shown.keys() == {kind[1] for kind in CARRIER_KINDS}
+    for kind_, options in CARRIER_KINDS.items():
+        fields_of = {field.encode_name: field for field in msgspec.structs.fields(options)}
+        assert shown[kind_[1]].keys() == fields_of.keys()
+        for name, field in fields_of.items():
+            said = shown[kind_[1]][name]
+            assert (said == "required") == field.required
+            unset = not field.default or isinstance(field.default, msgspec.Struct) or field.default is msgspec.NODEFAULT
+            words = OWN_ADDRESSES if name == "base_url" else WORDS_FOR_NOTHING if unset else set()
+            assert field.required or said in {default(name, field)} | words, name
 
 
 def default(name: str, field: msgspec.structs.FieldInfo) -> str:

@@ -16,9 +16,9 @@ from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.delivery.circuit import MISSES_TO_OPEN
 from heliograph.rules.delivery.outcome import Deferred, Outcome
 from heliograph.rules.setup import records
+from heliograph.rules.setup.carrier_kinds import sealed
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.plan import plan
-from heliograph.rules.setup.secrets import sealed
 from heliograph.rules.setup.snapshot import Setup, to_row, updated
 from heliograph.rules.setup.webhook import rotated, sealed_secret
 from heliograph.sealing import CannotOpen, Sealer

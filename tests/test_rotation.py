@@ -16,7 +16,7 @@ from heliograph.manage.secret import rotate
 from heliograph.opening import check_secret, make_secrets, open_store
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup import records
-from heliograph.rules.setup.secrets import sealed
+from heliograph.rules.setup.carrier_kinds import sealed
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.setup.webhook import sealed_secret
 from heliograph.sealing import CannotOpen

@@ -22,19 +22,19 @@ from heliograph.api.routes import ROUTES
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check
 from heliograph.channels.email.bounce_server import Returns, protocol
-from heliograph.channels.email.mx import Mx, MxOptions, asking
+from heliograph.channels.email.mx import Mx, asking
 from heliograph.channels.email.outgoing import Outgoing
-from heliograph.channels.email.relay import Relay, RelayOptions
+from heliograph.channels.email.relay import Relay
 from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.channels.email.smtp import Manner
-from heliograph.channels.sms.http import Http, HttpOptions
+from heliograph.channels.sms.http import Http
 from heliograph.channels.sms.simulator import SmsSimulator
-from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
-from heliograph.channels.sms.twilio import Twilio, TwilioOptions
+from heliograph.channels.sms.smpp.carrier import Smpp
+from heliograph.channels.sms.twilio import Twilio
 from heliograph.channels.web import CheckedAddresses, NoAnswer, Unreachable, Web
 from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
 from heliograph.channels.webhook.post import Poster
-from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
+from heliograph.channels.whatsapp.cloud_api import CloudApi
 from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.compat.surfaces import SURFACES
 from heliograph.dashboard.app import Dashboard
@@ -79,6 +79,14 @@ from heliograph.rules.limits import MIB
 from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.phones.opt_out import PhoneChannel
 from heliograph.rules.setup import records
+from heliograph.rules.setup.carrier_kinds import (
+    CloudApiOptions,
+    HttpOptions,
+    MxOptions,
+    RelayOptions,
+    SmppOptions,
+    TwilioOptions,
+)
 from heliograph.rules.setup.secrets import opened
 from heliograph.rules.webhooks import signature
 from heliograph.runtime.clock import Clock
@@ -129,7 +137,7 @@ def _simulator(kind: Callable[[int], Carrier]) -> Callable[[records.CarrierRecor
 # (channel, kind) → how to make that carrier from its record, in which secrets are open.
 CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier]] = {
     ("email", "mx"): lambda record, tools: Mx(
-        msgspec.convert({"helo": tools.helo} | record.options, MxOptions), tools.outgoing.prepare
+        msgspec.convert({"helo": tools.helo or ""} | record.options, MxOptions), tools.outgoing.prepare
     ),
     ("email", "smtp"): lambda record, tools: Relay(
         msgspec.convert(record.options, RelayOptions),

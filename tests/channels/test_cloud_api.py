@@ -13,9 +13,10 @@ import pytest
 
 from heliograph.channels.carrier import Callback, Parcel
 from heliograph.channels.web import Web
-from heliograph.channels.whatsapp.cloud_api import CODES, CloudApi, CloudApiOptions
+from heliograph.channels.whatsapp.cloud_api import CODES, CloudApi
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.setup.carrier_kinds import CloudApiOptions
 from tests.channels.fakes import NUMBER, SECRET, CloudApiFake, Inbox
 
 pytestmark = pytest.mark.anyio

@@ -16,14 +16,11 @@ import msgspec
 import pytest
 
 from heliograph.channels.carrier import Callback, Parcel
-from heliograph.channels.email.relay import RelayOptions
-from heliograph.channels.sms.http import WINDOW_MS, Http, HttpOptions
-from heliograph.channels.sms.smpp.carrier import SmppOptions
-from heliograph.channels.sms.twilio import TwilioOptions
+from heliograph.channels.sms.http import WINDOW_MS, Http
 from heliograph.channels.web import Web, WebAnswer
-from heliograph.channels.whatsapp.cloud_api import CloudApiOptions
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.setup.carrier_kinds import CloudApiOptions, HttpOptions, RelayOptions, SmppOptions, TwilioOptions
 from tests.channels.fakes import SECRET, HttpFake, Inbox
 
 pytestmark = pytest.mark.anyio

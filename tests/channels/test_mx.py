@@ -18,12 +18,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import pool
 from heliograph.channels.email.mta_sts import Policies, Policy, https_fetch, read_id, read_policy
-from heliograph.channels.email.mx import Mx, MxOptions
+from heliograph.channels.email.mx import Mx
 from heliograph.channels.email.pool import PoolLimits, Prepared
 from heliograph.channels.email.resolve import Resolver, Unknown, networks
 from heliograph.channels.email.smtp import Manner, Timeouts
 from heliograph.channels.web import Answers
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.setup.carrier_kinds import MxOptions
 from tests.channels.dns_peer import DnsPeer, Zone
 from tests.channels.smtp_peer import DROP, HANG, Answer, Authority, Peer, Script
 
@@ -686,7 +687,7 @@ async def test_the_limit_is_for_each_host(per_host: int) -> None:
     ("sources", "expected"), [(("127.0.0.77",), DELIVERED), (("::1",), DEFERRED), (("203.0.113.9",), DEFERRED)]
 )
 async def test_source_addresses(sources: tuple[str, ...], expected: str) -> None:
-    async with net(ONE_HOST, {"2": {}}, source_ips=sources, helo=None) as there:
+    async with net(ONE_HOST, {"2": {}}, source_ips=sources, helo="") as there:
         assert action(await there.send()) == expected
         if expected == DELIVERED:
             assert there.hosts["2"].lines[0] == "EHLO [127.0.0.77]"

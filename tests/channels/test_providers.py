@@ -9,9 +9,10 @@ from heliograph.channels.carrier import Callback, CallbackAnswer, Parcel
 from heliograph.channels.email.pool import Prepared
 from heliograph.channels.email.provided import to_reports
 from heliograph.channels.email.providers.told import ProviderEvent
-from heliograph.channels.email.relay import Relay, RelayOptions, id_in
+from heliograph.channels.email.relay import Relay, id_in
 from heliograph.channels.web import Unreachable, Web, WebAnswer
 from heliograph.rules.delivery.outcome import Accepted, ProviderReport, Report
+from heliograph.rules.setup.carrier_kinds import RelayOptions
 from tests.channels.providers import CERT, GOLDEN, OPTIONS, OWN, TO, gzipped, payload, signed
 from tests.channels.smtp_peer import Peer
 

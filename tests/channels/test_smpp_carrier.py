@@ -13,11 +13,12 @@ import structlog
 
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.sms.smpp import command, intake, status
-from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
+from heliograph.channels.sms.smpp.carrier import Smpp
 from heliograph.channels.sms.smpp.pdu import ShortMessage, SmppAddress, decode_short_message, encode
 from heliograph.channels.sms.smpp.session import Timings
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused, Report
+from heliograph.rules.setup.carrier_kinds import SmppOptions
 from tests.channels.smsc import DROP, HALF, HANG, HOLD, NACK, Script, Smsc, receipt
 from tests.channels.smtp_peer import Authority
 

@@ -16,9 +16,10 @@ from heliograph.channels.sms.smpp.pdu import (
     ShortMessage,
     SmppAddress,
 )
-from heliograph.channels.sms.smpp.receipt import MESSAGE_STATES, IdForm, issued_id, read_receipt
+from heliograph.channels.sms.smpp.receipt import MESSAGE_STATES, issued_id, read_receipt
 from heliograph.channels.sms.smpp.text import GSM7, UCS2, cut, fits, to_octets
 from heliograph.rules.phones.gsm import ALPHABET, EXTENSION, segment
+from heliograph.rules.setup.carrier_kinds import IdForm
 
 FOREIGN = gsm0338.Codec()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from smpplib import consts, smpp
 
 from heliograph.channels.sms.smpp import command, status
-from heliograph.channels.sms.smpp.compose import Long, compose, sender_address
+from heliograph.channels.sms.smpp.compose import compose, sender_address
 from heliograph.channels.sms.smpp.pdu import (
     MESSAGE_PAYLOAD,
     MESSAGE_STATE,
@@ -30,6 +30,7 @@ from heliograph.channels.sms.smpp.pdu import (
     read_id,
 )
 from heliograph.channels.sms.smpp.receipt import read_receipt
+from heliograph.rules.setup.carrier_kinds import Long
 
 GOLDEN = Path(__file__).parent / "golden" / "smpp"
 PHONE = "+447700900123"

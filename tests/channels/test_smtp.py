@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import pool, smtp
 from heliograph.channels.email.pool import PoolLimits, Prepared
-from heliograph.channels.email.relay import Relay, RelayOptions
+from heliograph.channels.email.relay import Relay
 from heliograph.channels.email.smtp import Destination, Login, Manner, SmtpSession, Timeouts
 from heliograph.channels.email.tls import Tls
 from heliograph.channels.email.wire import wire_form
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.setup.carrier_kinds import RelayOptions
 from tests.channels.smtp_peer import DROP, HANG, OFFERS, Authority, Peer, Script, end_of_mail
 
 pytestmark = pytest.mark.anyio

@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 from heliograph.channels.carrier import Callback, Parcel
-from heliograph.channels.sms.twilio import CODES, STATES, Twilio, TwilioOptions
+from heliograph.channels.sms.twilio import CODES, STATES, Twilio
 from heliograph.channels.web import Web
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.ids import ulid
+from heliograph.rules.setup.carrier_kinds import TwilioOptions
 from tests.channels.fakes import ACCOUNT, SECRET, Inbox, TwilioFake, running
 
 pytestmark = pytest.mark.anyio

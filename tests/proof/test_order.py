@@ -12,19 +12,20 @@ import msgspec
 import pytest
 
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.channels.email.mx import Mx, MxOptions
+from heliograph.channels.email.mx import Mx
 from heliograph.channels.email.pool import Prepared
-from heliograph.channels.email.relay import Relay, RelayOptions
+from heliograph.channels.email.relay import Relay
 from heliograph.channels.line import Line
-from heliograph.channels.sms.http import Http, HttpOptions
-from heliograph.channels.sms.smpp.carrier import Smpp, SmppOptions
+from heliograph.channels.sms.http import Http
+from heliograph.channels.sms.smpp.carrier import Smpp
 from heliograph.channels.web import Web
-from heliograph.channels.whatsapp.cloud_api import CloudApi, CloudApiOptions
+from heliograph.channels.whatsapp.cloud_api import CloudApi
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
 from heliograph.rules.delivery.content import SmsContent, WhatsappContent
 from heliograph.rules.delivery.lanes import WINDOW_FIRST
 from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.setup.carrier_kinds import CloudApiOptions, HttpOptions, MxOptions, RelayOptions, SmppOptions
 from heliograph.rules.setup.records import CarrierRecord, Channel, Priority, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.setup import NewSuppression
@@ -99,7 +100,7 @@ async def relay(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
 async def mx(_: AsyncExitStack) -> AsyncIterator[tuple[Carrier, Taken]]:
     zone = {("x.test", "MX"): ["10 mx.test."], ("mx.test", "A"): ["127.0.0.1"]}
     async with DnsPeer(zone) as dns, SlowPeer() as peer:
-        options = MxOptions(resolver=dns.at, port=peer.port, allow_private=("127.0.0.0/8",), per_host=1)
+        options = MxOptions(resolver=dns.at, port=peer.port, allow_private=["127.0.0.0/8"], per_host=1)
         yield Mx(options, prepare), lambda: [mail.recipient for mail in peer.received]
 
 

@@ -1,9 +1,15 @@
 """The forms of carriers: made from the tables of the setup file, and read as the file is."""
 
+import re
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from heliograph.rules.setup.carrier_form import KINDS, inputs, kind_of, read_form, shown
-from heliograph.rules.setup.file import CARRIER_KINDS, CarrierKind, read_setup_file
+import heliograph
+from heliograph.rules.setup.carrier_form import inputs, kind_of, read_form, shown
+from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS, CarrierKind
+from heliograph.rules.setup.file import SetupError, read_setup_file
 
 HTTP: dict[str, str] = {
     "url": "https://api.example.com/v1",
@@ -16,10 +22,27 @@ HTTP: dict[str, str] = {
 }
 
 
-def test_every_kind_has_a_form() -> None:
-    assert KINDS.keys() == CARRIER_KINDS.keys()
-    for kind in CARRIER_KINDS:
-        assert all(one.said.label for one in inputs(kind))
+@pytest.mark.parametrize("kind", CARRIER_KINDS, ids="-".join)
+def test_a_kind_is_described_once(kind: CarrierKind) -> None:
+    """What its carrier is made with, a file may write and the form asks for; no field is described elsewhere."""
+    options = CARRIER_KINDS[kind]
+    names = [one.encode_name for one in msgspec.structs.fields(options)]
+    asked = inputs(kind)
+    assert list(dict.fromkeys(one.name.partition(".")[0] for one in asked if one.name != "countries")) == sorted(
+        names, key=lambda name: next(one.more for one in asked if one.name.partition(".")[0] == name)
+    )
+    text = f'[[carriers]]\nid = "c"\nchannel = "{kind[0]}"\nkind = "{kind[1]}"\ncolour = "red"'
+    with pytest.raises(SetupError) as wrong:
+        read_setup_file(text, {}, runnable=CARRIER_KINDS)
+    assert str(wrong.value).endswith(f"enabled, priority, {', '.join(names)}")
+    assert options.title and options.about and all(one.label for one in asked)
+
+
+def test_options_are_described_in_one_file_alone() -> None:
+    """A second struct of a kind's options would be one with a carrier's field names."""
+    channels = Path(heliograph.__file__).parent / "channels"
+    found = [path.name for path in channels.rglob("*.py") if re.search(r"class \w+Options\(", path.read_text("utf-8"))]
+    assert found == ["provider.py"]  # what the relay hands to a provider
 
 
 def test_controls_follow_the_types() -> None:

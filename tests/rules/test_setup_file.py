@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from heliograph.rules.mail.address import Address
-from heliograph.rules.setup.file import CARRIER_KINDS, SetupError, option_names, read_setup_file
+from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS, option_names
+from heliograph.rules.setup.file import SetupError, read_setup_file
 from heliograph.rules.setup.keys import make_token
 
 EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
@@ -180,7 +181,7 @@ CARRIER = '[[carriers]]\nid = "c"\n'
         (CARRIER + 'kind = "simulator"', "carriers[0].channel: is missing"),
         (
             CARRIER + 'channel = "email"\nkind = "smpp"',
-            "carriers[0].kind: 'smpp' is no kind for email. Known: mx, smtp, simulator",
+            "carriers[0].kind: 'smpp' is no kind for email. Known: smtp, mx, simulator",
         ),
         (
             CARRIER + 'channel = "email"\nkind = "smtp"\nhost = "relay.test"',

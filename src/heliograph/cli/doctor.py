@@ -27,7 +27,7 @@ from heliograph.opening import (
 from heliograph.opening import examine as look_into
 from heliograph.rules.client_address import is_inside
 from heliograph.rules.mail.address import parse_address
-from heliograph.rules.setup.file import CHANNELS
+from heliograph.rules.setup.records import CHANNELS
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.runtime.clock import Clock
 from heliograph.settings import BadSetting, Settings

@@ -19,9 +19,9 @@ from heliograph.rules.phones.gsm import segment
 from heliograph.rules.phones.phone import country_of, read_phone
 from heliograph.rules.refusals import InvalidPhone, InvalidRequest, NotFound
 from heliograph.rules.setup.carrier_form import Filled, read_form
-from heliograph.rules.setup.file import CarrierKind
+from heliograph.rules.setup.carrier_kinds import SECRETS, CarrierKind, sealed
 from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord, Channel, Platform
-from heliograph.rules.setup.secrets import FIELDS, Seal, sealed
+from heliograph.rules.setup.secrets import Seal
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
@@ -170,7 +170,7 @@ def of_channel(setup: Setup, channel: Channel) -> list[CarrierRecord]:
 def _filled(record: CarrierRecord, filled: Filled, seal: Seal) -> CarrierRecord:
     fields = dict(filled.fields)
     countries = tuple(fields.pop("countries", ("*",)))
-    kept = {name: value for name, value in record.options.items() if name in FIELDS and name not in filled.forget}
+    kept = {name: value for name, value in record.options.items() if name in SECRETS and name not in filled.forget}
     options = kept | sealed(fields, lambda plain, field: seal(plain, f"carrier/{record.id}/{field}"))
     return replace(record, countries=countries, options=options)
 

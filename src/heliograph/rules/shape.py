@@ -40,7 +40,8 @@ def read(value: Any, kind: Any) -> Any:
         with suppress(msgspec.ValidationError):  # msgspec reads many values much faster than we do
             msgspec.convert(value, kind)
             return value
-    meta = kind.__metadata__[0] if get_origin(kind) is Annotated else msgspec.Meta()
+    metas = [one for one in getattr(kind, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
+    meta = metas[0] if metas else msgspec.Meta()
     inner = next((one for one in _options(kind) if _base(one) is type(value)), None)
     if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
         kinds = _checked_fields(value, inner)

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Carrier, Parcel
@@ -17,20 +16,11 @@ from heliograph.channels.email.smtp import MANNER, Destination, Manner
 from heliograph.channels.email.spf import Ask
 from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
 from heliograph.rules.delivery.outcome import Deferred, Outcome, Refused
+from heliograph.rules.setup.carrier_kinds import MxOptions
 
 TRIES_MAX = 5  # addresses tried in one hand-over
 TRIES_S = 120.0  # no further address is tried after this
 AGAIN_S = 10.0  # until a host whose connections are all busy is tried again: mail for others goes before
-
-
-class MxOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    helo: str | None = None  # None: our address as a literal
-    source_ips: tuple[str, ...] = ()
-    tls: Literal["opportunistic", "required"] = "opportunistic"
-    per_host: int = 8  # connections
-    port: int = 25
-    resolver: str | None = None  # host:port; None: the system's
-    allow_private: tuple[str, ...] = ()  # ranges that mail exchangers may be in
 
 
 def asking(server: str | None) -> Ask:
@@ -53,7 +43,7 @@ class Mx(Carrier):
         self._options = options
         self._prepare = prepare
         self._random = random or Random()
-        self._resolver = Resolver(options.resolver, networks(options.allow_private), self._random)
+        self._resolver = Resolver(options.resolver or None, networks(options.allow_private), self._random)
         self._policies = Policies(self._resolver, fetch or https_fetch(self._resolver, manner.roots or system_roots()))
         limits = replace(limits, per_host=options.per_host, again_s=AGAIN_S)
         self._pool = Pool(replace(manner, helo=options.helo), limits)

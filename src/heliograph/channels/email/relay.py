@@ -3,9 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
-from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Callback, CallbackAnswer, Carrier, Parcel
@@ -19,26 +17,12 @@ from heliograph.channels.web import UNSIGNED, Web
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, ProviderReport
 from heliograph.rules.limits import IN_THREAD, SECOND_MS
 from heliograph.rules.mail.smtp_reply import pauses_host
+from heliograph.rules.setup.carrier_kinds import RelayOptions
 
 TLS: dict[str, Tls] = {"none": "none", "starttls": "verified", "tls": "implicit"}
 # The id in a provider's `250`: the last word, if it looks like one.
 _ID = re.compile(r"(?=\S*[0-9])(?![245]\.[0-9]+\.[0-9]+$)[A-Za-z0-9][\w.@+/=-]{5,199}")
 PORTS = {"none": 25, "starttls": 587, "tls": 465}
-
-
-class RelayOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: str  # may be private: an operator sets it
-    port: int | None = None  # None: the default
-    tls: Literal["none", "starttls", "tls"] = "starttls"
-    username: str | None = None
-    password: str = ""
-    connections: int = 4
-    final: bool = False  # the relay is the recipient's own: accepted means delivered
-    provider: Literal["ses", "postmark", "mailgun", "sendgrid", "resend", "brevo"] | None = None
-    callback_secret: str = ""
-    callback_key: str = ""
-    callback_topic: str = ""
-    callback_cert: str = ""
 
 
 class Relay(Carrier):

@@ -1,10 +1,9 @@
 """The carrier `http`: any provider's HTTP API, described by a request template, answer rules and a callback map."""
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import msgspec
@@ -33,15 +32,13 @@ from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred,
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import MINUTE_MS, SECOND_MS
 from heliograph.rules.phones.phone import to_e164
+from heliograph.rules.setup.carrier_kinds import PLACEHOLDER, CallbackMap, HttpOptions, IncomingMap
 from heliograph.rules.text import CONTROLS
 
 NAME = "http"
 FORM = "application/x-www-form-urlencoded"
 WINDOW_MS = 5 * MINUTE_MS  # how far a callback's own time may be off
 MS_FROM = 100_000_000_000  # a larger Unix time is in milliseconds
-PLACEHOLDERS = ("to", "to_digits", "from", "text", "message_id", "callback_url", "country")
-
-_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 
 # How a value is escaped in a body of each type; in any other it stays as it is.
 ESCAPES: dict[str, Callable[[str], str]] = {
@@ -50,53 +47,6 @@ ESCAPES: dict[str, Callable[[str], str]] = {
     "application/xml": escape,
     "text/xml": escape,
 }
-
-
-class AcceptedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    status: frozenset[int] = frozenset({200, 201, 202})
-    id: str | None = None  # path of the message id in the answer; an answer without it is not accepted
-
-
-class RefusedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    status: frozenset[int] = frozenset({400, 422})
-    text: str | None = None
-
-
-class CallbackMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    id: str = "$.id"
-    status: str = "$.status"
-    delivered: frozenset[str] = frozenset()
-    failed: frozenset[str] = frozenset()
-    each: str | None = None  # path of the list, when one callback has several reports
-
-
-class IncomingMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
-    sender: str
-    to: str
-    text: str
-    id: str | None = None
-
-
-class HttpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
-    url: str
-    method: Literal["GET", "POST", "PUT"] = "POST"
-    headers: dict[str, str] = {}
-    body: str = ""
-    sender: str = ""  # the value of {{from}} when the team has no sender id of its own
-    accepted: AcceptedRule = AcceptedRule()
-    refused: RefusedRule = RefusedRule()
-    callback: CallbackMap | None = None
-    incoming: IncomingMap | None = None
-    callback_secret: str = ""
-    callback_check: Literal["signature", "token"] = "signature"  # token: the secret is in the callback address
-    callback_timestamp: str | None = None  # path of a callback's time; checked when set
-    uncertain: Literal["resend", "stop"] = "resend"
-
-    def __post_init__(self) -> None:
-        for template in (self.url, self.body, *self.headers.values()):
-            for name in _PLACEHOLDER.findall(template):
-                if name not in PLACEHOLDERS:
-                    raise ValueError(f"{{{{{name}}}}} is not a placeholder. Known: {', '.join(PLACEHOLDERS)}")
 
 
 class Http(Carrier):
@@ -181,7 +131,7 @@ class Http(Carrier):
 
 def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]) -> str:
     """One pass: a value that looks like a placeholder is not replaced."""
-    return _PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
+    return PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
 
 
 def _reports(given: Any, where: CallbackMap) -> list[CarrierReport]:

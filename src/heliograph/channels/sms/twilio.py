@@ -5,7 +5,7 @@ import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -41,6 +41,7 @@ from heliograph.rules.delivery.outcome import (
 )
 from heliograph.rules.ids import ulid_ms
 from heliograph.rules.limits import SECOND_MS
+from heliograph.rules.setup.carrier_kinds import TwilioOptions
 
 NAME = "twilio"
 SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds
@@ -118,15 +119,6 @@ CODES: dict[int, tuple[Verdict, str]] = {
     30450: ("refused", "Twilio's protection against SMS pumping blocked the number"),
     30453: ("refused", "Twilio's protection against SMS pumping blocked the number"),
 }
-
-
-class TwilioOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"sender": "from"}):
-    base_url: str = "https://api.twilio.com"
-    account_sid: str
-    auth_token: str
-    signing_key: str = ""  # the secret of a shared key that signs callbacks instead of the token
-    sender: str = ""  # a number, a sender id or a messaging service (MG…), for teams without a sender id
-    uncertain: Literal["lookup", "resend", "stop"] = "lookup"
 
 
 class Twilio(Carrier):

@@ -1,7 +1,7 @@
 """The carrier `cloud_api`: template messages by Meta's WhatsApp Cloud API, and its signed webhooks."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -29,6 +29,7 @@ from heliograph.channels.web import (
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Report
 from heliograph.rules.phones.phone import to_e164
+from heliograph.rules.setup.carrier_kinds import CloudApiOptions
 
 NAME = "cloud_api"
 
@@ -113,15 +114,6 @@ CODES: dict[int, tuple[Verdict, str]] = {
     133015: ("deferred", "the phone number was deleted a moment ago and is not free yet"),
     135000: ("refused", "Meta refuses a parameter without saying which"),
 }
-
-
-class CloudApiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    base_url: str = "https://graph.facebook.com/v23.0"
-    phone_number_id: str
-    access_token: str
-    app_secret: str = ""  # signs the webhooks
-    verify_token: str = ""  # for the webhooks' challenge
-    uncertain: Literal["resend", "stop"] = "resend"
 
 
 class CloudApi(Carrier):

@@ -14,9 +14,8 @@ from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup import carrier_form
-from heliograph.rules.setup.file import CarrierKind
+from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS, SECRETS, CarrierKind
 from heliograph.rules.setup.records import CarrierRecord, Channel
-from heliograph.rules.setup.secrets import FIELDS
 from heliograph.storage.carrier_use import RecentUse
 from heliograph.words.explain import cure_of_carrier
 
@@ -58,7 +57,7 @@ def _line(visit: Visit, carrier: CarrierRecord, recent: dict[str, RecentUse]) ->
     place = str(options.get("host") or options.get("base_url") or "")
     return {
         "carrier": carrier,
-        "kind": carrier_form.KINDS[carrier.channel, carrier.kind].title,
+        "kind": CARRIER_KINDS[carrier.channel, carrier.kind].title,
         "place": place,
         "state": health(carrier.enabled, circuit, use.answered),
         "circuit": circuit,
@@ -84,7 +83,7 @@ async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: T
     recent = (await visit.store.carrier_use.recent(now)).get(carrier.id, RecentUse())
     kind = (carrier.channel, carrier.kind)
     texts = carrier_form.shown(kind, carrier.options | {"countries": carrier.countries})
-    facts = [(one.said.label, "set" if one.secret else texts[one.name]) for one in carrier_form.inputs(kind)
+    facts = [(one.label, "set" if one.secret else texts[one.name]) for one in carrier_form.inputs(kind)
              if one.name in texts or (one.secret and one.name in carrier.options)]  # fmt: skip
     order = carriers.of_channel(visit.setup, carrier.channel)
     circuit = visit.store.circuits.current.get(carrier.id)
@@ -92,7 +91,7 @@ async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: T
         "carrier": carrier,
         "state": health(carrier.enabled, circuit, recent.answered),
         "cure": _cure(carrier, circuit),
-        "kind": carrier_form.KINDS[kind],
+        "kind": CARRIER_KINDS[kind],
         "facts": facts,
         "circuit": circuit,
         "recent": recent,
@@ -175,7 +174,7 @@ async def choose(visit: Visit) -> Answer:
         return _form(visit, kind)
     wanted = visit.query.get("channel", "")
     kinds = [
-        (channel, [(f"{channel}-{name}", said) for (of, name), said in carrier_form.KINDS.items() if of == channel])
+        (channel, [(f"{channel}-{name}", said) for (of, name), said in CARRIER_KINDS.items() if of == channel])
         for channel in get_args(Channel)
         if wanted in ("", channel)
     ]
@@ -223,13 +222,13 @@ def _form(
     values = {
         "carrier": carrier,
         "channel": kind[0],
-        "kind": carrier_form.KINDS[kind],
+        "kind": CARRIER_KINDS[kind],
         "kind_id": "-".join(kind),
-        "first": [one for one in inputs if not one.said.more],
-        "more": [one for one in inputs if one.said.more],
-        "open": any(one.name in wrong or texts.get(one.name, "") not in ("", "*") for one in inputs if one.said.more),
+        "first": [one for one in inputs if not one.more],
+        "more": [one for one in inputs if one.more],
+        "open": any(one.name in wrong or texts.get(one.name, "") not in ("", "*") for one in inputs if one.more),
         "texts": texts,
-        "saved": set(carrier.options) & FIELDS if carrier else set(),
+        "saved": set(carrier.options) & SECRETS if carrier else set(),
         "id": visit.form.get("id", "") if typed else _free_id(visit, kind[1].replace("_", "-")),
         "errors": wrong,
         "typed": typed,

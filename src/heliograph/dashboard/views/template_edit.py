@@ -14,8 +14,7 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.templates import find, proposed
 from heliograph.manage.templates import save as save_template
 from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.rules.setup.file import CHANNELS
-from heliograph.rules.setup.records import Channel, Template
+from heliograph.rules.setup.records import CHANNELS, Channel, Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import Difference, Edited, edit_template, goes_live, offered
 from heliograph.web.reading import work

@@ -8,8 +8,7 @@ from heliograph.dashboard.views.template_form import lines_for, to_form
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
 from heliograph.manage.templates import proposed
 from heliograph.rules.setup import template_approvals as approvals
-from heliograph.rules.setup.file import CHANNELS
-from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.records import CHANNELS, Template
 from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
 from heliograph.rules.templates.render import most_octets
 from heliograph.rules.templates.values import BRAND_NAME

@@ -6,13 +6,15 @@ Nothing is compared with the store here; `plan.py` decides what the file changes
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import field
 
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup import records
+from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS, SIMULATORS, CarrierKind, Label, option_names
 from heliograph.rules.setup.values import (
     LAYOUT,
     SENDER,
@@ -23,9 +25,6 @@ from heliograph.rules.setup.values import (
     Currency,
     Domain,
     FileType,
-    Host,
-    Ip,
-    JsonPath,
     Language,
     Line,
     Locale,
@@ -33,14 +32,8 @@ from heliograph.rules.setup.values import (
     Names,
     Network,
     Passthrough,
-    Port,
-    Positive,
     Priced,
-    Statuses,
-    Target,
     TemplateLanguage,
-    Uncertain,
-    Url,
     between,
     id_like,
     like,
@@ -59,11 +52,6 @@ from heliograph.rules.shape import Misfit, form, read, read_at
 from heliograph.rules.templates.check import LENGTH_MAX, LIST_MAX
 from heliograph.rules.text import line, quoted
 from heliograph.rules.verify.verify_text import check_text
-
-CarrierKind = tuple[str, str]  # channel, kind
-
-CHANNELS: tuple[str, ...] = get_args(records.Channel)
-SIMULATORS: frozenset[CarrierKind] = frozenset((channel, "simulator") for channel in CHANNELS)
 
 
 class SetupError(Exception):
@@ -166,135 +154,11 @@ class _Carrier(_Table):
     id: Annotated[str, like("[a-z0-9-]{1,64}", "an id of a-z, 0-9 and -")]
     channel: records.Channel
     kind: str
-    countries: list[CountryOrAny] = _ABSENT
+    countries: Annotated[
+        list[CountryOrAny], Label("Countries", "ISO codes such as GB, DE, or * for all.", more=True)
+    ] = _ABSENT
     enabled: bool = _ABSENT
     priority: Annotated[int, between(-records.PRIORITY_MAX, records.PRIORITY_MAX)] = _ABSENT
-
-
-class _Simulator(_Carrier):
-    step_ms: Annotated[int, between(0, 3_600_000)] = _ABSENT
-
-
-class _Mx(_Carrier):
-    helo: Domain = _ABSENT
-    source_ips: list[Ip] = _ABSENT
-    tls: Literal["opportunistic", "required"] = _ABSENT
-    per_host: Positive = _ABSENT
-    port: Port = _ABSENT
-    resolver: Annotated[str, like(r".+:[0-9]{1,5}", "host:port")] = _ABSENT
-    allow_private: list[Network] = _ABSENT
-
-
-class _Smtp(_Carrier, kw_only=True):
-    host: Host
-    port: Port = _ABSENT
-    tls: Literal["none", "starttls", "tls"] = _ABSENT
-    username: str = _ABSENT
-    password: str = _ABSENT
-    connections: Positive = _ABSENT
-    final: bool = _ABSENT
-    provider: Literal["ses", "postmark", "mailgun", "sendgrid", "resend", "brevo"] = _ABSENT
-    callback_secret: str = _ABSENT
-    callback_key: str = _ABSENT
-    callback_topic: Line = _ABSENT
-    callback_cert: str = _ABSENT
-
-
-class _Smpp(_Carrier, kw_only=True):
-    host: Host
-    port: Port = _ABSENT
-    tls: bool = _ABSENT
-    system_id: str
-    password: str
-    system_type: str = _ABSENT
-    window: Positive = _ABSENT
-    throughput: Count = _ABSENT
-    source_addr: Line = _ABSENT
-    long: Literal["udh", "payload"] = _ABSENT
-    receipt_id: Literal["same", "hex", "decimal"] = _ABSENT
-    uncertain: Uncertain = _ABSENT
-
-
-class _Twilio(_Carrier, kw_only=True):
-    base_url: Target = _ABSENT
-    account_sid: Line
-    auth_token: str
-    signing_key: str = _ABSENT
-    from_: Line = field(name="from", default=_ABSENT)
-    uncertain: Literal["lookup", "resend", "stop"] = _ABSENT
-
-
-class _HttpAccepted(_Table):
-    status: Statuses = _ABSENT
-    id: JsonPath = _ABSENT
-
-
-class _HttpRefused(_Table):
-    status: Statuses = _ABSENT
-    text: JsonPath = _ABSENT
-
-
-class _HttpCallback(_Table):
-    each: JsonPath = _ABSENT
-    id: JsonPath = _ABSENT
-    status: JsonPath = _ABSENT
-    delivered: list[str] = _ABSENT
-    failed: list[str] = _ABSENT
-
-
-class _HttpIncoming(_Table, kw_only=True):
-    from_: JsonPath = field(name="from")
-    to: JsonPath
-    text: JsonPath
-    id: JsonPath = _ABSENT
-
-
-class _Http(_Carrier, kw_only=True):
-    url: Url
-    from_: Line = field(name="from", default=_ABSENT)
-    method: Literal["GET", "POST", "PUT"] = _ABSENT
-    headers: dict[Annotated[str, like("[A-Za-z0-9-]+", "a header's name")], str] = _ABSENT
-    body: str = _ABSENT
-    accepted: _HttpAccepted = _ABSENT
-    refused: _HttpRefused = _ABSENT
-    callback: _HttpCallback = _ABSENT
-    incoming: _HttpIncoming = _ABSENT
-    callback_secret: str = _ABSENT
-    callback_check: Literal["signature", "token"] = _ABSENT
-    callback_timestamp: JsonPath = _ABSENT
-    uncertain: Uncertain = _ABSENT
-
-
-class _CloudApi(_Carrier, kw_only=True):
-    base_url: Target = _ABSENT
-    phone_number_id: Line
-    access_token: str
-    app_secret: str = _ABSENT
-    verify_token: str = _ABSENT
-    uncertain: Uncertain = _ABSENT
-
-
-CARRIER_KINDS: dict[CarrierKind, type[_Carrier]] = {
-    ("email", "mx"): _Mx,
-    ("email", "smtp"): _Smtp,
-    ("sms", "smpp"): _Smpp,
-    ("sms", "twilio"): _Twilio,
-    ("sms", "http"): _Http,
-    ("whatsapp", "cloud_api"): _CloudApi,
-    **dict.fromkeys(sorted(SIMULATORS), _Simulator),
-}
-
-
-def option_names(kind: CarrierKind) -> list[str]:
-    """The kind's own fields."""
-    fields = msgspec.structs.fields(CARRIER_KINDS[kind])
-    return [one.encode_name for one in fields if one.name not in _Carrier.__struct_fields__]
-
-
-def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
-    """The kind's own fields, and the countries that it serves."""
-    own = set(option_names(kind)) | ({"countries"} if kind[0] != "email" else set())
-    return [one for one in msgspec.structs.fields(CARRIER_KINDS[kind]) if one.encode_name in own]
 
 
 def _read_carrier(
@@ -311,16 +175,36 @@ def _read_carrier(
     if kind not in runnable:
         usable = " or ".join(repr(k) for c, k in sorted(runnable) if c == kind[0])
         raise Misfit("kind", f"{kind[1]!r} is not built into this version yet; use {usable}")
-    found = read(given, _part_of(CARRIER_KINDS[kind]) if kind == before else CARRIER_KINDS[kind])
+    found = read(given, _table_of(kind, part=kind == before))
     options = {field: found.pop(field) for field in option_names(kind) if field in found}
     return {**found, "options": options}
 
 
-def _part_of(table: type[_Table]) -> type[msgspec.Struct]:
-    """The same fields, none of them needed."""
-    fields = msgspec.structs.fields(table)
-    absent = [(one.name, one.type, field(name=one.encode_name, default=_ABSENT)) for one in fields]
-    return msgspec.defstruct(table.__name__, absent)
+def _table_of(kind: CarrierKind, *, part: bool) -> type[msgspec.Struct]:
+    """What may be written of a carrier of the kind; of a part nothing is needed."""
+    fields = [*msgspec.structs.fields(_Carrier), *msgspec.structs.fields(CARRIER_KINDS[kind])]
+    needed = {one.name for one in fields if one.required and not part}
+    absent: dict[str, Any] = {"default": _ABSENT}
+    return msgspec.defstruct(
+        kind[1],
+        [
+            (one.name, _written(one.type), field(name=one.encode_name, **({} if one.name in needed else absent)))
+            for one in fields
+        ],
+        kw_only=True,
+    )
+
+
+def _written(type_: Any) -> Any:
+    """Without None: what is not set is not in the file."""
+    bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
+    return get_args(bare)[0] if get_origin(bare) in (Union, UnionType) else type_
+
+
+def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
+    """The kind's own fields, and the countries that it serves."""
+    countries = [one for one in msgspec.structs.fields(_Carrier) if one.name == "countries" and kind[0] != "email"]
+    return [*msgspec.structs.fields(CARRIER_KINDS[kind]), *countries]
 
 
 # -- the file ----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from heliograph.rules.mail.address import Address
+from heliograph.rules.setup.carrier_kinds import SECRETS, sealed
 from heliograph.rules.setup.file import SetupError, SetupFile
 from heliograph.rules.setup.keys import HOOK, is_hook_secret, public_id, token_hash
 from heliograph.rules.setup.records import (
@@ -19,7 +20,7 @@ from heliograph.rules.setup.records import (
     Template,
     Webhook,
 )
-from heliograph.rules.setup.secrets import FIELDS, Vault, is_sealed, opened, sealed
+from heliograph.rules.setup.secrets import Vault, is_sealed, opened
 from heliograph.rules.setup.snapshot import (
     KINDS,
     PLATFORM_ID,
@@ -200,7 +201,7 @@ class _Planner:
             # Sealing gives another text each time: a value that did not change keeps the one it has.
             same = {name for name, value in options.items() if before.get(name) == value}
             options = old.options | {name: value for name, value in options.items() if name not in same}
-        fresh = {name: value for name, value in options.items() if name in FIELDS and not is_sealed(value)}
+        fresh = {name: value for name, value in options.items() if name in SECRETS and not is_sealed(value)}
         given = given | {
             "by_hand": False,
             "options": options | sealed(fresh, lambda plain, field: self._vault.seal(plain, f"carrier/{id_}/{field}")),

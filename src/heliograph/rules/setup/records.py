@@ -5,7 +5,7 @@ request decides with. Money is in integers of 10^-6 currency units, times in mil
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ Segmenting = Literal["spec", "udh"]
 Foreign = Literal["postal", "postmark", "resend", "twilio"]  # services in whose shape we answer
 Priority = Literal["critical", "normal", "bulk"]
 
+CHANNELS: tuple[str, ...] = get_args(Channel)
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
 KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
 PRIORITY_MAX = 1_000_000  # and its negative

@@ -3,13 +3,13 @@
 import asyncio
 import ssl
 import zlib
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.sms.smpp import command, status
-from heliograph.channels.sms.smpp.compose import Long, compose, sender_address
+from heliograph.channels.sms.smpp.compose import compose, sender_address
 from heliograph.channels.sms.smpp.intake import Intake, TextsToStore, ToStore
 from heliograph.channels.sms.smpp.link import SmppLink
 from heliograph.channels.sms.smpp.pace import Pace
@@ -22,29 +22,15 @@ from heliograph.channels.sms.smpp.pdu import (
     decode_short_message,
     read_id,
 )
-from heliograph.channels.sms.smpp.receipt import IdForm, issued_id, read_receipt, read_text
+from heliograph.channels.sms.smpp.receipt import issued_id, read_receipt, read_text
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused, own
+from heliograph.rules.setup.carrier_kinds import SmppOptions
 
 PART_TRIES = 4  # of a part whose predecessors were sent
 
 _CONTENT = msgspec.json.Decoder(SmsContent)
-
-
-class SmppOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: str  # may be private: an operator sets it
-    port: int = 2775
-    tls: bool = False
-    system_id: str
-    password: str
-    system_type: str = ""
-    window: int = 10  # submits without an answer
-    throughput: int = 0  # messages per second and process; 0: no limit
-    source_addr: str = ""  # the sender for teams without a sender id
-    long: Long = "udh"
-    receipt_id: IdForm = "same"
-    uncertain: Literal["resend", "stop"] = "resend"  # when it is unknown whether a message was sent
 
 
 class Smpp(Carrier):

@@ -1,14 +1,12 @@
 """A text from a sender to a phone, as the submit_sm bodies that carry it."""
 
 import re
-from typing import Literal
 
 from msgspec.structs import replace
 
 from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, ShortMessage, SmppAddress, encode_short_message
 from heliograph.channels.sms.smpp.text import cut, fits, to_octets
-
-Long = Literal["udh", "payload"]  # how to send a text that does not fit into one part
+from heliograph.rules.setup.carrier_kinds import Long
 
 HAS_HEADER = 0x40  # esm_class: the text starts with a user data header
 RECEIPT_WANTED = 1

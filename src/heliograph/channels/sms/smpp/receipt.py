@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from typing import Any, Literal
+from typing import Any
 
 from heliograph.channels.sms.smpp.pdu import (
     MESSAGE_STATE,
@@ -14,8 +14,7 @@ from heliograph.channels.sms.smpp.pdu import (
 from heliograph.channels.sms.smpp.text import UCS2, from_octets
 from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report
 from heliograph.rules.phones.phone import to_e164
-
-IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when it differs from submit_sm_resp
+from heliograph.rules.setup.carrier_kinds import IdForm
 
 # By prefix, because the rest is abbreviated in many ways: DELIVRD, DELIVERED.
 STATES: dict[str, tuple[str, str]] = {
