@@ -79,7 +79,7 @@ def test_a_port_that_is_taken_is_one_line(run: Run) -> None:
 def test_migrating(run: Run) -> None:
     first = run("migrate")
     assert first.code == 0
-    assert first.out.startswith("schema 1 applied\n")
+    assert first.out.startswith("schema 47 applied\n")
     assert run("migrate").out == "sqlite:///heliograph.db is up to date\n"
 
 
@@ -92,6 +92,21 @@ def test_a_database_of_a_newer_version_is_refused(run: Run, tmp_path: Path, comm
     ended = run(command)
     assert ended.code == 1
     assert "the database has schema 999, this Heliograph knows up to " in ended.out + ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("command", ["migrate", "pause", "doctor"])
+def test_a_database_of_a_version_too_old_is_refused(run: Run, tmp_path: Path, command: str) -> None:
+    run("migrate")
+    connection = apsw.Connection(str(tmp_path / "heliograph.db"))
+    connection.execute("DELETE FROM schema_version")
+    connection.execute("INSERT INTO schema_version VALUES (12)")
+    connection.close()
+    ended = run(command)
+    assert ended.code == 1
+    assert "the database has schema 12, this Heliograph takes over 47 and later: run `heliograph migrate`" in (
+        ended.out + ended.err
+    )
     assert "Traceback" not in ended.err
 
 

@@ -1,4 +1,4 @@
-"""An upgrade and the way back under load: processes of the release before and of this one side by side."""
+"""An upgrade and the way back under load: processes of an older version and of this one side by side."""
 
 import subprocess
 import sys
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from heliograph.storage.engine.migrate import BASE_COMMIT
 from tests.journeys.load import Load, check_all_arrived
 from tests.npm import miss
 from tests.proof.size import DATABASES, database_name, report, rounds
 from tests.service import Service, free_port, until
 
 ROOT = Path(__file__).parents[2]
-BEFORE = "3a589f5"  # the release before, 0.1.0
+BEFORE = BASE_COMMIT  # the oldest version whose database is taken over
 ROUNDS = 2
 CLIENTS = 4
 COMMAND = (sys.executable, "-m", "heliograph.cli.main")
@@ -22,7 +23,7 @@ SETTLED = 10 * CLIENTS  # answers after which no client is still at a process th
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of the release before."""
+    """The sources of the older version."""
     folder = tmp_path_factory.mktemp("before")
     archive = subprocess.run(["git", "archive", BEFORE, "src", "tests/setup.toml"], cwd=ROOT, capture_output=True)
     if archive.returncode:

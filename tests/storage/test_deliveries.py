@@ -1,7 +1,6 @@
 """Deliveries: one owner for an endpoint, tries recorded once, replays, retention."""
 
 import asyncio
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents
+from heliograph.storage.engine.migrate import schema_files
 from heliograph.storage.engine.query import for_dialect, load_queries
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
@@ -301,8 +301,7 @@ async def test_what_failed_is_listed_and_replayed_alone(
 def test_what_failed_is_found_without_the_rest(query: str, tmp_path: Path) -> None:
     """SQLite says which index it takes even for an empty table."""
     file = apsw.Connection(str(tmp_path / "plan.db"))
-    for schema in ("0001_start.sql", "0005_webhooks.sql", "0016_deliveries.sql"):
-        source = resources.files("heliograph.storage").joinpath("schema", schema).read_text("utf-8")
+    for _, source in schema_files():
         file.execute(for_dialect(source, "sqlite"))
     wanted = load_queries("sqlite")[query]
     given = dict.fromkeys(wanted.params, "x")

@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import msgspec
 import pytest
 
-from heliograph.opening import migrate, migration_plan, open_store, schema_version, sqlite_path
-from heliograph.rules.delivery.circuit import opened
-from heliograph.rules.mail.reputation import Reputation
-from heliograph.rules.setup.records import Platform
+from heliograph.opening import migrate, migration_plan, schema_version, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations
-from heliograph.storage.engine.migrate import ADDS, CONTRACT, NewerSchema, SchemaVersion, schema_files
+from heliograph.storage.engine.migrate import BASE, BASE_COMMIT, CONTRACT, ForeignSchema, SchemaVersion, schema_files
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql, asking
 
@@ -68,14 +64,14 @@ async def test_the_version_before_can_come_back(
     if may_return:
         assert await migrate(settings) == []
     else:
-        with pytest.raises(NewerSchema):
+        with pytest.raises(ForeignSchema):
             await migrate(settings)
 
 
 def test_what_takes_away_says_so() -> None:
     """As in ADR 0032: the version before must go on with what is left."""
     for number, text in schema_files():
-        if number >= ADDS and not text.startswith(CONTRACT):
+        if number > BASE and not text.startswith(CONTRACT):
             for table in re.findall(r"CREATE TABLE (\w+)", text):  # the version before knows nothing of it
                 text = re.sub(rf"UNIQUE INDEX \w+ ON {table}\b", "", text)
             assert not TAKES_AWAY.search(text), f"schema {number}: add it in one release, take it away in the next"
@@ -147,8 +143,36 @@ async def test_a_plan_says_what_would_be_done(
 async def test_a_newer_schema_is_refused(store: Store, settings: Settings, sql: Sql) -> None:
     newer = NUMBERS[-1] + 1
     await sql(f"INSERT INTO schema_version VALUES ({newer})")
-    with pytest.raises(NewerSchema, match=rf"has schema {newer}, this Heliograph knows up to {NUMBERS[-1]}"):
+    with pytest.raises(ForeignSchema, match=rf"has schema {newer}, this Heliograph knows up to {NUMBERS[-1]}"):
         await migrate(settings)
+
+
+async def test_a_database_of_the_oldest_schema_is_taken_over_as_it_is(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table of versions has a row for each of the files that were one by one then."""
+    with monkeypatch.context() as then:
+        then.setattr(migrations, "schema_files", lambda: schema_files()[:1])
+        await migrate(settings)
+    async with asking(settings) as sql:
+        await sql("DELETE FROM schema_version")
+        for number in range(1, BASE + 1):
+            await sql(f"INSERT INTO schema_version VALUES ({number if number < 37 else -number})")
+        await sql("INSERT INTO fact VALUES ('kept', 'yes')")
+        assert await schema_version(settings) == SchemaVersion(found=BASE, needed=NUMBERS[-1])
+        assert await migrate(settings) == NUMBERS[1:]
+        assert await sql("SELECT * FROM fact") == [("kept", "yes")]
+
+
+@pytest.mark.parametrize("version", [1, 36, -46])
+async def test_an_older_schema_is_refused(store: Store, settings: Settings, sql: Sql, version: int) -> None:
+    await sql("DELETE FROM schema_version")
+    await sql(f"INSERT INTO schema_version VALUES ({version})")
+    said = f"has schema {abs(version)}, this Heliograph takes over {BASE} and later: .*commit {BASE_COMMIT}"
+    for ask in (migrate, schema_version, migration_plan):
+        with pytest.raises(ForeignSchema, match=said):
+            await ask(settings)
+    assert await sql("SELECT version FROM schema_version") == [(version,)]
 
 
 async def test_a_broken_file_changes_nothing(
@@ -165,48 +189,5 @@ async def test_a_broken_file_changes_nothing(
         await sql("SELECT * FROM half")
 
 
-async def test_circuits_and_reputations_move_out_of_the_setup(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = [(number, text) for number, text in schema_files() if number < 28]
-    with monkeypatch.context() as older:
-        older.setattr(migrations, "schema_files", lambda: before)
-        await migrate(settings)
-    circuit, paused = opened(None, "a", "no answer", 1), Reputation(team="team_1", state="paused", since=1)
-    rows = [("circuit", "a", circuit), ("reputation", "team_1", paused), ("platform", "platform", Platform())]
-    async with asking(settings) as sql:
-        for kind, id_, record in rows:
-            body = msgspec.json.encode(record).decode()
-            await sql(f"INSERT INTO setting VALUES ('{kind}', '{id_}', NULL, '{body}', 5)")
-    async with open_store(settings) as store:
-        assert store.circuits.current == {"a": circuit}
-        assert store.reputation.current == {"team_1": paused}
-        assert await store.circuits.change("a", circuit, None)
-
-
 def test_no_number_is_given_twice() -> None:
-    assert list(range(1, len(NUMBERS) + 1)) == NUMBERS
-
-
-async def test_members_of_before_stay_and_the_invited_are_asked(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who never chose a password has accepted nothing, and links of before do not say who made them."""
-    before = [(number, text) for number, text in schema_files() if number < 18]
-    monkeypatch.setattr(migrations, "schema_files", lambda: before)
-    await migrate(settings)
-    monkeypatch.undo()
-    async with asking(settings) as sql:
-        for name, password, operator in (("ada", "'argon2id'", 1), ("bob", "'argon2id'", 0), ("new", "NULL", 1)):
-            values = f"'usr_{name}', '{name}@example.com', '{name}', {password}, {operator}, 1"
-            await sql(f"INSERT INTO person (id, email, name, password, operator, created_at) VALUES ({values})")
-            await sql(f"INSERT INTO member VALUES ('usr_{name}', 'team_1', 'owner')")
-            for purpose in ("welcome", "reset"):
-                await sql(f"INSERT INTO link VALUES ('{name}{purpose}', 'usr_{name}', '{purpose}', 9)")
-        await migrate(settings)
-        assert await sql("SELECT person FROM member ORDER BY person") == [("usr_ada",), ("usr_bob",)]
-        offered = [("usr_new", "", "operator"), ("usr_new", "team_1", "owner")]
-        assert await sql("SELECT person, team, role FROM invitation ORDER BY team") == offered
-        kept = [("usr_ada", 1, 1), ("usr_bob", 0, 0), ("usr_new", 0, 0)]
-        assert await sql("SELECT id, operator, proven FROM person ORDER BY id") == kept
-        assert await sql("SELECT * FROM link") == []
+    assert list(range(BASE, BASE + len(NUMBERS))) == NUMBERS

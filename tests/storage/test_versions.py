@@ -3,18 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from heliograph.opening import sqlite_path
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.setup.records import Layout, Template
 from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.settings import Settings
-from heliograph.storage.engine.migrate import schema_files
-from heliograph.storage.engine.query import for_dialect
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 from heliograph.storage.versions import PAGE
 from tests.entries import SET_UP, set_up
-from tests.storage.conftest import Sql
 
 ADA = Actor(kind="person", id="usr_a")
 
@@ -76,16 +71,6 @@ async def test_a_change_that_raises_keeps_no_version(store: Store) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         await store.setup.change(decide)
     assert await store.versions.of("tpl_x") == []
-
-
-async def test_templates_of_before_get_their_version(store: Store, settings: Settings, sql: Sql) -> None:
-    await put(store, template(1, "first"), template(2, "second"))
-    await sql("DELETE FROM template_version")
-    schema = dict(schema_files())[10]
-    await sql(for_dialect(schema[schema.index("INSERT") :], "sqlite" if sqlite_path(settings) else "postgres"))
-    listed = await store.versions.of("tpl_x")
-    assert [(line.version, line.at) for line in listed] == [(2, None)]
-    assert await store.versions.find("tpl_x", 2) == template(2, "second")
 
 
 async def test_pages_of_versions(store: Store) -> None:

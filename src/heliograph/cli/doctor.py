@@ -33,7 +33,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import Chain
 from heliograph.storage.engine.database import reason_of
-from heliograph.storage.engine.migrate import NewerSchema
+from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.objects import Objects
 
 OTHERS = 0o077  # bits of a mode that let in anybody but the owner
@@ -102,7 +102,7 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
             )
             return None, [found]
         examination = await look_into(settings)
-    except NewerSchema as error:
+    except ForeignSchema as error:
         return None, [Finding("database", "FAIL", str(error), "install that version, or restore a backup")]
     except (*DATABASE_ERRORS, OSError) as error:
         fix = "start the database, correct the URL, or give this user the right to write"

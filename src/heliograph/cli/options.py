@@ -22,7 +22,7 @@ from heliograph.rules.setup.snapshot import Setup
 from heliograph.runtime.tracing import NoTraces
 from heliograph.settings import CONFIG, BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
-from heliograph.storage.engine.migrate import NewerSchema
+from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.postgres import host_urls
 from heliograph.storage.store import Store, StoreUnavailable
 
@@ -43,7 +43,7 @@ SERVE_FLAGS = FLAGS | {
 }
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-MISTAKES = (BadSetting, SetupError, NewerSchema, WrongSecret, NoTraces, Refusal)
+MISTAKES = (BadSetting, SetupError, ForeignSchema, WrongSecret, NoTraces, Refusal)
 DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 

@@ -1,8 +1,9 @@
 """Brings a database to the schema of this code, one numbered file at a time, each in its own transaction.
 
-Files only add, so that the version before runs beside this one and may come back (ADR 0032). One that takes away, or
-asks more of what is written, begins with `-- contract`: the versions before refuse its database. PostgreSQL builds an
-index of a table that was there before while the table is used, after the file, and whenever it is found missing.
+The first file makes all of schema 47, the oldest that is taken over. The files after it only add, so that the version
+before runs beside this one and may come back (ADR 0032). One that takes away, or asks more of what is written, begins
+with `-- contract`: the versions before refuse its database. PostgreSQL builds an index of a table that was there before
+while the table is used, after the file, and whenever it is found missing.
 """
 
 import asyncio
@@ -25,7 +26,8 @@ from heliograph.storage.engine.sqlite import BUSY, open_sqlite
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
 # Of files that older versions can live with the negative number is recorded, which those versions do not look at.
 VERSION = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0) FROM schema_version"
-ADDS = 37  # the first file that does nothing but add unless it says otherwise
+BASE = 47  # the first file: all of the schema of that version
+BASE_COMMIT = "8edf077"
 CONTRACT = "-- contract"
 LOCK = 7_240_001  # PostgreSQL advisory lock: two processes that start together migrate one after the other
 TABLE_S = 1.0  # to wait for a table: all who want it meanwhile wait behind us
@@ -40,8 +42,8 @@ _TABLE = re.compile(r"CREATE TABLE (\w+)")
 _DROP = re.compile(r"DROP INDEX (\w+)")
 
 
-class NewerSchema(Exception):
-    """The database was written by a newer Heliograph."""
+class ForeignSchema(Exception):
+    """The database was written by a Heliograph that is newer, or older than what is taken over."""
 
 
 class SchemaFile(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class SchemaFile(msgspec.Struct, frozen=True):
     def late(self) -> dict[str, str]:
         """Its indexes, by name, of tables that may have many rows."""
         made = set(_TABLE.findall(self.sql))
-        found = {text: _INDEX.match(text) for text in self.statements} if self.number >= ADDS else {}
+        found = {text: _INDEX.match(text) for text in self.statements} if self.number > BASE else {}
         return {index[1]: text for text, index in found.items() if index and index[2] not in made}
 
     def text(self, without: Collection[str] = ()) -> str:
@@ -78,12 +80,17 @@ def pending(done: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
     files = schema_files()
     newest = files[-1][0]
     if needed > newest:
-        raise NewerSchema(
+        raise ForeignSchema(
             f"the database has schema {needed}, this Heliograph knows up to {newest}: start the newer version"
+        )
+    if 0 < done < BASE:
+        raise ForeignSchema(
+            f"the database has schema {done}, this Heliograph takes over {BASE} and later: run `heliograph migrate` of "
+            f"a version with schema {BASE} on it (commit {BASE_COMMIT}) first, then this one's"
         )
     return [
         SchemaFile(
-            number, number if number < ADDS or text.startswith(CONTRACT) else -number, for_dialect(text, dialect)
+            number, number if number == BASE or text.startswith(CONTRACT) else -number, for_dialect(text, dialect)
         )
         for number, text in files
         if number > done
@@ -96,7 +103,7 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sqlite_version(path: Path) -> SchemaVersion:
-    """Of a file that is there: none is made. Raises NewerSchema."""
+    """Of a file that is there: none is made. Raises ForeignSchema."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         return _compared(missing_in(connection))
@@ -113,8 +120,8 @@ async def postgres_version(url: str, connect_s: float | None = None) -> SchemaVe
 
 
 def _compared(missing: list[SchemaFile]) -> SchemaVersion:
-    needed = schema_files()[-1][0]
-    return SchemaVersion(found=missing[0].number - 1 if missing else needed, needed=needed)
+    known = [0, *(number for number, _ in schema_files())]
+    return SchemaVersion(found=known[-1 - len(missing)], needed=known[-1])
 
 
 def migrate_sqlite(path: Path) -> list[int]:
@@ -155,7 +162,7 @@ def missing_in(connection: apsw.Connection) -> list[SchemaFile]:
 
 def _at_once(missing: list[SchemaFile]) -> list[SchemaFile]:
     """One file, or all of them where there is nothing yet."""
-    return missing if missing and missing[0].number == 1 else missing[:1]
+    return missing if missing and missing[0].number == BASE else missing[:1]
 
 
 async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int]:
@@ -209,7 +216,7 @@ async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
 async def _unbuilt(connection: Any) -> dict[str, str]:
     """The indexes that are to be built while their tables are used, and are missing or were broken off."""
     wanted: dict[str, str] = {}
-    for file in pending(ADDS - 1, 0, "postgres"):
+    for file in pending(BASE, 0, "postgres"):
         for name in _DROP.findall(file.sql):
             wanted.pop(name, None)
         wanted |= file.late
