@@ -41,10 +41,10 @@ def test_a_check_without_dns_changes_nothing_that_an_operator_said(shared_servic
     assert checked.status == 200
     assert checked.json["verified"] is True
     assert checked.json["checked_at"] is not None
-    assert all(record["mend"] for record in checked.json["records"])
+    assert all(record["fix"] and record["mend"] == record["fix"] for record in checked.json["records"])
     assert checked.json["alignment"]["passes"] is False  # nothing proves it: no record was found
     kept = shared_service.get("/v1/domains/dom_acme").json
-    assert {record["mend"] for record in kept["records"]} == {record["mend"] for record in checked.json["records"]}
+    assert {record["fix"] for record in kept["records"]} == {record["fix"] for record in checked.json["records"]}
     assert kept["checked_at"] == checked.json["checked_at"]
 
 

@@ -157,7 +157,7 @@ async def test_all_records_are_found_at_the_given_resolver() -> None:
     async with serving(Peer(GOOD, authoritative=False)) as port:
         checked = await check(RECORDS, ("127.0.0.1", port))
         assert [record for record, _ in checked] == RECORDS
-        assert [verdict.mend for _, verdict in checked] == [""] * len(RECORDS)
+        assert [verdict.fix for _, verdict in checked] == [""] * len(RECORDS)
         by_name = await check(RECORDS, ("localhost", port))
         assert all(verdict.ok for _, verdict in by_name)
 
@@ -166,7 +166,7 @@ async def test_what_is_not_there_is_missing_not_unanswered() -> None:
     async with serving(Peer({})) as port:
         for record, verdict in await check(RECORDS, ("127.0.0.1", port)):
             assert verdict.answered and not verdict.ok and verdict.found == ()
-            assert verdict.mend.startswith(f"There is no {record.type} record at {record.name}.")
+            assert verdict.fix.startswith(f"There is no {record.type} record at {record.name}.")
 
 
 async def test_the_authoritative_servers_are_asked_and_not_the_cache() -> None:
@@ -196,7 +196,7 @@ async def test_a_broken_server_is_passed_over(
         assert (await check_authorities([DMARC], port))["_dmarc.acme.test TXT"].ok
     async with serving(Peer(DELEGATIONS), first(), first()) as port:
         [verdict] = (await check_authorities([DMARC], port)).values()
-    assert not verdict.ok and not verdict.answered and expected_words in verdict.mend
+    assert not verdict.ok and not verdict.answered and expected_words in verdict.fix
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ async def test_aliases_that_turn_in_a_circle_end() -> None:
     circle = Peer({("_dmarc.acme.test.", "CNAME"): ["a.test."], ("a.test.", "CNAME"): ["_dmarc.acme.test."]})
     async with serving(circle) as port:
         [(_, verdict)] = await check([DMARC], ("127.0.0.1", port))
-    assert not verdict.answered and "aliases" in verdict.mend and len(circle.asked) == dns_check.ALIASES_MAX
+    assert not verdict.answered and "aliases" in verdict.fix and len(circle.asked) == dns_check.ALIASES_MAX
 
 
 async def test_a_subdomain_with_servers_of_its_own_is_asked_there() -> None:
@@ -267,19 +267,19 @@ async def test_a_zone_cannot_lead_us_into_our_own_network() -> None:
     inside = Peer(GOOD)
     async with serving(Peer(DELEGATIONS), inside, inside) as port:
         [(_, verdict)] = await check_at(Authorities(system_at(port), port=port), [DMARC])
-    assert not verdict.answered and "only private addresses" in verdict.mend and inside.asked == []
+    assert not verdict.answered and "only private addresses" in verdict.fix and inside.asked == []
 
 
 async def test_a_system_resolver_that_fails_is_not_a_missing_record() -> None:
     async with serving(Peer({}, rcode=dns.rcode.SERVFAIL)) as port:
         [verdict] = (await check_authorities([DMARC], port)).values()
-    assert not verdict.answered and "127.0.0.1" not in verdict.mend
+    assert not verdict.answered and "127.0.0.1" not in verdict.fix
 
 
 async def test_a_system_resolver_that_knows_nothing_is_not_a_missing_record() -> None:
     async with serving(Peer({})) as port:
         [verdict] = (await check_authorities([DMARC], port)).values()
-    assert not verdict.answered and "knows no zone" in verdict.mend
+    assert not verdict.answered and "knows no zone" in verdict.fix
 
 
 async def test_a_check_ends_in_time_and_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ async def test_nothing_to_check_is_no_question() -> None:
 async def test_a_name_that_dns_cannot_hold_is_said_so() -> None:
     record = Record(type="TXT", name=f"{'x' * 64}.acme.test", value="v", purpose="ownership")
     [(_, verdict)] = await check([record], ("127.0.0.1", 1))
-    assert not verdict.answered and "LabelTooLong" in verdict.mend
+    assert not verdict.answered and "LabelTooLong" in verdict.fix
 
 
 def test_the_limits_add_up() -> None:

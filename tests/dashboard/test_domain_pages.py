@@ -70,9 +70,9 @@ async def test_what_was_found_stays_with_its_time(store: Store, pages: Pages, cl
     records = await pages.domains.records(id_)
     said = [
         Verdict(ok=True, found=(records[0].value,)),
-        Verdict(ok=False, found=("<b>other</b>",), mend=f"p= holds another key. Set it to: {records[1].value}"),
-        Verdict(ok=False, mend="There is no TXT record."),
-        Verdict(ok=False, answered=False, mend="ns1.acme.test did not answer in time."),
+        Verdict(ok=False, found=("<b>other</b>",), fix=f"p= holds another key. Set it to: {records[1].value}"),
+        Verdict(ok=False, fix="There is no TXT record."),
+        Verdict(ok=False, answered=False, fix="ns1.acme.test did not answer in time."),
     ]
     now = clock.now()
     kept = [KeptVerdict(record=r, verdict=v, at=now - 60_000) for r, v in zip(records, said, strict=False)]
@@ -100,7 +100,7 @@ async def test_a_dns_that_is_silent_is_told_once(
     await set_up(store, PUBLIC)
     here = await added(pages)
     id_, now = here.rpartition("/")[2], clock.now()
-    silent = Verdict(ok=False, answered=False, mend=mend)
+    silent = Verdict(ok=False, answered=False, fix=mend)
     kept = tuple(KeptVerdict(record=r, verdict=silent, at=now) for r in await pages.domains.records(id_))
     await store.domain_checks.keep(DomainCheck(domain=id_, checked_at=now, since=now, next_at=now, records=kept))
     page = await pages.get(here)

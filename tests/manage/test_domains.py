@@ -37,7 +37,7 @@ class Dns:
 
     async def ask(self, records: Sequence[Record]) -> list[tuple[Record, Verdict]]:
         found = any(record.value in self.published for record in records if record.purpose == "ownership")
-        return [(record, Verdict(ok=found, mend="" if found else "Set it.")) for record in records]
+        return [(record, Verdict(ok=found, fix="" if found else "Set it.")) for record in records]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_two_cannot_both_prove_it(domains: Domains, dns: Dns) -> None:
         await publish(domains, dns, domain.id)
         checked = await domains.check(ADA, domain.id)
     assert (domains.find(first.id).verified, domains.find(second.id).verified) == (True, False)
-    wrong = {record.purpose: verdict.mend for record, verdict in checked.records if not verdict.ok}
+    wrong = {record.purpose: verdict.fix for record, verdict in checked.records if not verdict.ok}
     assert wrong.keys() == {"ownership"}
     assert wrong["ownership"].startswith("Another team here has proved that this domain is theirs.")
 
@@ -224,7 +224,7 @@ async def test_what_was_found_is_kept_with_its_time(store: Store, domains: Domai
     assert new.next_at and new.next_at <= clock.now()
     await domains.check(ADA, shop.id)
     wrong = await domains.looked_up(shop.id)
-    assert {kept.verdict.mend for _, kept in wrong.records if kept} == {"Set it."}
+    assert {kept.verdict.fix for _, kept in wrong.records if kept} == {"Set it."}
     assert {kept.at for _, kept in wrong.records if kept} == {wrong.checked_at}
     assert wrong.next_at == (wrong.checked_at or 0) + 5_000
     await publish(domains, dns, shop.id)

@@ -52,8 +52,8 @@ def test_what_we_ask_for_is_right_and_nothing_is_missing(record: Record) -> None
     assert judge(record, [record.value]) == Verdict(ok=True, found=(record.value,))
     missing = judge(record, [])
     assert not missing.ok and missing.answered
-    assert missing.mend.startswith(f"There is no {record.type} record at {record.name}. ")
-    assert missing.mend.endswith(f": {record.value}")
+    assert missing.fix.startswith(f"There is no {record.type} record at {record.name}. ")
+    assert missing.fix.endswith(f": {record.value}")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_we_ask_for_is_right_and_nothing_is_missing(record: Record) -> None
     ],
 )  # fmt: skip
 def test_other_forms_of_the_same_are_right(record: Record, found: list[str]) -> None:
-    assert judge(record, found).mend == ""
+    assert judge(record, found).fix == ""
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_other_forms_of_the_same_are_right(record: Record, found: list[str]) -> 
 def test_each_mistake_is_named(record: Record, found: list[str], words: str) -> None:
     verdict = judge(record, found)
     assert not verdict.ok and verdict.answered and verdict.found == tuple(found)
-    assert words in verdict.mend
+    assert words in verdict.fix
 
 
 def test_ten_look_ups_are_not_too_many() -> None:
@@ -146,7 +146,7 @@ def test_ten_look_ups_are_not_too_many() -> None:
 def test_an_alias_is_judged_by_its_target() -> None:
     record = Record(type="CNAME", name="b.acme.test", value="bounce.heliograph.test", purpose="return_path")
     assert judge(record, ["Bounce.Heliograph.test."]).ok
-    assert "points to another host" in judge(record, ["other.test"]).mend
+    assert "points to another host" in judge(record, ["other.test"]).fix
 
 
 def test_a_texts_strings_are_joined_and_safe_to_show() -> None:
@@ -157,7 +157,7 @@ def test_a_texts_strings_are_joined_and_safe_to_show() -> None:
 def test_what_is_shown_is_bounded() -> None:
     verdict = judge(OWNERSHIP, ["x" * 60_000] * 50)
     assert [len(text) for text in verdict.found] == [FOUND_CHARS_MAX] * 10
-    assert len(judge(RETURN_PATH, [f"10 {'x' * 250}.test"] * 1000).mend) < 2 * FOUND_CHARS_MAX
+    assert len(judge(RETURN_PATH, [f"10 {'x' * 250}.test"] * 1000).fix) < 2 * FOUND_CHARS_MAX
 
 
 @pytest.mark.parametrize(

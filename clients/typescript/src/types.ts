@@ -1049,6 +1049,8 @@ export interface RecordView {
   /** What DNS said. */
   found: Array<string>;
   /** What to do about it; empty when nothing is wrong. */
+  fix: string;
+  /** The first name of `fix`, for programs that know it. */
   mend: string;
 }
 

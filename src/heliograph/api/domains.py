@@ -32,7 +32,8 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     purpose: Annotated[str, says("ownership, dkim, return_path, spf or dmarc.")]
     ok: Annotated[bool | None, says("Whether DNS had it at the last check; null before one or unanswered.")] = None
     found: Annotated[tuple[str, ...], says("What DNS said.")] = ()
-    mend: Annotated[str, says("What to do about it; empty when nothing is wrong.")] = ""
+    fix: Annotated[str, says("What to do about it; empty when nothing is wrong.")] = ""
+    mend: Annotated[str, says("The first name of `fix`, for programs that know it.")] = ""
 
 
 class DomainView(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,4 +110,4 @@ def _judged(record: Record, verdict: Verdict | None) -> RecordView:
     if verdict is None:
         return RecordView(**asdict(record))
     ok = verdict.ok if verdict.answered else None
-    return RecordView(**asdict(record), ok=ok, found=verdict.found, mend=verdict.mend)
+    return RecordView(**asdict(record), ok=ok, found=verdict.found, fix=verdict.fix, mend=verdict.fix)

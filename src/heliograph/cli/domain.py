@@ -148,7 +148,7 @@ def check(settings: Settings, name: str, resolver: str | None, as_json: bool) ->
         click.echo(msgspec.json.encode(view(done)))
     else:
         for record, verdict in done.records:
-            click.echo(f"{'ok  ' if verdict.ok else 'FAIL'}  {record.type:3}  {record.name}  {verdict.mend}".rstrip())
+            click.echo(f"{'ok  ' if verdict.ok else 'FAIL'}  {record.type:3}  {record.name}  {verdict.fix}".rstrip())
         passes = "passes" if done.alignment.passes else "does not pass"
         click.echo(f"{name} is {'' if done.domain.verified else 'not '}verified; its mail {passes} DMARC alignment")
     if not all(verdict.ok for _, verdict in done.records):

@@ -448,7 +448,7 @@ def _alignment(name: str, answers: list[tuple[Record, Verdict]]) -> Alignment:
 def _taken(answers: list[tuple[Record, Verdict]]) -> list[tuple[Record, Verdict]]:
     mend = "Another team here has proved that this domain is theirs. Ask the operator if it is yours."
     return [
-        (record, replace(verdict, ok=False, mend=mend) if record.purpose == "ownership" else verdict)
+        (record, replace(verdict, ok=False, fix=mend) if record.purpose == "ownership" else verdict)
         for record, verdict in answers
     ]
 

@@ -56,7 +56,7 @@ class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
         """What is wrong with what was found; the value stands above it in the table."""
         if self.kept is None or (self.kept.verdict.answered and not self.kept.verdict.found):
             return ""
-        mend = self.kept.verdict.mend
+        mend = self.kept.verdict.fix
         for before, after in ((" with the value: ", " with the value above."), (" to: ", " to the value above.")):
             mend = mend.replace(before + self.record.value, after)
         return mend
@@ -207,7 +207,7 @@ def _silence(lines: list[RecordLine]) -> str:
     verdicts = [line.kept.verdict for line in lines if line.kept]
     if not verdicts or len(verdicts) < len(lines) or any(verdict.answered for verdict in verdicts):
         return ""
-    mend = verdicts[0].mend
+    mend = verdicts[0].fix
     return (mend.partition(" could not be looked up")[2] or mend).strip(" :.()")
 
 

@@ -35,7 +35,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     found: tuple[str, ...] = ()
-    mend: str = ""  # what is wrong and what to do, empty when nothing is
+    # What is wrong and what to do, empty when nothing is; stored by its first name.
+    fix: str = msgspec.field(default="", name="mend")
     answered: bool = True  # False: DNS could not be asked, so nothing is known
 
 
@@ -112,11 +113,11 @@ def judge(record: Record, found: Sequence[str]) -> Verdict:
     mend = _MEND[record.purpose](record, found) if found else _missing(record)
     if mend and record.type == "TXT":
         mend = _slips(found) + mend
-    return Verdict(ok=not mend, found=tuple(text[:FOUND_CHARS_MAX] for text in found[:FOUND_MAX]), mend=mend)
+    return Verdict(ok=not mend, found=tuple(text[:FOUND_CHARS_MAX] for text in found[:FOUND_MAX]), fix=mend)
 
 
 def unanswered(reason: str) -> Verdict:
-    return Verdict(ok=False, mend=reason, answered=False)
+    return Verdict(ok=False, fix=reason, answered=False)
 
 
 def _missing(record: Record) -> str:
