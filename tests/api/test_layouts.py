@@ -1,13 +1,25 @@
 """Layouts by API: drafts beside what is in use, submitted, approved by an operator, archived, and their versions."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from heliograph.api.drafts import Drafts
+from heliograph.api.routes import V1
 from tests.api.sends import assert_refused
 from tests.service import Service, until, walked
 
 TEXT = {"name": "Letter", "html": "<h1>{{brand.name}}</h1>{{content}}", "text": "{{content}}"}
+
+
+def test_layouts_and_templates_have_the_same_endpoints_from_one_description() -> None:
+    """A second copy of one would be a call that is no method of `Drafts`."""
+    own = [route for route in V1 if route.path.startswith(("/v1/templates", "/v1/layouts"))]
+    by_drafts = [route for route in own if isinstance(getattr(route.call, "__self__", None), Drafts)]
+    assert [route.name for route in own if route not in by_drafts] == ["POST /v1/templates/{id}/render"]
+    paths = Counter((route.method, route.path.replace("layouts", "templates")) for route in by_drafts)
+    assert set(paths.values()) == {2}
 
 
 def made(service: Service, **changed: Any) -> Any:

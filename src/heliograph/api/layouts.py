@@ -1,22 +1,19 @@
-"""Layouts over HTTP, for keys with `manage`: written as drafts, submitted, archived, and their versions."""
+"""Layouts as programs write and read them; what is done with them is in drafts.py."""
 
 from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.api.call import Call
-from heliograph.api.template_drafts import PAGE_OCTETS, ProblemView
+from heliograph.api.drafts import Drafts, ProblemView
 from heliograph.manage import layouts
 from heliograph.rules.field_docs import TIME, Id, Records, says
-from heliograph.rules.ids import PREFIXES, timestamp
+from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.layout_drafts import find_draft
 from heliograph.rules.setup.records import Layout
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.lint import problems_of_layout
 from heliograph.rules.templates.render import octets as octets_of
-from heliograph.web.bodies import to_request
-from heliograph.web.paging import Listed, read_after, read_limit
-from heliograph.web.request import Response
-from heliograph.web.route import answer_of
+from heliograph.web.paging import Listed
 
 CONTENT = "Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted."
 
@@ -62,104 +59,12 @@ class LayoutVersionList(Listed, frozen=True, kw_only=True):
     data: Records[LayoutVersion]
 
 
-async def list_all(call: Call) -> Response:
-    query = call.query()
-    limit, after = read_limit(query), read_after(query, PREFIXES["layout"]) or ""
-    own = sorted(call.caller.team.layouts.values(), key=lambda one: one.id)
-    found: list[LayoutLine] = []
-    octets = 0
-    for layout in (one for one in own if one.id > after):
-        if len(found) == limit or octets > PAGE_OCTETS:
-            return await _page(found, octets, True)
-        octets += _octets(call, layout)
-        found.append(_line(call, layout))
-    return await _page(found, octets, False)
+def _words(layout: Layout) -> dict[str, Any]:
+    return {"name": layout.name, "html": layout.html, "text": layout.text}
 
 
-async def read(call: Call) -> Response:
-    return await _answer(call, _own(call))
-
-
-async def create(call: Call) -> Response:
-    request = to_request(call.json, LayoutRequest)
-    id_ = call.context.clock.new_id(PREFIXES["layout"])
-    base = Layout(id=id_, team=_team(call), name=request.name or id_, status="draft")
-    await layouts.write(call.context.store, call.actor, base, _given(call))
-    return await _answer(call, _own(call, id_), 201)
-
-
-async def change(call: Call) -> Response:
-    to_request(call.json, LayoutChange)
-    base = layouts.proposed(call.context.store.setup.current, _own(call))
-    await layouts.write(call.context.store, call.actor, base, _given(call))
-    return await _answer(call, _own(call))
-
-
-async def submit(call: Call) -> Response:
-    await layouts.submit(call.context.store, call.actor, _team(call), call.params["id"])
-    return await _answer(call, _own(call))
-
-
-async def archive(call: Call) -> Response:
-    """One that was never approved is gone; the answer is the last that is seen of it."""
-    layout = _own(call)
-    await layouts.archive(call.context.store, call.actor, layout.team, layout.id)
-    return await _answer(call, msgspec.structs.replace(layout, status="archived"))
-
-
-async def list_versions(call: Call) -> Response:
-    query, layout, versions = call.query(), _own(call), call.context.store.versions
-    before = int(query["after"]) if query.get("after", "").isdecimal() and len(query["after"]) < 10 else None
-    limit, lines = read_limit(query), await versions.of(layout.id, before)
-    found: list[LayoutVersion] = []
-    octets = 0
-    for line in lines:
-        words = await versions.find_layout(layout.id, line.version)
-        if words is None or len(found) == limit or octets > PAGE_OCTETS:
-            break
-        octets += octets_of(words.html) + octets_of(words.text)
-        made_at = None if line.at is None else timestamp(line.at)
-        found.append(LayoutVersion(**_words(words), version=line.version, created_at=made_at))
-    return await _page(found, octets, len(lines) > len(found))
-
-
-async def _page(found: list[Any], octets: int, more: bool) -> Response:
-    return await answer_of(octets, lambda: {"object": "list", "has_more": more, "data": found})
-
-
-def _given(call: Call) -> dict[str, Any]:
-    """What was sent; null takes a part away."""
-    assert isinstance(call.json, dict)
-    return {name: value for name, value in call.json.items() if value is not None or name != "name"}
-
-
-def _team(call: Call) -> str:
-    return call.caller.team.record.id
-
-
-def _own(call: Call, id_: str | None = None) -> Layout:
-    return layouts.find(call.context.store.setup.current, _team(call), id_ or call.params["id"])
-
-
-def _octets(call: Call, layout: Layout) -> int:
-    shown = (layout, layouts.proposed(call.context.store.setup.current, layout))
-    return sum(octets_of(one.html) + octets_of(one.text) for one in shown)
-
-
-async def _answer(call: Call, layout: Layout, status: int = 200) -> Response:
-    octets = _octets(call, layout)
-    await call.hold(octets)
-    return await answer_of(octets, lambda: _view(call, layout), status)
-
-
-def _view(call: Call, layout: Layout) -> LayoutView:
-    shown = layouts.proposed(call.context.store.setup.current, layout)
-    problems = [ProblemView(**msgspec.structs.asdict(one)) for one in problems_of_layout(shown)]
-    return LayoutView(**msgspec.structs.asdict(_line(call, layout)), problems=problems)
-
-
-def _line(call: Call, layout: Layout) -> LayoutLine:
-    draft = find_draft(call.context.store.setup.current, layout.id)
+def _line(setup: Setup, layout: Layout) -> LayoutLine:
+    draft = find_draft(setup, layout.id)
     return LayoutLine(
         **_words(layout),
         id=layout.id,
@@ -170,5 +75,20 @@ def _line(call: Call, layout: Layout) -> LayoutLine:
     )
 
 
-def _words(layout: Layout) -> dict[str, Any]:
-    return {"name": layout.name, "html": layout.html, "text": layout.text}
+LAYOUTS = Drafts[Layout](
+    kind="layout",
+    manage=layouts,
+    new=LayoutRequest,
+    part=LayoutChange,
+    view=LayoutView,
+    version_view=LayoutVersion,
+    removable=("html", "text"),
+    of=lambda team: team.layouts,
+    base=lambda id_, team, name: Layout(id=id_, team=team, name=name, status="draft"),
+    write=lambda call, base, given, _: layouts.write(call.context.store, call.actor, base, given),
+    version=lambda versions, id_, number: versions.find_layout(id_, number),
+    octets=lambda layout: octets_of(layout.html) + octets_of(layout.text),
+    words=_words,
+    line=_line,
+    problems=lambda _, layout: problems_of_layout(layout),
+)

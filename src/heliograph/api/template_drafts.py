@@ -1,29 +1,22 @@
-"""Templates over HTTP, for keys with `manage`: written as drafts, submitted, archived, and their versions."""
+"""Templates as programs write and read them; what is done with them is in drafts.py."""
 
 from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.api.call import Call
+from heliograph.api.drafts import Drafts, ProblemView
 from heliograph.manage import templates
 from heliograph.manage.templates import REMOVABLE, Proposal
 from heliograph.rules.field_docs import MONEY, TIME, ChannelName, Id, Records, says
-from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.limits import MIB
+from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.template_approvals import find_draft
-from heliograph.rules.templates.check import TemplateProblem
 from heliograph.rules.templates.lint import problems_of
 from heliograph.rules.templates.render import most_octets
 from heliograph.rules.templates.shapes import declared
-from heliograph.web.bodies import to_request
-from heliograph.web.paging import Listed, read_after, read_limit
-from heliograph.web.request import Response
-from heliograph.web.route import Query, answer_of
-
-PAGE_OCTETS = 4 * MIB  # of words, after which a page ends
-BEFORE = Query("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
+from heliograph.web.paging import Listed
 
 DECLARED = says('Names, or objects `{"name", "list", "max", "max_length"}`, in their order.')
 PARTS = says("The parts in other languages, by their BCP 47 tag.")
@@ -55,15 +48,6 @@ class TemplateChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class TemplateRequest(TemplateChange, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channel: Annotated[str, says("The channel.", enum=["email", "sms", "whatsapp"])]
-
-
-class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
-    level: Annotated[str, says("An error refuses a save, a warning does not.", enum=["error", "warning"])]
-    code: Annotated[str, says("What is wrong, for programs.")]
-    part: Annotated[str, says("The field it is in.")]
-    locale: Annotated[str | None, says("Of another language's part; null: the template's own.")]
-    line: Annotated[int | None, says("Of the part, from 1; null where it is about the whole.")]
-    text: Annotated[str, says("What is wrong, for people.")]
 
 
 class TemplateWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,109 +96,18 @@ class VersionList(Listed, frozen=True, kw_only=True):
     data: Records[VersionView]
 
 
-async def list_all(call: Call) -> Response:
-    query = call.query()
-    limit, after = read_limit(query), read_after(query, PREFIXES["template"]) or ""
-    own = sorted(call.caller.team.templates.values(), key=lambda one: one.id)
-    found: list[Template] = []
-    octets, more = 0, False
-    for template in (one for one in own if one.id > after):
-        if more := len(found) == limit or octets > PAGE_OCTETS:
-            break
-        octets += _octets(call, template)
-        found.append(template)
-    await call.hold(octets)
-    return await answer_of(
-        octets, lambda: {"object": "list", "has_more": more, "data": [_line(call, one) for one in found]}
-    )
+def _words(template: Template) -> dict[str, Any]:
+    plain = ("name", "subject", "html", "text", "body", "category", "language", "upstream_name")
+    return {
+        **{name: getattr(template, name) for name in (*plain, "locale", "timezone", "layout")},
+        "variables": declared(template),
+        "optional": list(template.optional),
+        "locales": msgspec.to_builtins(template.locales),
+    }
 
 
-async def read(call: Call) -> Response:
-    return await _answer(call, _own(call))
-
-
-async def create(call: Call) -> Response:
-    request = to_request(call.json, TemplateRequest)
-    id_ = call.context.clock.new_id(PREFIXES["template"])
-    base = Template(id=id_, team=_team(call), channel="email", name=request.name or id_, status="draft")
-    await templates.write(call.context.store, call.actor, Proposal(base=base, is_new=True, given=_given(call)))
-    return await _answer(call, _own(call, id_), 201)
-
-
-async def change(call: Call) -> Response:
-    to_request(call.json, TemplateChange)
-    base = templates.proposed(call.context.store.setup.current, _own(call))
-    await templates.write(call.context.store, call.actor, Proposal(base=base, is_new=False, given=_given(call)))
-    return await _answer(call, _own(call))
-
-
-async def submit(call: Call) -> Response:
-    await templates.submit(call.context.store, call.actor, _team(call), call.params["id"])
-    return await _answer(call, _own(call))
-
-
-async def archive(call: Call) -> Response:
-    """One that was never approved is gone; the answer is the last that is seen of it."""
-    template = _own(call)
-    await templates.archive(call.context.store, call.actor, template.team, template.id)
-    return await _answer(call, msgspec.structs.replace(template, status="archived"))
-
-
-async def list_versions(call: Call) -> Response:
-    query, template = call.query(), _own(call)
-    limit, versions = read_limit(query), call.context.store.versions
-    before = int(query["after"]) if query.get("after", "").isdecimal() and len(query["after"]) < 10 else None
-    lines = (await versions.of(template.id, before))[: limit + 1]
-    found, octets = [], 0
-    for line in lines[:limit]:
-        words = await versions.find(template.id, line.version)
-        if words is None or octets > PAGE_OCTETS:
-            break
-        octets += most_octets(words, ())
-        made_at = None if line.at is None else timestamp(line.at)
-        found.append(VersionView(**_words(words), version=line.version, created_at=made_at))
-    await call.hold(octets)
-    return await answer_of(octets, lambda: {"object": "list", "has_more": len(lines) > len(found), "data": found})
-
-
-def _given(call: Call) -> dict[str, Any]:
-    """What was sent; null takes a part away."""
-    assert isinstance(call.json, dict)
-    return {name: value for name, value in call.json.items() if value is not None or name in REMOVABLE}
-
-
-def _team(call: Call) -> str:
-    return call.caller.team.record.id
-
-
-def _own(call: Call, id_: str | None = None) -> Template:
-    return templates.find(call.context.store.setup.current, _team(call), id_ or call.params["id"])
-
-
-def _octets(call: Call, template: Template) -> int:
-    draft = find_draft(call.context.store.setup.current, template.id)
-    return most_octets(template, ()) + (most_octets(draft.template, ()) if draft else 0)
-
-
-async def _answer(call: Call, template: Template, status: int = 200) -> Response:
-    octets = _octets(call, template)
-    await call.hold(octets)
-    return await answer_of(octets, lambda: _view(call, template), status)
-
-
-def _view(call: Call, template: Template) -> TemplateView:
-    shown = templates.proposed(call.context.store.setup.current, template)
-    layout = call.context.store.setup.current.teams[template.team].layouts.get(shown.layout or "")
-    problems = [_problem(one) for one in problems_of(shown, layout)]
-    return TemplateView(**msgspec.structs.asdict(_line(call, template)), problems=problems)
-
-
-def _problem(one: TemplateProblem) -> ProblemView:
-    return ProblemView(**msgspec.structs.asdict(one))
-
-
-def _line(call: Call, template: Template) -> TemplateLine:
-    draft = find_draft(call.context.store.setup.current, template.id)
+def _line(setup: Setup, template: Template) -> TemplateLine:
+    draft = find_draft(setup, template.id)
     proposed = draft.template if draft else None
     return TemplateLine(
         **_words(template),
@@ -230,11 +123,22 @@ def _line(call: Call, template: Template) -> TemplateLine:
     )
 
 
-def _words(template: Template) -> dict[str, Any]:
-    plain = ("name", "subject", "html", "text", "body", "category", "language", "upstream_name")
-    return {
-        **{name: getattr(template, name) for name in (*plain, "locale", "timezone", "layout")},
-        "variables": declared(template),
-        "optional": list(template.optional),
-        "locales": msgspec.to_builtins(template.locales),
-    }
+TEMPLATES = Drafts[Template](
+    kind="template",
+    manage=templates,
+    new=TemplateRequest,
+    part=TemplateChange,
+    view=TemplateView,
+    version_view=VersionView,
+    removable=REMOVABLE,
+    of=lambda team: team.templates,
+    base=lambda id_, team, name: Template(id=id_, team=team, channel="email", name=name, status="draft"),
+    write=lambda call, base, given, is_new: templates.write(
+        call.context.store, call.actor, Proposal(base=base, is_new=is_new, given=given)
+    ),
+    version=lambda versions, id_, number: versions.find(id_, number),
+    octets=lambda template: most_octets(template, ()),
+    words=_words,
+    line=_line,
+    problems=lambda setup, one: problems_of(one, setup.teams[one.team].layouts.get(one.layout or "")),
+)

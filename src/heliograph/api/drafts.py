@@ -1,0 +1,152 @@
+"""What people write as drafts, over HTTP, for keys with `manage`: written, submitted, archived, and its versions.
+
+Templates and layouts are such; each says what it has of its own.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from heliograph.api.call import Call
+from heliograph.rules.audit import Actor
+from heliograph.rules.field_docs import says
+from heliograph.rules.ids import PREFIXES, timestamp
+from heliograph.rules.limits import MIB
+from heliograph.rules.setup.records import Layout, Team, Template
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.templates.check import TemplateProblem
+from heliograph.storage.store import Store
+from heliograph.storage.versions import Versions
+from heliograph.web.bodies import to_request
+from heliograph.web.paging import read_after, read_limit
+from heliograph.web.request import Response
+from heliograph.web.route import Query, answer_of
+
+R = TypeVar("R", Template, Layout)
+
+PAGE_OCTETS = 4 * MIB  # of words, after which a page ends
+BEFORE = Query("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
+
+
+class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
+    level: Annotated[str, says("An error refuses a save, a warning does not.", enum=["error", "warning"])]
+    code: Annotated[str, says("What is wrong, for programs.")]
+    part: Annotated[str, says("The field it is in.")]
+    locale: Annotated[str | None, says("Of another language's part; null: the template's own.")]
+    line: Annotated[int | None, says("Of the part, from 1; null where it is about the whole.")]
+    text: Annotated[str, says("What is wrong, for people.")]
+
+
+class Managed(Protocol[R]):
+    """The use cases, as `manage/templates.py` and `manage/layouts.py` have them."""
+
+    def find(self, setup: Setup, team: str | None, id_: str, /) -> R: ...
+    def proposed(self, setup: Setup, record: R, /) -> R: ...
+    async def submit(self, store: Store, actor: Actor, team: str, id_: str, /) -> bool: ...
+    async def archive(self, store: Store, actor: Actor, team: str | None, id_: str, /) -> bool: ...
+
+
+class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """The endpoints of one kind of record, made of what it has of its own."""
+
+    kind: Literal["template", "layout"]
+    manage: Managed[R]
+    new: type[msgspec.Struct]  # bodies
+    part: type[msgspec.Struct]
+    view: type[msgspec.Struct]  # answers
+    version_view: type[msgspec.Struct]
+    removable: Collection[str]  # fields that null takes away
+    of: Callable[[Team], Mapping[str, R]]
+    base: Callable[[str, str, str], R]  # id, team, name → what a new one is changed from
+    write: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]  # …, is it new?
+    version: Callable[[Versions, str, int], Awaitable[R | None]]
+    octets: Callable[[R], int]
+    words: Callable[[R], dict[str, Any]]
+    line: Callable[[Setup, R], msgspec.Struct]
+    problems: Callable[[Setup, R], Sequence[TemplateProblem]]
+
+    async def list_all(self, call: Call) -> Response:
+        query, setup = call.query(), call.context.store.setup.current
+        limit, after = read_limit(query), read_after(query, PREFIXES[self.kind]) or ""
+        own = sorted(self.of(call.caller.team).values(), key=lambda one: one.id)
+        found: list[R] = []
+        octets, more = 0, False
+        for record in (one for one in own if one.id > after):
+            if more := len(found) == limit or octets > PAGE_OCTETS:
+                break
+            octets += self._octets(call, record)
+            found.append(record)
+        return await _page(call, octets, more, lambda: [self.line(setup, one) for one in found])
+
+    async def read(self, call: Call) -> Response:
+        return await self._answer(call, self._own(call))
+
+    async def create(self, call: Call) -> Response:
+        to_request(call.json, self.new)
+        id_, given = call.context.clock.new_id(PREFIXES[self.kind]), self._given(call)
+        await self.write(call, self.base(id_, _team(call), given.get("name") or id_), given, True)
+        return await self._answer(call, self._own(call, id_), 201)
+
+    async def change(self, call: Call) -> Response:
+        to_request(call.json, self.part)
+        base = self.manage.proposed(call.context.store.setup.current, self._own(call))
+        await self.write(call, base, self._given(call), False)
+        return await self._answer(call, self._own(call))
+
+    async def submit(self, call: Call) -> Response:
+        await self.manage.submit(call.context.store, call.actor, _team(call), call.params["id"])
+        return await self._answer(call, self._own(call))
+
+    async def archive(self, call: Call) -> Response:
+        """One that was never approved is gone; the answer is the last that is seen of it."""
+        record = self._own(call)
+        await self.manage.archive(call.context.store, call.actor, record.team, record.id)
+        return await self._answer(call, replace(record, status="archived"))
+
+    async def list_versions(self, call: Call) -> Response:
+        query, id_, versions = call.query(), self._own(call).id, call.context.store.versions
+        before = int(query["after"]) if query.get("after", "").isdecimal() and len(query["after"]) < 10 else None
+        limit, lines = read_limit(query), await versions.of(id_, before)
+        found: list[msgspec.Struct] = []
+        octets = 0
+        for line in lines[:limit]:
+            words = await self.version(versions, id_, line.version)
+            if words is None or octets > PAGE_OCTETS:
+                break
+            octets += self.octets(words)
+            made_at = None if line.at is None else timestamp(line.at)
+            found.append(self.version_view(**self.words(words), version=line.version, created_at=made_at))
+        return await _page(call, octets, len(lines) > len(found), lambda: found)
+
+    def _given(self, call: Call) -> dict[str, Any]:
+        """What was sent; null takes a part away."""
+        assert isinstance(call.json, dict)
+        return {name: value for name, value in call.json.items() if value is not None or name in self.removable}
+
+    def _own(self, call: Call, id_: str | None = None) -> R:
+        return self.manage.find(call.context.store.setup.current, _team(call), id_ or call.params["id"])
+
+    def _octets(self, call: Call, record: R) -> int:
+        newest = self.manage.proposed(call.context.store.setup.current, record)
+        return self.octets(record) + (self.octets(newest) if newest is not record else 0)
+
+    async def _answer(self, call: Call, record: R, status: int = 200) -> Response:
+        octets = self._octets(call, record)
+        await call.hold(octets)
+        return await answer_of(octets, lambda: self._view(call, record), status)
+
+    def _view(self, call: Call, record: R) -> msgspec.Struct:
+        setup = call.context.store.setup.current
+        problems = [ProblemView(**asdict(one)) for one in self.problems(setup, self.manage.proposed(setup, record))]
+        return self.view(**asdict(self.line(setup, record)), problems=problems)
+
+
+async def _page(call: Call, octets: int, more: bool, records: Callable[[], list[Any]]) -> Response:
+    await call.hold(octets)
+    return await answer_of(octets, lambda: {"object": "list", "has_more": more, "data": records()})
+
+
+def _team(call: Call) -> str:
+    return call.caller.team.record.id
