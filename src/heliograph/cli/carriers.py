@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_settings, with_store
+from heliograph.cli.printing import show as show_list
 from heliograph.manage.carriers import CarrierChange
 from heliograph.manage.carriers import change as change_carrier
 from heliograph.rules.audit import COMMAND_LINE
@@ -84,17 +85,15 @@ def show(settings: Settings, as_json: bool) -> None:
         return [_line(one, store.circuits.current.get(one.id), uses.get(one.id, RecentUse())) for one in ordered]
 
     lines = with_store(settings, "Reading", story)
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"carriers": lines}), indent=2).decode())
-        return
-    if not lines:
-        click.echo("No carriers are set up: the built-in simulators take everything. See docs/carriers.md.")
-    for line in lines:
-        where = ",".join(line.countries)
-        hour = line.last_hour
-        counts = f"last hour: {hour.accepted} taken, {hour.refused} refused, {hour.put_off} put off"
-        head = f"{line.id:<20} {line.channel:<9} {line.kind:<10} {where:<12} {line.priority:>4}"
-        click.echo(f"{head}  {_health(line)}; {counts}")
+    none = "No carriers are set up: the built-in simulators take everything. See docs/carriers.md."
+    show_list(as_json, "carriers", lines, _text, none=none, indented=True)
+
+
+def _text(line: CarrierLine) -> str:
+    where, hour = ",".join(line.countries), line.last_hour
+    counts = f"last hour: {hour.accepted} taken, {hour.refused} refused, {hour.put_off} put off"
+    head = f"{line.id:<20} {line.channel:<9} {line.kind:<10} {where:<12} {line.priority:>4}"
+    return f"{head}  {_health(line)}; {counts}"
 
 
 def _line(carrier: CarrierRecord, circuit: Circuit | None, use: RecentUse) -> CarrierLine:

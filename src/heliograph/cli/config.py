@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from heliograph.cli.options import AS_JSON, SERVE_FLAGS, shown, with_settings
+from heliograph.cli.printing import show
 from heliograph.settings import SECRETS, Origin, Settings, write_settings
 
 HIDDEN = "********"
@@ -30,11 +31,11 @@ def config(settings: Settings, as_json: bool) -> None:
         SettingLine(name, _shown(name, value), settings.sources.get(name, DEFAULT))
         for name, value in write_settings(settings).items()
     ]
-    if as_json:
-        click.echo(msgspec.json.encode({"settings": lines}))
-        return
-    for line in lines:
-        click.echo(f"{line.name:<22} {line.value or '–':<34} {line.source.kind} {line.source.name}".rstrip())
+    show(as_json, "settings", lines, _text)
+
+
+def _text(line: SettingLine) -> str:
+    return f"{line.name:<22} {line.value or '–':<34} {line.source.kind} {line.source.name}".rstrip()
 
 
 def _shown(name: str, value: str) -> str | None:

@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import show
 from heliograph.manage import dead_letters
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
@@ -58,13 +59,13 @@ def list_(settings: Settings, as_json: bool) -> None:
         ]
 
     lines = with_store(settings, "Reading", story)
-    if as_json:
-        click.echo(msgspec.json.encode({"dead_letters": lines}))
-        return
-    for line in lines:
-        click.echo(f"{line.key:<12} {line.at}  {line.team}  {line.message}  {line.address}")
-    if not lines:
-        click.echo("There are no dead letters.")
+    show(
+        as_json,
+        "dead_letters",
+        lines,
+        lambda line: f"{line.key:<12} {line.at}  {line.team}  {line.message}  {line.address}",
+        none="There are no dead letters.",
+    )
 
 
 @deadletter.command()

@@ -7,7 +7,8 @@ import click
 import msgspec
 
 from heliograph.app import make_domains
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli.printing import show, tell
 from heliograph.manage.domains import Checked, Domains
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
@@ -51,7 +52,7 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
 
 @domain.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--team", metavar="TEAM", help="Only this team's.")
+@OF_TEAM
 @AS_JSON
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """List the domains of all teams, or of one.
@@ -61,15 +62,13 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """
     teams = read_setup(settings).teams.values()
     found = [one for own in teams for one in own.domains.values() if team in (None, one.team)]
-    if as_json:
-        fields = ("id", "team", "name", "brand", "verified", "approved")
-        click.echo(
-            msgspec.json.encode({"domains": [{field: getattr(one, field) for field in fields} for one in found]})
-        )
-        return
-    for one in found:
-        states = f"{'' if one.verified else 'not '}verified, {'' if one.approved else 'not '}approved"
-        click.echo(f"{one.id}  {one.team}  {one.name}  {one.brand}  {states}")
+    fields = ("id", "team", "name", "brand", "verified", "approved")
+    show(as_json, "domains", found, _text, fields=lambda one: {field: getattr(one, field) for field in fields})
+
+
+def _text(one: Domain) -> str:
+    states = f"{'' if one.verified else 'not '}verified, {'' if one.approved else 'not '}approved"
+    return f"{one.id}  {one.team}  {one.name}  {one.brand}  {states}"
 
 
 @domain.command()
@@ -144,13 +143,13 @@ def check(settings: Settings, name: str, resolver: str | None, as_json: bool) ->
     done = _with_domains(
         settings, f"Asking DNS about {name}", lambda domains: domains.check(COMMAND_LINE, name), resolver
     )
-    if as_json:
-        click.echo(msgspec.json.encode(view(done)))
-    else:
-        for record, verdict in done.records:
-            click.echo(f"{'ok  ' if verdict.ok else 'FAIL'}  {record.type:3}  {record.name}  {verdict.fix}".rstrip())
-        passes = "passes" if done.alignment.passes else "does not pass"
-        click.echo(f"{name} is {'' if done.domain.verified else 'not '}verified; its mail {passes} DMARC alignment")
+    lines = [
+        f"{'ok  ' if verdict.ok else 'FAIL'}  {record.type:3}  {record.name}  {verdict.fix}".rstrip()
+        for record, verdict in done.records
+    ]
+    passes = "passes" if done.alignment.passes else "does not pass"
+    lines.append(f"{name} is {'' if done.domain.verified else 'not '}verified; its mail {passes} DMARC alignment")
+    tell(as_json, view(done), "\n".join(lines))
     if not all(verdict.ok for _, verdict in done.records):
         raise SystemExit(1)
 
@@ -184,11 +183,12 @@ def view(done: Checked) -> dict[str, object]:
 
 
 def show_records(records: list[Record], as_json: bool) -> None:
-    if as_json:
-        click.echo(msgspec.json.encode({"records": records}))
-        return
-    for record in records:
-        click.echo(f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}")
+    show(
+        as_json,
+        "records",
+        records,
+        lambda record: f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}",
+    )
 
 
 def _with_domains(

@@ -7,6 +7,7 @@ import msgspec
 
 from heliograph.app import make_domains
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import tell
 from heliograph.manage import imports
 from heliograph.manage.imports import BroughtLine
 from heliograph.opening import make_secrets
@@ -44,7 +45,7 @@ def import_(settings: Settings, service: str, files: tuple[Path, ...], team: str
         for line in lines:
             shown = {"file": str(file), **msgspec.structs.asdict(line)}
             told = f"{file}:{line.number}  {line.kind or 'nothing'}  {line.text}  {line.outcome}"
-            click.echo(msgspec.json.encode(shown) if as_json else told)
+            tell(as_json, shown, told)
 
 
 def _read(file: Path, service: str) -> list[tuple[int, Exported]]:

@@ -1,11 +1,13 @@
 """`heliograph key`: making, listing, rotating and revoking API keys."""
 
 from datetime import datetime
+from typing import Any
 
 import click
 import msgspec
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import show, tell
 from heliograph.manage import keys
 from heliograph.manage.keys import MadeKey, WantedKey, end_of, new_token, to_record
 from heliograph.opening import make_secrets
@@ -110,7 +112,7 @@ def create(
 
 @key.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--team", metavar="TEAM", help="Only this team's.")
+@OF_TEAM
 @AS_JSON
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """List the keys of all teams, or of one: what each may do, whether it works, when it was last used.
@@ -122,13 +124,13 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """
     found = with_store(settings, "Reading", lambda store: keys.lines(store, team, {}))
     shown = [{"team": line.record.team, **msgspec.structs.asdict(to_record(line))} for line in found]
-    if as_json:
-        click.echo(msgspec.json.encode({"keys": shown}))
-        return
-    for one in shown:
-        name, scopes, domain = one["name"], ",".join(one["scopes"]), one["domain"] or "any domain"
-        used = f"last used {one['last_used_at']}" if one["last_used_at"] else "never used"
-        click.echo(f"{one['id']}  {one['team']}  {name}  {scopes}  {domain}  {one['state']}  {used}")
+    show(as_json, "keys", shown, _text)
+
+
+def _text(one: dict[str, Any]) -> str:
+    name, scopes, domain = one["name"], ",".join(one["scopes"]), one["domain"] or "any domain"
+    used = f"last used {one['last_used_at']}" if one["last_used_at"] else "never used"
+    return f"{one['id']}  {one['team']}  {name}  {scopes}  {domain}  {one['state']}  {used}"
 
 
 @key.command()
@@ -167,5 +169,4 @@ def revoke(settings: Settings, key_or_id: str) -> None:
 
 
 def _show(made: MadeKey, as_json: bool) -> None:
-    shown = {"team": made.key.team, "name": made.key.name, "token": made.token}
-    click.echo(msgspec.json.encode(shown) if as_json else made.token)
+    tell(as_json, {"team": made.key.team, "name": made.key.name, "token": made.token}, made.token)

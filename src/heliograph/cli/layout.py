@@ -1,12 +1,13 @@
 """`heliograph layout`: list layouts, approve those that wait, archive them."""
 
 import click
-import msgspec
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli import drafts
+from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings
 from heliograph.manage import layouts
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.layout_drafts import find_draft
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.settings import Settings
 
 ID = click.argument("id_", metavar="LAY_ID")
@@ -22,7 +23,7 @@ def layout() -> None:
 
 @layout.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--team", metavar="TEAM", help="Only this team's.")
+@OF_TEAM
 @AS_JSON
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """List the layouts of all teams, or of one, and which have a draft that waits.
@@ -30,16 +31,12 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph layout list --team team_acme
     """
-    setup = read_setup(settings)
-    found = [one for own in setup.teams.values() for one in own.layouts.values() if team in (None, one.team)]
-    waits = {one.id: bool((draft := find_draft(setup, one.id)) and draft.submitted_at) for one in found}
-    if as_json:
-        listed = [msgspec.to_builtins(one) | {"waits": waits[one.id]} for one in found]
-        click.echo(msgspec.json.encode({"layouts": listed}))
-        return
-    for one in found:
-        line = f"{one.id}  {one.team}  {one.status}  version {one.version}  {one.name}"
-        click.echo(f"{line}  (a draft waits)" if waits[one.id] else line)
+    drafts.list_all(settings, "layouts", lambda own: own.layouts.values(), _waits, team=team, as_json=as_json)
+
+
+def _waits(setup: Setup, id_: str) -> bool:
+    draft = find_draft(setup, id_)
+    return draft is not None and bool(draft.submitted_at)
 
 
 @layout.command()
@@ -51,8 +48,7 @@ def approve(settings: Settings, id_: str) -> None:
     \b
     heliograph layout approve lay_letter
     """
-    done = with_store(settings, f"Changing {id_}", lambda store: layouts.approve(store, COMMAND_LINE, id_))
-    click.echo(f"{id_} is approved" if done else f"{id_} was approved already")
+    drafts.change(settings, id_, "approved", lambda store: layouts.approve(store, COMMAND_LINE, id_))
 
 
 @layout.command()
@@ -64,5 +60,4 @@ def archive(settings: Settings, id_: str) -> None:
     \b
     heliograph layout archive lay_letter
     """
-    done = with_store(settings, f"Changing {id_}", lambda store: layouts.archive(store, COMMAND_LINE, None, id_))
-    click.echo(f"{id_} is archived" if done else f"{id_} was archived already")
+    drafts.change(settings, id_, "archived", lambda store: layouts.archive(store, COMMAND_LINE, None, id_))

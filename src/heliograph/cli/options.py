@@ -41,6 +41,7 @@ SERVE_FLAGS = FLAGS | {
     "health": ("HOST:PORT", "Health checks and metrics alone, also of a worker; :PORT on every address.", "none"),
     "processes": ("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite"),
 }
+OF_TEAM = click.option("--team", metavar="TEAM", help="Only this team's.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 MISTAKES = (BadSetting, SetupError, ForeignSchema, WrongSecret, NoTraces, Refusal)

@@ -3,9 +3,9 @@
 import sys
 
 import click
-import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import tell
 from heliograph.datafolder import Secrets
 from heliograph.manage.secret import Rotation
 from heliograph.manage.secret import replace as replace_secret
@@ -40,10 +40,7 @@ def show(settings: Settings, as_json: bool) -> None:
         return make_secrets(settings, store).count(await store.secret.texts())
 
     counted = with_store(settings, "Reading", story, seals=True)
-    if as_json:
-        click.echo(msgspec.json.encode({"sealed": counted}))
-    else:
-        click.echo("\n".join(f"{name}  {many}" for name, many in counted.items()))
+    tell(as_json, {"sealed": counted}, "\n".join(f"{name}  {many}" for name, many in counted.items()))
 
 
 @secret.command()

@@ -1,9 +1,9 @@
 """`heliograph sender`: domains, display names, sender ids and team names that wait for an operator's decision."""
 
 import click
-import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli.printing import show
 from heliograph.manage import senders
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.setup.sender_approvals import pending
@@ -31,11 +31,7 @@ def list_(settings: Settings, as_json: bool) -> None:
     heliograph sender list
     """
     found = pending(read_setup(settings))
-    if as_json:
-        click.echo(msgspec.json.encode({"waiting": found}))
-        return
-    for item in found:
-        click.echo(f"{item.id}  {item.team}  {item.text}")
+    show(as_json, "waiting", found, lambda item: f"{item.id}  {item.team}  {item.text}")
 
 
 @sender.command()

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import show, tell
 from heliograph.manage import imports, suppressions
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import COMMAND_LINE
@@ -48,16 +48,16 @@ def list_(settings: Settings, team: str, search: str, as_json: bool) -> None:
         return lines
 
     lines = with_store(settings, "Reading", story)
-    if as_json:
-        shown = [
-            {"email": x.shown, "reason": x.reason, "source_message_id": x.source_message_id, "created_at": at}
-            for x in lines
-            for at in [timestamp(x.created_at)]
-        ]
-        _echo({"suppressions": shown})
-    else:
-        for x in lines:
-            click.echo(f"{x.shown:<40} {x.reason:<10} {timestamp(x.created_at)} {x.source_message_id or ''}".rstrip())
+    show(as_json, "suppressions", lines, _text, fields=_fields, indented=True)
+
+
+def _text(x: SuppressionLine) -> str:
+    return f"{x.shown:<40} {x.reason:<10} {timestamp(x.created_at)} {x.source_message_id or ''}".rstrip()
+
+
+def _fields(x: SuppressionLine) -> dict[str, Any]:
+    found = {"email": x.shown, "reason": x.reason, "source_message_id": x.source_message_id}
+    return found | {"created_at": timestamp(x.created_at)}
 
 
 @suppression.command()
@@ -77,10 +77,8 @@ def add(settings: Settings, email: str, team: str, reason: str, as_json: bool) -
         return await suppressions.add(store, COMMAND_LINE, find_team(store.setup.current, team).record, email, reason)
 
     is_new = with_store(settings, "Adding", story)
-    if as_json:
-        _echo({"email": email, "added": is_new})
-    else:
-        click.echo(f"{email} {'is on the list now' if is_new else 'was on the list already'}")
+    text = f"{email} {'is on the list now' if is_new else 'was on the list already'}"
+    tell(as_json, {"email": email, "added": is_new}, text, indented=True)
 
 
 @suppression.command()
@@ -98,10 +96,7 @@ def remove(settings: Settings, email: str, team: str, as_json: bool) -> None:
         await suppressions.remove(store, COMMAND_LINE, find_team(store.setup.current, team).record, email)
 
     with_store(settings, "Removing", story)
-    if as_json:
-        _echo({"email": email, "removed": True})
-    else:
-        click.echo(f"{email} is off the list")
+    tell(as_json, {"email": email, "removed": True}, f"{email} is off the list", indented=True)
 
 
 @suppression.command("import")
@@ -123,12 +118,6 @@ def import_(settings: Settings, file: Path, team: str, as_json: bool) -> None:
         return await imports.finish(store, record, await imports.begin(store, COMMAND_LINE, record, file.read_bytes()))
 
     done = with_store(settings, "Importing", story)
-    if as_json:
-        figures = {"lines": done.lines, "added": done.added, "already": done.known, "left_out": done.left_out}
-        _echo({"id": done.id, "state": done.state, **figures})
-    else:
-        click.echo(f"{done.id}: added {done.added}, on the list already {done.known}, left out {done.left_out}")
-
-
-def _echo(shown: dict[str, Any]) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+    figures = {"lines": done.lines, "added": done.added, "already": done.known, "left_out": done.left_out}
+    text = f"{done.id}: added {done.added}, on the list already {done.known}, left out {done.left_out}"
+    tell(as_json, {"id": done.id, "state": done.state, **figures}, text, indented=True)

@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import show, tell
 from heliograph.manage import teams
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.pricing import format_money
@@ -55,14 +56,13 @@ def list_(settings: Settings, as_json: bool) -> None:
         ]
 
     lines = with_store(settings, "Reading", story)
-    if as_json:
-        click.echo(msgspec.json.encode({"teams": lines}))
-        return
-    for line in lines:
-        state = "suspended" if line.suspended else line.mode
-        click.echo(f"{line.id:<24} {state:<10} {line.credit:>12} {line.currency}  {line.name}")
-    if not lines:
-        click.echo("There are no teams yet: heliograph team create, or heliograph apply.")
+    none = "There are no teams yet: heliograph team create, or heliograph apply."
+    show(as_json, "teams", lines, _text, none=none)
+
+
+def _text(line: TeamLine) -> str:
+    state = "suspended" if line.suspended else line.mode
+    return f"{line.id:<24} {state:<10} {line.credit:>12} {line.currency}  {line.name}"
 
 
 @team.command()
@@ -82,7 +82,7 @@ def create(settings: Settings, id_: str, as_json: bool, **given: str | None) -> 
     wanted = {"id": id_} | {name: value for name, value in given.items() if value is not None}
     made = with_store(settings, "Making the team", lambda store: teams.create(store, COMMAND_LINE, wanted))
     shown = {"id": made.id, "name": made.name, "mode": made.mode, "currency": made.currency}
-    click.echo(msgspec.json.encode(shown) if as_json else f"{made.id} is made, in the sandbox")
+    tell(as_json, shown, f"{made.id} is made, in the sandbox")
 
 
 @team.command()

@@ -1,20 +1,23 @@
 """`heliograph template`: list templates, and decide on those that wait."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import BinaryIO
 
 import click
 import msgspec
 
 from heliograph.app import CARRIERS
+from heliograph.cli import drafts
 from heliograph.cli.apply import said
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, read_setup, with_settings
+from heliograph.cli.printing import show as print_list
 from heliograph.manage import templates
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.file import SetupError, read_setup_file
 from heliograph.rules.setup.lint import lint_file, lint_html
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.template_approvals import find_draft
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -33,7 +36,7 @@ def template() -> None:
 
 @template.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--team", metavar="TEAM", help="Only this team's.")
+@OF_TEAM
 @AS_JSON
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """List the templates of all teams, or of one, and which have a draft that waits.
@@ -41,17 +44,12 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph template list --team team_acme
     """
-    setup = read_setup(settings)
-    found = [one for own in setup.teams.values() for one in own.templates.values() if team in (None, one.team)]
-    drafts = {one.id: find_draft(setup, one.id) for one in found}
-    waits = {id_: draft is not None and draft.waits for id_, draft in drafts.items()}
-    if as_json:
-        listed = [msgspec.to_builtins(one) | {"waits": waits[one.id]} for one in found]
-        click.echo(msgspec.json.encode({"templates": listed}))
-        return
-    for one in found:
-        line = f"{one.id}  {one.team}  {one.channel}  {one.status}  version {one.version}  {one.name}"
-        click.echo(f"{line}  (a draft waits)" if waits[one.id] else line)
+    drafts.list_all(settings, "templates", lambda own: own.templates.values(), _waits, team=team, as_json=as_json)
+
+
+def _waits(setup: Setup, id_: str) -> bool:
+    draft = find_draft(setup, id_)
+    return draft is not None and draft.waits
 
 
 @template.command()
@@ -92,11 +90,8 @@ def lint(file: BinaryIO, as_json: bool) -> None:
         )
     except (UnicodeDecodeError, SetupError) as error:
         raise click.ClickException(str(error)) from None
-    if as_json:
-        click.echo(msgspec.json.encode({"problems": found}))
-    else:
-        for problem in found:
-            click.echo(f"{problem.level}: {problem.template_id}: {said(problem)}")
+    print_list(as_json, "problems", found, lambda problem: f"{problem.level}: {problem.template_id}: {said(problem)}")
+    if not as_json:
         click.echo(f"{len(found)} problems" if found else "no problems", err=True)
     if any(problem.level == "error" for problem in found):
         raise SystemExit(1)
@@ -111,7 +106,7 @@ def archive(settings: Settings, id_: str) -> None:
     \b
     heliograph template archive tpl_welcome
     """
-    _change(settings, id_, "archived", lambda store: templates.archive(store, COMMAND_LINE, None, id_))
+    drafts.change(settings, id_, "archived", lambda store: templates.archive(store, COMMAND_LINE, None, id_))
 
 
 @template.command()
@@ -127,7 +122,7 @@ def unarchive(settings: Settings, id_: str) -> None:
     def back(store: Store) -> Awaitable[bool]:
         return templates.unarchive(store, COMMAND_LINE, None, id_, by_operator=True)
 
-    _change(settings, id_, "in use", back)
+    drafts.change(settings, id_, "in use", back)
 
 
 @template.command()
@@ -146,7 +141,7 @@ def approve(settings: Settings, id_: str, price: str | None, free: bool) -> None
     def approved(store: Store) -> Awaitable[bool]:
         return templates.approve(store, COMMAND_LINE, None, id_, None, prices, free=free)
 
-    _change(settings, id_, "approved", approved)
+    drafts.change(settings, id_, "approved", approved)
 
 
 @template.command()
@@ -159,9 +154,6 @@ def refuse(settings: Settings, id_: str, reason: str) -> None:
     \b
     heliograph template refuse tpl_code --reason "Say who you are."
     """
-    _change(settings, id_, "refused", lambda store: templates.refuse(store, COMMAND_LINE, None, id_, None, reason))
-
-
-def _change(settings: Settings, id_: str, told: str, change: Callable[[Store], Awaitable[bool]]) -> None:
-    done = with_store(settings, f"Changing {id_}", change)
-    click.echo(f"{id_} is {told}" if done else f"{id_} was {told} already")
+    drafts.change(
+        settings, id_, "refused", lambda store: templates.refuse(store, COMMAND_LINE, None, id_, None, reason)
+    )

@@ -4,6 +4,7 @@ import click
 import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import show
 from heliograph.datafolder import kept_address
 from heliograph.manage import people
 from heliograph.manage.people import PRINTED, NewPerson
@@ -175,12 +176,8 @@ def list_(settings: Settings, as_json: bool) -> None:
         return lines
 
     lines = with_store(settings, "Reading", story)
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode({"people": lines}), indent=2).decode())
-    elif not lines:
-        click.echo("Nobody yet: heliograph serve prints a link for the first operator.")
-    else:
-        click.echo("\n".join(map(_shown, lines)))
+    none = "Nobody yet: heliograph serve prints a link for the first operator."
+    show(as_json, "people", lines, _shown, none=none, indented=True)
 
 
 def _shown(one: UserLine) -> str:

@@ -7,7 +7,9 @@ import click
 import msgspec
 
 from heliograph.app import make_webhooks
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, read_setup, with_settings, with_store
+from heliograph.cli.printing import show as show_list
+from heliograph.cli.printing import tell
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
@@ -60,7 +62,7 @@ def add(settings: Settings, url: str, team: str, events: tuple[str, ...], as_jso
 
 @webhook.command("list")
 @with_settings(*STORE_FLAGS)
-@click.option("--team", metavar="TEAM", help="Only this team's.")
+@OF_TEAM
 @AS_JSON
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """List the webhooks of all teams, or of one.
@@ -70,11 +72,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """
     teams = read_setup(settings).teams.values()
     found = [hook for own in teams for hook in own.webhooks if team in (None, hook.team)]
-    if as_json:
-        click.echo(msgspec.json.encode([_fields(hook) for hook in found]))
-        return
-    for hook in found:
-        click.echo(_line(hook))
+    show_list(as_json, "", found, _line, fields=_fields)
 
 
 @webhook.command()
@@ -174,11 +172,12 @@ def deliveries(settings: Settings, id_: str, team: str | None, limit: int, as_js
     """
 
     found = _run(settings, "Reading", lambda hooks: hooks.deliveries(team, id_, None, limit))[:limit]
-    if as_json:
-        click.echo(msgspec.json.encode(found))
-        return
-    for delivery in found:
-        click.echo(f"{delivery.created_at}  {delivery.event_id}  {delivery.type}  {_became(delivery)}")
+    show_list(
+        as_json,
+        "",
+        found,
+        lambda delivery: f"{delivery.created_at}  {delivery.event_id}  {delivery.type}  {_became(delivery)}",
+    )
 
 
 @webhook.command()
@@ -244,12 +243,10 @@ def _line(hook: Webhook) -> str:
 
 
 def _show(hook: Webhook, as_json: bool, secret: str | None = None) -> None:
-    if as_json:
-        click.echo(msgspec.json.encode(_fields(hook) | ({"secret": secret} if secret else {})))
-        return
-    click.echo(_line(hook))
-    if secret:
-        click.echo(f"secret, shown only once: {secret}")
+    if not secret:
+        tell(as_json, _fields(hook), _line(hook))
+    else:
+        tell(as_json, _fields(hook) | {"secret": secret}, f"{_line(hook)}\nsecret, shown only once: {secret}")
 
 
 def _became(delivery: DeliveryRecord) -> str:

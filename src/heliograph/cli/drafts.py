@@ -1,0 +1,37 @@
+"""What `heliograph template` and `heliograph layout` share: the list of all, and a change of one."""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import click
+import msgspec
+
+from heliograph.cli.options import read_setup, with_store
+from heliograph.cli.printing import show
+from heliograph.rules.setup.records import Layout, Team, Template
+from heliograph.rules.setup.snapshot import Setup
+from heliograph.settings import Settings
+from heliograph.storage.store import Store
+
+Own = Callable[[Team], Iterable[Template | Layout]]
+
+
+def list_all(
+    settings: Settings, name: str, own: Own, waits: Callable[[Setup, str], bool], *, team: str | None, as_json: bool
+) -> None:
+    """Those of all teams, or of one, and which have a draft that waits."""
+    setup = read_setup(settings)
+    found = [(one, waits(setup, one.id)) for each in setup.teams.values() for one in own(each)]
+    shown = [pair for pair in found if team in (None, pair[0].team)]
+    show(as_json, name, shown, _line, fields=lambda pair: msgspec.to_builtins(pair[0]) | {"waits": pair[1]})
+
+
+def _line(pair: tuple[Template | Layout, bool]) -> str:
+    one, waits = pair
+    channel = f"{one.channel}  " if isinstance(one, Template) else ""
+    line = f"{one.id}  {one.team}  {channel}{one.status}  version {one.version}  {one.name}"
+    return f"{line}  (a draft waits)" if waits else line
+
+
+def change(settings: Settings, id_: str, told: str, story: Callable[[Store], Awaitable[bool]]) -> None:
+    done = with_store(settings, f"Changing {id_}", story)
+    click.echo(f"{id_} is {told}" if done else f"{id_} was {told} already")

@@ -1,0 +1,34 @@
+"""What commands answer: each thing once, for people as text and for programs as JSON."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+T = TypeVar("T")
+
+
+def tell(as_json: bool, record: Any, text: str, *, indented: bool = False) -> None:
+    """One answer; a text that is empty is no line."""
+    if as_json:
+        encoded = msgspec.json.encode(record)
+        click.echo(msgspec.json.format(encoded, indent=2) if indented else encoded)
+    elif text:
+        click.echo(text)
+
+
+def show(
+    as_json: bool,
+    name: str,
+    records: Sequence[T],
+    line: Callable[[T], str],
+    *,
+    fields: Callable[[T], Any] = lambda record: record,
+    none: str = "",
+    indented: bool = False,
+) -> None:
+    """A list: a line of columns for each record, or its fields under that name. `none`: said where it is empty."""
+    found = [fields(record) for record in records] if as_json else []
+    text = "" if as_json else "\n".join(map(line, records)) or none
+    tell(as_json, {name: found} if name else found, text, indented=indented)

@@ -1,0 +1,59 @@
+"""Commands answer as text and as JSON by one description of what they show."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import heliograph.cli
+from heliograph.cli.printing import show, tell
+
+# Files that decide by themselves between text and JSON, and why.
+APART = {
+    "apply.py": "its text is four lists on two streams",
+    "capacity.py": "it tells what it measures while it does",
+    "findings.py": "each finding is told when it is found",
+    "printing.py": "the one place",
+    "template.py": "lint counts the problems on the other stream",
+}
+
+
+def decides(path: Path) -> bool:
+    conditions = [
+        node.test for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.If | ast.IfExp)
+    ]
+    return any(isinstance(name, ast.Name) and name.id == "as_json" for test in conditions for name in ast.walk(test))
+
+
+def test_no_command_describes_what_it_shows_twice() -> None:
+    files = Path(heliograph.cli.__file__).parent.glob("*.py")
+    assert {path.name for path in files if decides(path)} == APART.keys()
+
+
+@pytest.mark.parametrize(
+    ("records", "as_json", "printed"),
+    [
+        ([1, 2], False, "<1>\n<2>\n"),
+        ([1, 2], True, '{"many":[1,2]}\n'),
+        ([], False, "There are none.\n"),
+        ([], True, '{"many":[]}\n'),
+    ],
+)
+def test_a_list(capsys: pytest.CaptureFixture[str], records: list[int], as_json: bool, printed: str) -> None:
+    show(as_json, "many", records, lambda one: f"<{one}>", none="There are none.")
+    assert capsys.readouterr().out == printed
+
+
+def test_fields_of_their_own_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    show(True, "", [1], str, fields=lambda one: {"n": one}, indented=True)
+    out = capsys.readouterr().out
+    assert json.loads(out) == [{"n": 1}] and out.count("\n") > 1
+    show(False, "", [], str)
+    assert capsys.readouterr().out == ""
+
+
+def test_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(False, {"id": "x"}, "x is made")
+    tell(True, {"id": "x"}, "x is made")
+    assert capsys.readouterr().out == 'x is made\n{"id":"x"}\n'
