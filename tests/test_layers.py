@@ -5,7 +5,7 @@ import functools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from fnmatch import fnmatch
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -71,6 +71,23 @@ SQL_ALLOWED = {
     "storage/engine/query.py": "what rows(…) expands to",
     "storage/engine/plan.py": "how large the tables are",
     "storage/engine/migrate.py": "the table that says which schema files were applied",
+}
+
+SENTENCE = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
+SEARCHING = {
+    "startswith",
+    "endswith",
+    "find",
+    "index",
+    "count",
+    "partition",
+    "rpartition",
+    "removeprefix",
+    "removesuffix",
+}
+WORDS_READ = {
+    "storage/engine/objects.py": "the words of an object store's client",
+    "cli/capacity.py": "the first line of a process that has no other way to tell its port",
 }
 
 FORBIDDEN_WORDS = {"manager", "handler", "processor", "service", "helper", "util", "common"}
@@ -215,6 +232,50 @@ def sql_texts(tree: ast.Module) -> list[str]:
     return [text for text in texts if SQL.search(text)]
 
 
+def sentences_in(tree: ast.Module) -> dict[str, str]:
+    """Constants of a module that are words for people: two of them or more."""
+    return {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name) and SENTENCE.search(node.value.value)
+    }
+
+
+def known_sentences(tree: ast.Module) -> set[str]:
+    """Their names here: its own, and those that are imported by name."""
+    found = set(sentences_in(tree))
+    for node in nodes(tree):
+        if isinstance(node, ast.ImportFrom) and (file := to_file(node.module or "")):
+            theirs = sentences_in(parse(file))
+            found |= {alias.asname or alias.name for alias in node.names if alias.name in theirs}
+    return found
+
+
+def branches_on_words(tree: ast.Module, sentences: Container[str]) -> list[int]:
+    """The lines that compare with, or search for, a sentence: by itself, or by its name."""
+
+    def is_sentence(node: ast.AST) -> bool:
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            return any(map(is_sentence, node.elts))
+        if isinstance(node, ast.Name | ast.Attribute):
+            return (node.id if isinstance(node, ast.Name) else node.attr) in sentences
+        return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(SENTENCE.search(node.value))
+
+    found = []
+    for node in nodes(tree):
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            asked = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SEARCHING:
+            asked = node.args
+        elif isinstance(node, ast.MatchValue):
+            asked = [node.value]
+        found += [node.lineno for one in asked if is_sentence(one)]  # type: ignore[attr-defined]
+    return found
+
+
 def cycle(graph: dict[str, set[str]]) -> list[str]:
     try:
         TopologicalSorter(graph).prepare()
@@ -257,6 +318,8 @@ def test_file(path: str) -> None:
         assert forbidden_arrows(path, tree) == []
     assert hidden_imports(tree) == []
     assert bad_words(path) == set()
+    if path not in WORDS_READ:
+        assert branches_on_words(tree, known_sentences(tree)) == []
     if path.startswith(("rules/", "words/")):
         assert impurities(tree) == []
     if path not in CLOCKS:
@@ -421,3 +484,29 @@ def test_a_docstring_is_not_sql_and_an_import_in_a_function_is_seen() -> None:
     assert hidden_imports(ast.parse("def f():\n    from heliograph.rules import ids")) == [2, 2]
     assert cycle({"a": {"b"}, "b": {"a"}})
     assert bad_words("accept/email_helpers.py") == {"helpers"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if error == "no answer in time": ...',
+        'if error.startswith(("no answer", "the connection")): ...',
+        'found = "no longer kept" in error',
+        'id_, _, why = detail.partition(" was refused: ")',
+        "canceled = found.error_message == CANCELED",
+        "canceled = found.error_message in (verification.CANCELED, None)",
+        'match error:\n    case "no answer in time": ...',
+    ],
+)
+def test_a_branch_on_words_is_seen(source: str) -> None:
+    assert branches_on_words(ast.parse(source), {"CANCELED"})
+
+
+def test_templates_take_no_sentence_apart() -> None:
+    texts = {path: path.read_text("utf-8") for path in SOURCE.rglob("*.html")}
+    assert [path.name for path, text in texts.items() if re.search(r"""partition\(["'][^"']*\W\s""", text)] == []
+
+
+def test_a_sentence_is_told_from_a_word() -> None:
+    tree = ast.parse('CANCELED = "Canceled by the caller."\nFORM = "application/json"\nSHOWN = 20')
+    assert sentences_in(tree).keys() == {"CANCELED"}

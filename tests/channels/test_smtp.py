@@ -330,7 +330,7 @@ async def test_a_break_inside_the_mail_is_no_uncertain_one(how: str) -> None:
         assert not session.usable
     assert isinstance(outcome, Deferred)
     assert "uncertain" not in outcome.detail
-    assert "(at body)" in outcome.detail["text"]
+    assert "(at body)" in outcome.detail["text"] and outcome.detail["trouble"] == "unreachable"
 
 
 async def test_nobody_listens() -> None:
@@ -338,7 +338,7 @@ async def test_nobody_listens() -> None:
         pass
     outcome = await open_to(peer)
     assert isinstance(outcome, Deferred)
-    assert "cannot connect to mx.test" in outcome.detail["text"]
+    assert "cannot connect to mx.test" in outcome.detail["text"] and outcome.detail["trouble"] == "unreachable"
 
 
 async def test_a_reply_before_the_end_of_the_mail_is_a_refusal() -> None:
@@ -497,19 +497,19 @@ async def test_auth_login() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offer", "script", "words"),
+    ("offer", "script", "words", "trouble"),
     [
-        ("AUTH PLAIN", {"auth": "535 5.7.8 wrong password"}, "535 5.7.8"),
-        ("AUTH LOGIN", {"auth": "454 4.7.0 later"}, "454 4.7.0"),
-        ("AUTH CRAM-MD5", {}, "neither AUTH PLAIN nor AUTH LOGIN"),
-        ("HELP", {}, "neither AUTH PLAIN nor AUTH LOGIN"),
+        ("AUTH PLAIN", {"auth": "535 5.7.8 wrong password"}, "535 5.7.8", None),
+        ("AUTH LOGIN", {"auth": "454 4.7.0 later"}, "454 4.7.0", None),
+        ("AUTH CRAM-MD5", {}, "neither AUTH PLAIN nor AUTH LOGIN", "account"),
+        ("HELP", {}, "neither AUTH PLAIN nor AUTH LOGIN", "account"),
     ],
 )
-async def test_a_login_that_fails_is_deferred(offer: str, script: Script, words: str) -> None:
+async def test_a_login_that_fails_is_deferred(offer: str, script: Script, words: str, trouble: str | None) -> None:
     async with Peer(script, offers=(offer,)) as peer:
         outcome = await open_to(peer, login=LOGIN)
     assert isinstance(outcome, Deferred)
-    assert words in outcome.detail["text"]
+    assert words in outcome.detail["text"] and outcome.detail.get("trouble") == trouble
     assert "pass" not in str(outcome.detail).replace("password", "")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from heliograph.channels.webhook.guard import Guard
 from heliograph.channels.webhook.post import ANSWER_MAX, Poster
+from heliograph.rules.webhooks.retry import Silence
 from tests.channels.hook_receiver import Receiver
 from tests.channels.smtp_peer import Authority
 
@@ -55,27 +56,34 @@ async def test_what_is_sent(poster: Poster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "status", "error", "retry_after_s"),
+    ("word", "status", "reason", "error", "retry_after_s"),
     [
-        ("204", 204, None, None),
-        ("500", 500, None, None),
-        ("410", 410, None, None),
-        ("429", 429, None, None),
-        ("429:7", 429, None, 7),
-        ("503:120", 503, None, 120),
-        ("500:7", 500, None, None),
-        ("redirect", 302, None, None),
-        ("hang", None, "no answer within 1 s", None),
-        ("reset", None, "the connection was closed before an answer came", None),
-        ("garbage", None, "the answer is not HTTP", None),
+        ("204", 204, None, None, None),
+        ("500", 500, None, None, None),
+        ("410", 410, None, None, None),
+        ("429", 429, None, None, None),
+        ("429:7", 429, None, None, 7),
+        ("503:120", 503, None, None, 120),
+        ("500:7", 500, None, None, None),
+        ("redirect", 302, None, None, None),
+        ("hang", None, "too_slow", "no answer within 1 s", None),
+        ("reset", None, "broke_off", "the connection was closed before an answer came", None),
+        ("garbage", None, "not_http", "the answer is not HTTP", None),
     ],
 )
 async def test_answers(
-    word: str, status: int | None, error: str | None, retry_after_s: int | None, poster: Poster, hasty: Poster
+    word: str,
+    status: int | None,
+    reason: Silence | None,
+    error: str | None,
+    retry_after_s: int | None,
+    poster: Poster,
+    hasty: Poster,
 ) -> None:
     async with Receiver([word]) as receiver:
         answer = await (hasty if word == "hang" else poster).post(f"{receiver.url}/hook", {}, BODY.encode())
-    assert (answer.status, answer.error, answer.retry_after_s) == (status, error, retry_after_s)
+    assert (answer.status, answer.reason, answer.error) == (status, reason, error)
+    assert answer.retry_after_s == retry_after_s
     assert [received.path for received in receiver.received] == ["/hook"]  # once, and nowhere else
 
 
@@ -93,7 +101,7 @@ async def test_a_name_that_hangs_counts_too() -> None:
     poster = Poster(Guard((), resolve), total_s=0.05)
     answer = await poster.post("http://example.com/", {}, b"{}")
     await poster.close()
-    assert (answer.status, answer.error) == (None, "no answer within 0.05 s")
+    assert (answer.status, answer.reason, answer.error) == (None, "no_connection", "no connection within 0.05 s")
 
 
 async def test_connections_are_used_again(poster: Poster) -> None:

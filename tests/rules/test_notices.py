@@ -22,20 +22,23 @@ from heliograph.rules.notices import (
     to_chat,
     to_mail,
 )
-from heliograph.rules.setup.records import Domain, Platform, Team, TeamRecord, Template
+from heliograph.rules.setup.records import Domain, Platform, Team, TeamRecord, Template, Webhook
 from heliograph.rules.setup.snapshot import Setup
 
 BASE = "https://mail.example.com"
 EVIL = 'Acme <script>alert("x")</script>\r\nBcc: all@evil.test'
 SLACK, DISCORD = "https://hooks.slack.com/services/1", "https://discord.com/api/webhooks/1"
 ADA = Actor(kind="person", id="usr_ada")
+HOOK = Webhook(
+    id="whk_1", team="team_a", url="https://x.test/secret", secret="", enabled=False, disabled_reason="days of failures"
+)
 
 
 def setup_of(name: str = "Acme") -> Setup:
     domain = Domain(id="dom_1", team="team_a", name="a.test", brand="A")
     template = Template(id="tpl_1", team="team_a", channel="email", name="Welcome")
     record = TeamRecord(ref=1, id="team_a", name=name)
-    team = Team(record=record, domains={"a.test": domain}, templates={"tpl_1": template})
+    team = Team(record=record, domains={"a.test": domain}, templates={"tpl_1": template}, webhooks=(HOOK,))
     return Setup(teams={"team_a": team}, platform=Platform(brand="Sun"))
 
 
@@ -48,9 +51,7 @@ ALL = {
     "approved": happened("approval", action="template.approve", subject="tpl_1", detail=""),
     "refused": happened("approval", action="domain.refuse", subject="a.test", detail="Not yours."),
     "domain": happened("domain", action="domain.failed", subject="a.test", detail=""),
-    "webhook": happened(
-        "webhook", action="webhook.disable", subject="https://x.test/secret", detail="whk_1: five days of failures"
-    ),
+    "webhook": happened("webhook", action="webhook.disable", subject=HOOK.url, detail="whk_1: five days of failures"),
     "warned": happened("bounces", action="reputation.warn", subject="team_a", detail="of 300 emails 6 % bounced"),
     "paused": happened("bounces", action="reputation.pause", subject="team_a", detail="of 300 emails 11 % bounced"),
     "credit": happened("credit", credit="4.20", mark="5.00"),

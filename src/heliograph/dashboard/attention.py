@@ -16,10 +16,15 @@ from heliograph.rules.setup.snapshot import Setup
 
 class Concern(msgspec.Struct, frozen=True):
     word: str  # of its badge
-    text: str
+    what: str
     mend: str  # the link's text
     to: str  # below the team's pages, unless it is a whole path
     everywhere: bool = False  # said on every page, not on the overview alone
+    why: str = ""  # said behind it, where there is room
+
+    @property
+    def text(self) -> str:
+        return f"{self.what}: {self.why}" if self.why else self.what
 
 
 HERE = "/dashboard/operator"
@@ -29,15 +34,15 @@ HERE = "/dashboard/operator"
 
 def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterator[Concern]:
     if setup.platform.paused:
-        text, reason = "Delivery is paused: messages are accepted and wait.", setup.platform.paused_reason
+        why, reason = "messages are accepted and wait.", setup.platform.paused_reason
         if role and reason:
-            text = f"Delivery is paused: {reason}. Messages are accepted and wait."
+            why = f"{reason}. Messages are accepted and wait."
         way = {
             OPERATOR: ("Resume delivery", f"{HERE}/queues"),
             READ_ONLY: ("See the queues", f"{HERE}/queues"),
             "": ("See what waits", "/messages?status=queued"),
         }
-        yield Concern("paused", text, *way[role], everywhere=True)
+        yield Concern("paused", "Delivery is paused", *way[role], everywhere=True, why=why)
     for circuit in circuits if role else ():
         text = f"Nothing reaches the carrier {circuit.id}: {circuit.reason or 'no answer'}."
         yield Concern("failed", text, "Look at the carriers", f"{HERE}/carriers")
@@ -46,13 +51,13 @@ def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterato
 def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
     """The channels of which nothing leaves this instance."""
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
-        text = f"{are(names)} simulated: messages reach nobody, even those that say delivered."
+        why = "messages reach nobody, even those that say delivered."
         way = {
             OPERATOR: ("Add a carrier", f"{HERE}/carriers/new"),
             READ_ONLY: ("Look at the carriers", f"{HERE}/carriers"),
             "": ("See the test inbox", "/inbox"),
         }
-        yield Concern("simulated", text, *way[role], everywhere=True)
+        yield Concern("simulated", f"{are(names)} simulated", *way[role], everywhere=True, why=why)
 
 
 def notices(setup: Setup, team: Team | None, account: Account | None, now: int, role: str) -> list[Concern]:
@@ -78,7 +83,7 @@ def of_team(
             READ_ONLY: ("See the team", f"{HERE}/teams/{team.record.id}"),
             "": ("Ask an operator", "/team"),
         }
-        yield Concern("suspended", "The team is suspended: nothing can be sent.", *way[role], everywhere=True)
+        yield Concern("suspended", "The team is suspended", *way[role], everywhere=True, why="nothing can be sent.")
     yield from _email(team, reputation)
     for hook in team.webhooks:
         if not hook.enabled and hook.disabled_reason:
@@ -107,8 +112,8 @@ def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
     for domain in team.domains.values():
         here = f"/senders/domains/{domain.id}"
         if not domain.verified:
-            text = f"{domain.name} is not verified: nothing can be sent from it."
-            yield Concern("unverified", text, "See its records", here, everywhere=True)
+            what, why = f"{domain.name} is not verified", "nothing can be sent from it."
+            yield Concern("unverified", what, "See its records", here, everywhere=True, why=why)
         elif not domain.approved:
             yield Concern("pending", f"{domain.name} waits for an operator's approval.", "See the domain", here)
 

@@ -189,11 +189,11 @@ class Endpoint:
 
     async def _post(self, due: Due, hook: Webhook, at: int, url: str | None) -> Posted:
         if due.told is None or url is None:
-            return Posted(error="the event is no longer kept", duration_ms=0)
+            return Posted(reason="not_kept", error="the event is no longer kept", duration_ms=0)
         try:
             known = self._secrets(hook, at)
         except ValueError as error:
-            return Posted(error=str(error), duration_ms=0)
+            return Posted(reason="no_secret", error=str(error), duration_ms=0)
         try:
             form = FORMATS[hook.format]
             body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
@@ -210,7 +210,8 @@ class Endpoint:
         except Exception as error:
             # A mistake of ours must neither stop the others nor be repeated without a pause.
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)
-            return Posted(error=f"it could not be sent: {type(error).__name__}", duration_ms=0)
+            told = f"it could not be sent: {type(error).__name__}"
+            return Posted(reason="own_fault", error=told, duration_ms=0)
 
     def _secrets(self, hook: Webhook, at: int) -> Opened:
         """Opened once, until the webhook changes or its former secret ends: opening takes as long as signing."""
@@ -297,6 +298,7 @@ def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter:
         due=due,
         at=at,
         status=posted.status,
+        reason=posted.reason,
         error=posted.error,
         duration_ms=posted.duration_ms,
         answer=posted.answer.decode("utf-8", "replace").replace("\0", ""),  # PostgreSQL takes no NUL

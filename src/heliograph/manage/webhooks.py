@@ -30,7 +30,7 @@ from heliograph.rules.text import quoted
 from heliograph.rules.webhooks.event import TEST, TYPES
 from heliograph.rules.webhooks.formats.formats import FORMATS, hears
 from heliograph.runtime.clock import Clock
-from heliograph.storage.deliveries import NoSuchEvents, StoredDelivery, WantedEvents
+from heliograph.storage.deliveries import NoSuchEvents, StoredAttempt, StoredDelivery, WantedEvents
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
@@ -278,6 +278,17 @@ def _in_words(wanted: WantedEvents) -> str:
     return " ".join(["events that failed" if wanted.failed_only else "events", *span])
 
 
+def _attempt(one: StoredAttempt) -> AttemptRecord:
+    return AttemptRecord(
+        number=one.number,
+        at=timestamp(one.at),
+        status=one.status,
+        error=one.error,
+        duration_ms=one.duration_ms,
+        answer=one.answer,
+    )
+
+
 def _to_record(delivery: StoredDelivery) -> DeliveryRecord:
     return DeliveryRecord(
         event_id=delivery.event,
@@ -285,5 +296,5 @@ def _to_record(delivery: StoredDelivery) -> DeliveryRecord:
         state=delivery.state,
         next_attempt_at=timestamp(delivery.due_at) if delivery.due_at is not None else None,
         created_at=timestamp(delivery.created_at),
-        attempts=[AttemptRecord(**asdict(one) | {"at": timestamp(one.at)}) for one in delivery.attempts],
+        attempts=[_attempt(one) for one in delivery.attempts],
     )

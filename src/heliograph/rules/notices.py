@@ -238,14 +238,16 @@ def _domain(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, st
 
 
 def _webhook(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
-    id_, _, reason = one.facts["detail"].partition(": ")
-    host = host_of(one.facts["subject"])
+    team, url = setup.teams.get(one.team), one.facts["subject"]
+    # As it is now: where it was enabled or removed meanwhile, there is less to say.
+    hook = next((hook for hook in team.webhooks if hook.url == url and hook.disabled_reason), None) if team else None
+    host, reason = host_of(url), hook.disabled_reason if hook else "the endpoint kept failing"
     return (
         f"The webhook to {host} was disabled",
-        f"{whose} is no longer told its events at {host}: {reason or 'the endpoint kept failing'}.",
+        f"{whose} is no longer told its events at {host}: {reason}.",
         "Mend the endpoint, enable the webhook, then replay what it missed.",
         "Open the webhook",
-        f"/webhooks/{id_}",
+        f"/webhooks/{hook.id}" if hook else "/webhooks",
     )
 
 

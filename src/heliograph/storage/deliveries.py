@@ -15,6 +15,7 @@ from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.webhooks.event import TEST, StoredEvent
+from heliograph.rules.webhooks.retry import Silence
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, Tx, note
@@ -73,7 +74,8 @@ class DeliveryTry(msgspec.Struct, frozen=True, kw_only=True):
     due: Due
     at: int
     status: int | None
-    error: str | None
+    reason: Silence | None = None  # why there was no answer
+    error: str | None  # the same, for people
     duration_ms: int
     answer: str
     state: str  # delivered, waiting, exhausted
@@ -85,6 +87,7 @@ class StoredAttempt(msgspec.Struct, frozen=True):
     number: int
     at: int
     status: int | None
+    reason: Silence | None  # None as well: of before the schema kept it
     error: str | None
     duration_ms: int
     answer: str
@@ -198,7 +201,7 @@ async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
     rows = [(t.due.key, t.due.attempt, t.due.earlier, t.state, t.due_at, t.at) for t in tries]
     written = {row[0] for row in await tx.run("record_tries", tries=rows)}
     attempts = [
-        (t.due.key, t.due.attempt + 1, t.at, t.status, t.error, t.duration_ms, t.answer)
+        (t.due.key, t.due.attempt + 1, t.at, t.status, t.reason, t.error, t.duration_ms, t.answer)
         for t in tries
         if t.due.key in written
     ]

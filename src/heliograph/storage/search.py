@@ -6,7 +6,7 @@ their own (ADR 0015), all else by the index of parts (ADR 0029).
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -138,6 +138,7 @@ class VerificationLine(msgspec.Struct, frozen=True):
     channels: str  # in the order in which they are tried, with a space between
     resent: str  # when it was sent again, with a space between
     added: str  # what the caller added to it, as JSON
+    reason: Literal["canceled"] | None  # of a failed one; None: the carrier's, in its words
 
 
 Row = TypeVar("Row", MessageLine, VerificationLine)

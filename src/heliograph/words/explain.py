@@ -1,7 +1,8 @@
 """Did it arrive, and if not, why, on whose side and what to do: one table of causes for whatever others and we say.
 
 `rules/phones/carrier_codes.py` leads from the codes of SMS and WhatsApp to these causes, `rules/mail/blame.py` from the
-words of mail servers, `OWN_WORDS` from ours. What a relay says of itself is our carrier's trouble, not the recipient's.
+words of mail servers; what we know ourselves, outcomes name (`Own` and `Trouble`). What a relay says of itself is our
+carrier's trouble, not the recipient's.
 """
 
 import re
@@ -498,18 +499,6 @@ ENHANCED: dict[str, str] = {
     "7": "policy",
 }
 
-# Our own words about mail, where nothing was replied.
-OWN_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("server_silent", re.compile(r"after the whole mail: it may have arrived")),
-    (
-        "unreachable",
-        re.compile(r"cannot connect to|was silent for|was not asked|\(at \w+\)$|DNS does not say|has no address"),
-    ),
-    ("encryption", re.compile(r"MTA-STS|STARTTLS|certificate|\bTLS\b")),
-    ("account", re.compile(r"offers neither AUTH")),
-    ("not_ready", re.compile(r"none of source_ips")),
-    ("unreachable", re.compile(r"address that no mail may go to")),
-)
 # A reason of `rules/mail/blame.py` that has another name here, where `expired` is our own word.
 _RENAMED = {"expired": "given_up"}
 # What a relay says of itself or of us, where a mail exchanger would be the recipient's own server.
@@ -570,18 +559,14 @@ def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
         code, by_relay = str(detail.get("code") or ""), detail.get("carrier") == _RELAY
         if by_relay and code in _LOGIN:
             return "account"
-        name = _mail_cause(text, str(detail.get("enhanced") or ""), bool(code))
+        name = detail.get("trouble") or _mail_cause(text, str(detail.get("enhanced") or ""))
         return RELAYED.get(name, name) if by_relay else name
     table = CODES.get(str(detail.get("carrier") or ""), {})
     known = table.get(str(detail.get("code") or "")) or STATES.get(str(detail.get("state") or "")[:5])
     return known or _by_status(str(detail.get("code") or ""))
 
 
-def _mail_cause(text: str, enhanced: str, replied: bool) -> str:
-    if not replied and not enhanced:
-        for name, words in OWN_WORDS:
-            if words.search(text):
-                return name
+def _mail_cause(text: str, enhanced: str) -> str:
     reason = read_reason(text)
     if reason and not reason.weak:
         return _policy(text) if reason.name == "policy" else _RENAMED.get(reason.name, reason.name)

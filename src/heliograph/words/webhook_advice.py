@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.rules.webhooks.retry import verdict
+from heliograph.rules.webhooks.retry import Silence, verdict
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -41,53 +41,36 @@ _CLASS = {
     4: Advice("Your endpoint refused the request.", "Answer with a status of 200 to 299 once you have the event."),
     5: Advice("Your endpoint broke while it worked on the event.", "See its log for this time; then replay the event."),
 }
-# By what the text begins with or holds: the words are those of channels/webhook.
-_ERRORS = (
-    ("no answer within", Advice("Your endpoint took too long.", "Answer at once, and do slow work afterwards.")),
-    (
-        "TLS failed: certificate has expired",
-        Advice("The certificate of your endpoint has expired.", "Renew it; the event is sent again by itself."),
+_SILENCE: dict[Silence, Advice] = {
+    "too_slow": Advice("Your endpoint took too long.", "Answer at once, and do slow work afterwards."),
+    "certificate_expired": Advice(
+        "The certificate of your endpoint has expired.", "Renew it; the event is sent again by itself."
     ),
-    (
-        "TLS failed",
-        Advice(
-            "No secure connection came about.",
-            "Check that the certificate is valid for this host and sent with its intermediates.",
-        ),
+    "tls_failed": Advice(
+        "No secure connection came about.",
+        "Check that the certificate is valid for this host and sent with its intermediates.",
     ),
-    (
-        "private or reserved address",
-        Advice(
-            "The host leads to a private address, which webhooks may not reach.",
-            "Use a public address, or receive events on your own machine with heliograph listen.",
-        ),
+    "private_address": Advice(
+        "The host leads to a private address, which webhooks may not reach.",
+        "Use a public address, or receive events on your own machine with heliograph listen.",
     ),
-    ("has no address", Advice("DNS has no address for the host.", "Check the host in the URL for a slip.")),
-    ("DNS gives no answer", Advice("The host could not be looked up.", "Check the name servers of the domain.")),
-    (
-        "no connection",
-        Advice(
-            "Nothing answers at this address.", "Check that the program runs, its port, and the firewall before it."
-        ),
+    "no_address": Advice("DNS has no address for the host.", "Check the host in the URL for a slip."),
+    "dns_silent": Advice("The host could not be looked up.", "Check the name servers of the domain."),
+    "no_connection": Advice(
+        "Nothing answers at this address.", "Check that the program runs, its port, and the firewall before it."
     ),
-    (
-        "no longer kept",
-        Advice("The event is no longer kept.", "Events are kept for 30 days: read its message instead."),
+    "not_kept": Advice("The event is no longer kept.", "Events are kept for 30 days: read its message instead."),
+    "no_secret": Advice(
+        "The webhook's secret cannot be read any more.", "Rotate the secret, and give your endpoint the new one."
     ),
-    (
-        "secret",
-        Advice(
-            "The webhook's secret cannot be read any more.", "Rotate the secret, and give your endpoint the new one."
-        ),
-    ),
-)
+}
 _UNKNOWN = Advice("There was no usable answer.", "Check that the URL leads to your endpoint, and see its log.")
 
 
-def advice(status: int | None, error: str | None) -> Advice | None:
+def advice(status: int | None, reason: Silence | None) -> Advice | None:
     """None: the event was taken."""
     if verdict(status) == "delivered":
         return None
     if status is not None:
         return _STATUS.get(status) or _CLASS.get(status // 100, _UNKNOWN)
-    return next((one for words, one in _ERRORS if words in (error or "")), _UNKNOWN)
+    return _SILENCE.get(reason, _UNKNOWN) if reason else _UNKNOWN

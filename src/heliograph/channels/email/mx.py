@@ -15,7 +15,7 @@ from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, Nu
 from heliograph.channels.email.smtp import MANNER, Destination, Manner
 from heliograph.channels.email.spf import Ask
 from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
-from heliograph.rules.delivery.outcome import Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Deferred, Outcome, Refused, Trouble
 from heliograph.rules.setup.carrier_kinds import MxOptions
 
 TRIES_MAX = 5  # addresses tried in one hand-over
@@ -61,7 +61,7 @@ class Mx(Carrier):
             text = f"there is no domain {domain} that takes mail"
             outcome = replace(_unasked(domain, text, "5.1.2", bounced=True), absent=True)
         except DnsSilent as error:
-            outcome = _later(domain, f"DNS does not say who takes mail for {domain} ({error})")
+            outcome = _later(domain, f"DNS does not say who takes mail for {domain} ({error})", "unreachable")
         return tell(outcome, parcel, "mx", started, delivered=True)
 
     async def close(self) -> None:
@@ -93,13 +93,13 @@ class Mx(Carrier):
         strict = policy is not None or self._options.tls == "required"
         for host in exchange.hosts:
             if policy and not policy.allows(host):
-                yield _later(host, f"the MTA-STS policy of {domain} does not name {host}")
+                yield _later(host, f"the MTA-STS policy of {domain} does not name {host}", "encryption")
                 continue
             try:
                 addresses = await self._resolver.addresses(host)
                 pins = await self._resolver.pins(host, self._options.port) if exchange.secure else None
             except DnsSilent as error:
-                yield _later(host, f"DNS does not say where {host} is ({error})")
+                yield _later(host, f"DNS does not say where {host} is ({error})", "unreachable")
             except Forbidden:
                 yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")
             except Unknown:
@@ -114,7 +114,7 @@ class Mx(Carrier):
     def _door(self, way: Destination, address: str) -> Destination | Deferred:
         sources = [ip for ip in self._options.source_ips if (":" in ip) == (":" in address)]
         if self._options.source_ips and not sources:
-            return _later(way.host, f"none of source_ips reaches {address}")
+            return _later(way.host, f"none of source_ips reaches {address}", "not_ready")
         source = self._random.choice(sources) if sources else None
         return replace(way, address=address, source=source)
 
@@ -138,8 +138,8 @@ def _detail(host: str, text: str, enhanced: str | None = None) -> dict[str, Any]
     return {"host": host, "address": None, "tls": None, "code": None, "enhanced": enhanced, "text": text}
 
 
-def _later(host: str, text: str) -> Deferred:
-    return Deferred(detail=_detail(host, text))
+def _later(host: str, text: str, trouble: Trouble) -> Deferred:
+    return Deferred(detail={**_detail(host, text), "trouble": trouble})
 
 
 def _unasked(host: str, text: str, enhanced: str, *, bounced: bool = False) -> Refused:

@@ -178,5 +178,11 @@ def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, deli
 def _not_asked(destination: Destination, why: str, again_s: float) -> Deferred:
     unsaid = {"tls": None, "code": None, "enhanced": None}
     text = f"{destination.host} was not asked: it {why}"
-    detail = {"host": destination.host, "address": destination.address, **unsaid, "text": text}
+    detail = {
+        "host": destination.host,
+        "address": destination.address,
+        **unsaid,
+        "text": text,
+        "trouble": "unreachable",
+    }
     return Deferred(detail=detail, held=True, retry_after_ms=int(again_s * SECOND_MS))

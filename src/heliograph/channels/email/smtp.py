@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from heliograph.channels.email.named import begins_with_another
 from heliograph.channels.email.tls import TRUST, Pin, Tls, context_for, is_pinned, presented
 from heliograph.channels.email.wire import Broken, Untrusted, Wire, tls_words, wire_form
-from heliograph.rules.delivery.outcome import FORWARDING_FAILED, Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import FORWARDING_FAILED, Accepted, Deferred, Outcome, Refused, Trouble
 from heliograph.rules.denied import is_denied
 from heliograph.rules.mail.provider import provider_of
 from heliograph.rules.mail.smtp_reply import Reply, Verb, pauses_host, read_size, verdict
@@ -111,7 +111,8 @@ class SmtpSession:
             session = cls(await _connect(destination, manner), destination, manner)
         except (OSError, ValueError) as error:
             text = f"cannot connect to {destination.host}: {_connect_words(error)}"
-            return Deferred(detail=_detail(destination, text), unreachable=True)
+            trouble: Trouble = "encryption" if isinstance(error, ssl.SSLError) else "unreachable"
+            return Deferred(detail=_detail(destination, text, trouble=trouble), unreachable=True)
         try:
             refusal = await session._greet()
         except BaseException as error:
@@ -192,7 +193,7 @@ class SmtpSession:
             return None
         if "STARTTLS" not in self._offers:
             lacking = f"{self.destination.host} does not offer STARTTLS, and without TLS nothing is sent to it"
-            return None if asked == "opportunistic" else self._detail(lacking)
+            return None if asked == "opportunistic" else self._detail(lacking, trouble="encryption")
         reply = await self._ask("starttls", "STARTTLS")
         if reply.code != 220:
             return None if asked == "opportunistic" and reply.code != 421 else self._told(reply)
@@ -214,7 +215,8 @@ class SmtpSession:
             return None
         if self.tls is None and not (self._address and is_denied(self._address)):
             return self._detail(
-                "the password was not sent: without TLS it is sent only to a relay at a private address"
+                "the password was not sent: without TLS it is sent only to a relay at a private address",
+                trouble="encryption",
             )
         mechanisms = self._offers.get("AUTH", "").upper().split()
         if "PLAIN" in mechanisms:
@@ -226,7 +228,8 @@ class SmtpSession:
                 if reply.code == 334:
                     reply = await self._ask("auth", _base64(word))
         else:
-            return self._detail(f"{self.destination.host} offers neither AUTH PLAIN nor AUTH LOGIN")
+            told = f"{self.destination.host} offers neither AUTH PLAIN nor AUTH LOGIN"
+            return self._detail(told, trouble="account")
         return None if reply.code == 235 else self._told(reply)
 
     # -- sending --
@@ -347,9 +350,11 @@ class SmtpSession:
             case _:
                 raise error
         if self.verb != "final":  # before the mail itself, which may be what breaks it, nothing blames the mail
-            return Deferred(detail=self._detail(f"{words} (at {self.verb})"), unreachable=self.verb != "body")
+            trouble: Trouble = "encryption" if isinstance(error, Untrusted) else "unreachable"
+            detail = self._detail(f"{words} (at {self.verb})", trouble=trouble)
+            return Deferred(detail=detail, unreachable=self.verb != "body")
         text = f"{words} (after the whole mail: it may have arrived)"
-        return Deferred(detail={**self._detail(text), "uncertain": True})
+        return Deferred(detail={**self._detail(text, trouble="server_silent"), "uncertain": True})
 
     def _told(self, reply: Reply) -> dict[str, Any]:
         return self._detail(reply.text, code=str(reply.code), enhanced=reply.enhanced)

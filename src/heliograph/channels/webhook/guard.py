@@ -13,6 +13,7 @@ import msgspec
 from heliograph.channels.web import Answers
 from heliograph.rules.denied import is_denied
 from heliograph.rules.setup.webhook_url import Target, parse_target
+from heliograph.rules.webhooks.retry import Silence
 
 LIFETIME_S = 5.0  # of one query with all its retries
 CACHED_MAX = 20_000  # answers
@@ -22,11 +23,19 @@ _name = lru_cache(CACHED_MAX)(dns.name.from_text)
 Resolve = Callable[[str], Awaitable[Sequence[str]]]  # a host's addresses, all of them
 
 
-class Denied(Exception):
+class Failed(Exception):
+    """There is no answer; the text says why, for people."""
+
+    def __init__(self, reason: Silence, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Denied(Failed):
     """A target that is not allowed; the text is shown to its owner and names no address of our network."""
 
 
-class Unresolved(Exception):
+class Unresolved(Failed):
     """The host has no address, or DNS did not answer."""
 
 
@@ -47,14 +56,15 @@ class Guard:
         try:
             target = parse_target(url)
         except ValueError as error:
-            raise Denied(str(error)) from None
+            raise Denied("bad_url", str(error)) from None
         addresses = (target.ip,) if target.ip else tuple(await self._resolve(target.host))
         if not addresses:
-            raise Unresolved(f"{target.host} has no address")
+            raise Unresolved("no_address", f"{target.host} has no address")
         if any(map(self._is_denied, addresses)):
             raise Denied(
+                "private_address",
                 f"{target.host} is, or leads to, a private or reserved address, which webhooks may not reach "
-                "(an operator can allow ranges: HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE)"
+                "(an operator can allow ranges: HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE)",
             )
         return CheckedUrl(target=target, addresses=addresses)
 
@@ -89,7 +99,8 @@ class Names:
         except dns.resolver.NXDOMAIN:
             return []
         except (dns.exception.DNSException, OSError) as error:
-            raise Unresolved(f"DNS gives no answer for {host} ({type(error).__name__})") from None
+            why = f"DNS gives no answer for {host} ({type(error).__name__})"
+            raise Unresolved("dns_silent", why) from None
         return [record.address for record in answer]
 
     def _make(self) -> dns.asyncresolver.Resolver:

@@ -16,15 +16,16 @@ import httptools
 import msgspec
 from aiohappyeyeballs import start_connection
 
-from heliograph.channels.webhook.guard import CheckedUrl, Denied, Guard, Unresolved
+from heliograph.channels.webhook.guard import CheckedUrl, Failed, Guard
 from heliograph.rules.setup.webhook_url import Target
 from heliograph.rules.webhooks.request import HEADERS
-from heliograph.rules.webhooks.retry import retry_after_s
+from heliograph.rules.webhooks.retry import Silence, retry_after_s
 from heliograph.runtime.deadline import within
 
 TOTAL_S = 15.0
 ANSWER_MAX = 1024  # bytes kept
 READ_MAX = 64 * 1024  # octets of an answer with its headers; what goes on after that loses its connection
+CERTIFICATE_EXPIRED = 10  # OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED
 KEEP_ALIVE_S = 4.0  # below the usual 5 s of receivers, so that we close first
 NEXT_ADDRESS_S = 0.25  # after which a host's next address is tried beside one that does not answer (RFC 8305)
 
@@ -35,7 +36,8 @@ _ALWAYS = "".join(
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None  # None: no answer
-    error: str | None = None  # why there was none
+    reason: Silence | None = None  # why there was none
+    error: str | None = None  # the same, for people
     duration_ms: int
     answer: bytes = b""  # its beginning
     retry_after_s: int | None = None
@@ -54,21 +56,27 @@ class Poster:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
         loop = asyncio.get_running_loop()
         start = loop.time()
-        answer, error = _Answer(loop), None
+        answer, written = _Answer(loop), False
+        reason: Silence | None = None
+        error: str | None = None
         try:
             with within(self._total_s):
                 checked = await self._guard.check(url)
                 connection = self._take(checked) or await self._connect(checked)
+                written = True
                 await connection.ask(_request(checked.target, headers, body), answer)
                 if answer.keeps:
                     self._keep(checked.target, connection)
-        except (Denied, Unresolved, Failed) as failure:
-            error = str(failure)
+        except Failed as failure:
+            reason, error = failure.reason, str(failure)
         except TimeoutError:
             # An answer counts once its status is there: what breaks later is only missing from its text.
-            error = None if answer.status else f"no answer within {self._total_s:g} s"
+            if not answer.status:
+                reason = "too_slow" if written else "no_connection"
+                error = f"no {'answer' if written else 'connection'} within {self._total_s:g} s"
         return Posted(
             status=answer.status,
+            reason=reason,
             error=error,
             duration_ms=round((loop.time() - start) * 1000),
             answer=bytes(answer.text[:ANSWER_MAX]),
@@ -108,11 +116,14 @@ class Poster:
                 lambda: _Connection(address), sock=found, ssl=self._roots if name else None, server_hostname=name
             )
         except ssl.SSLCertVerificationError as failure:
-            raise Failed(f"TLS failed: {failure.verify_message}") from None
+            expired = failure.verify_code == CERTIFICATE_EXPIRED
+            raise Failed(
+                "certificate_expired" if expired else "tls_failed", f"TLS failed: {failure.verify_message}"
+            ) from None
         except ssl.SSLError as failure:
-            raise Failed(f"TLS failed: {failure.reason or 'no common ground'}") from None
+            raise Failed("tls_failed", f"TLS failed: {failure.reason or 'no common ground'}") from None
         except OSError as failure:
-            raise Failed(f"no connection: {_reason(failure)}") from None
+            raise Failed("no_connection", f"no connection: {_reason(failure)}") from None
         return connection
 
     def _keep(self, target: Target, connection: "_Connection") -> None:
@@ -133,10 +144,6 @@ class Poster:
             if not idle:
                 del self._idle[origin]
         self._sweeping = loop.call_later(KEEP_ALIVE_S / 2, self._sweep) if self._idle else None
-
-
-class Failed(Exception):
-    """There is no answer; the text says why."""
 
 
 class _Answer:
@@ -162,18 +169,18 @@ class _Answer:
         try:
             self._parser.feed_data(fits)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.end("the answer is not HTTP")
+            self.end("not_http", "the answer is not HTTP")
         if self._octets > READ_MAX:
-            self.end("the answer is not HTTP")
+            self.end("not_http", "the answer is not HTTP")
 
-    def end(self, why: str) -> None:
+    def end(self, reason: Silence, why: str) -> None:
         """Nothing more comes. It counts once its status is there."""
         if self.came.done():
             return
         if self.status:
             self.came.set_result(None)
         else:
-            self.came.set_exception(Failed(why))
+            self.came.set_exception(Failed(reason, why))
             self.came.exception()  # nobody may be waiting
 
     def on_message_begin(self) -> None:
@@ -232,8 +239,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._answer:
-            reason = f"the connection broke: {_reason(error)}" if error else None
-            self._answer.end(reason or "the connection was closed before an answer came")
+            broke = f"the connection broke: {_reason(error)}" if error else None
+            self._answer.end("broke_off", broke or "the connection was closed before an answer came")
 
 
 def _request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:

@@ -18,7 +18,6 @@ from heliograph.compat.twilio.shape import VERIFY, account, iso_time
 from heliograph.rules.limits import CODE_DIGITS, SECOND_MS
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.refusals import InvalidRequest, VerificationNotFound, VerifyRateLimited
-from heliograph.rules.verify.verification import CANCELED
 from heliograph.storage.search import Search, VerificationLine
 from heliograph.web.request import Response
 from heliograph.web.route import answer
@@ -152,7 +151,7 @@ async def _show(call: Call, id_: str, status: int = 200) -> Response:
 
 
 def _record(call: Call, found: VerificationLine) -> dict[str, Any]:
-    canceled = "canceled" if found.error_message == CANCELED else "failed"
+    canceled = "canceled" if found.reason == "canceled" else "failed"
     times = _times(found)
     return {
         "sid": found.id,

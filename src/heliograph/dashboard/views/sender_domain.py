@@ -207,8 +207,7 @@ def _silence(lines: list[RecordLine]) -> str:
     verdicts = [line.kept.verdict for line in lines if line.kept]
     if not verdicts or len(verdicts) < len(lines) or any(verdict.answered for verdict in verdicts):
         return ""
-    mend = verdicts[0].fix
-    return (mend.partition(" could not be looked up")[2] or mend).strip(" :.()")
+    return verdicts[0].fix.rstrip(".")
 
 
 def _every(looked: LookedUp) -> str:

@@ -9,7 +9,6 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import WRONG_CODES_MAX
 from heliograph.rules.options import Added
 from heliograph.rules.setup.records import Key
-from heliograph.rules.verify.verification import CANCELED
 from heliograph.storage.search import SearchPage, VerificationLine
 
 STATUSES = ("pending", "verified", "expired", "exhausted", "failed")
@@ -42,6 +41,5 @@ async def show(visit: Visit) -> Answer:
         "added": msgspec.json.decode(found.added, type=Added),
         "key": key.name if isinstance(key, Key) else found.key_id,
         "wrong_max": WRONG_CODES_MAX,
-        "canceled": CANCELED,
     }
     return Page("verification.html", values)

@@ -13,13 +13,13 @@ from heliograph.rules.delivery.outcome import Accepted, Deferred
 from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.mail.own_mail import to_content
 from heliograph.rules.notices import to_chat, to_mail
+from heliograph.rules.webhooks.retry import MAYBE_ARRIVED
 from heliograph.storage.notices import NoticeMail, Outcome
 from heliograph.storage.store import Store
 
 EVERY_S = 1.0
 AT_ONCE = 8  # mails and posts on their way
 JSON = {"Content-Type": "application/json"}
-UNKNOWN = ("no answer", "the connection")  # how a post's error begins when it may have arrived
 
 log = structlog.get_logger()
 
@@ -74,8 +74,7 @@ class Teller(msgspec.Struct, frozen=True, kw_only=True):
 
 def _judged(posted: Posted) -> Outcome:
     if posted.status is None:
-        error = posted.error or "no answer"
-        return Outcome("failed" if error.startswith(UNKNOWN) else "waiting", error)
+        return Outcome("failed" if posted.reason in MAYBE_ARRIVED else "waiting", posted.error or "")
     if 200 <= posted.status < 300:
         return Outcome("sent")
     again = posted.status in (408, 429) or posted.status >= 500

@@ -25,6 +25,9 @@ Own = Literal[
     "opted_out",
 ]
 
+# What kept a mail server from replying: the `trouble` in the detail of an outcome.
+Trouble = Literal["unreachable", "server_silent", "encryption", "account", "not_ready"]
+
 # The `reason` of a report about another address, which ours was forwarded or expanded to.
 FORWARDING_FAILED = "forwarding_failed"
 # … and of an email that a provider did not try to deliver, because of its own list.

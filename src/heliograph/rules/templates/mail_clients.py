@@ -16,7 +16,6 @@ from heliograph.rules.limits import KIB
 
 AS_OF, SOURCE = "2026-06-29", "https://www.caniemail.com"
 LOOKED_AT = 512 * KIB  # characters of a mail that are searched
-NO_ALT = "a picture without alt text"
 GMAIL_CLIPS = 102 * KIB  # bytes of HTML
 Client = Literal["Gmail", "Outlook for Windows", "Outlook.com", "Apple Mail", "Yahoo Mail"]
 Where = Literal["html", "css"]
@@ -51,6 +50,12 @@ def _html(name: str, pattern: str, clients: tuple[Client, ...], advice: str, har
     return HtmlFeature(name, "html", pattern, clients, harm, advice)
 
 
+NO_ALT = _html(
+    "a picture without alt text",
+    r"<img\b(?![^<>]{0,2000}\balt\s*=)",
+    ALL,
+    "Say what it shows: many readers block pictures.",
+)
 FEATURES = (
     _html("<script>", r"<script\b", ALL, "Remove it: no mail client runs scripts."),
     _html("<link> to a style sheet", r"<link\b[^<>]{0,500}stylesheet", ALL, "Write the styles into the mail."),
@@ -68,12 +73,7 @@ FEATURES = (
         (_GMAIL, _WORD),
         "Attach it, or link to it by https.",
     ),
-    _html(
-        NO_ALT,
-        r"<img\b(?![^<>]{0,2000}\balt\s*=)",
-        ALL,
-        "Say what it shows: many readers block pictures.",
-    ),
+    NO_ALT,
     _html(
         "a picture without a width",
         r"<img\b(?![^<>]{0,2000}\bwidth\s*=)",
@@ -159,7 +159,7 @@ def first_findings(html: str) -> Iterator[tuple[HtmlFeature, int]]:
     css = "\n".join(text for _, text in styles)
     begins = list(accumulate((len(text) + 1 for _, text in styles), initial=0))  # of each, in what was joined
     for feature, pattern in _PATTERNS:
-        if feature.name == NO_ALT:
+        if feature is NO_ALT:
             continue
         if found := pattern.search(searched if feature.where == "html" else css):
             at = found.start()

@@ -14,6 +14,24 @@ LEAST_MS = 60 * HOUR_MS  # all steps at their shortest last longer: only Retry-A
 WISH_MAX_MS = STEPS[-1]
 FAILING_DAYS = 5
 
+# Why a request has no answer.
+Silence = Literal[
+    "bad_url",
+    "private_address",
+    "no_address",
+    "dns_silent",
+    "no_connection",
+    "certificate_expired",
+    "tls_failed",
+    "too_slow",
+    "broke_off",
+    "not_http",
+    "not_kept",  # the event
+    "no_secret",  # that could sign it
+    "own_fault",
+]
+MAYBE_ARRIVED: tuple[Silence, ...] = ("too_slow", "broke_off", "not_http")
+
 # gone: the endpoint is disabled.
 Verdict = Literal["delivered", "failed", "gone"]
 

@@ -94,10 +94,10 @@ WHERE delivery.key = r.key AND delivery.state = 'waiting'
 RETURNING delivery.key;
 
 -- name: insert_attempts
-INSERT INTO attempt (delivery, number, at, status, error, duration_ms, answer)
-SELECT delivery, number, at, status, error, duration_ms, answer
-FROM rows(:attempts, delivery bigint, number bigint, at bigint, status smallint, error text, duration_ms bigint,
-          answer text) AS r;
+INSERT INTO attempt (delivery, number, at, status, reason, error, duration_ms, answer)
+SELECT delivery, number, at, status, reason, error, duration_ms, answer
+FROM rows(:attempts, delivery bigint, number bigint, at bigint, status smallint, reason text, error text,
+          duration_ms bigint, answer text) AS r;
 
 -- name: list_deliveries
 -- `before` is the event that the page before ended with. What was never tried is due (0) since it was made.
@@ -114,7 +114,7 @@ WHERE d.webhook = :webhook AND d.event < :before AND d.state <> 'delivered' AND 
 ORDER BY d.event DESC LIMIT :limit;
 
 -- name: attempts_of
-SELECT a.delivery, a.number, a.at, a.status, a.error, a.duration_ms, a.answer
+SELECT a.delivery, a.number, a.at, a.status, a.reason, a.error, a.duration_ms, a.answer
 FROM rows(:deliveries, key bigint) AS r
 JOIN attempt a ON a.delivery = r.key
 ORDER BY a.delivery, a.number;

@@ -210,7 +210,7 @@ ORDER BY d.key;
 -- name: search_verifications
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent, added
+       coalesce(given, phone), channel, channels, resent, added, reason
 FROM verification
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
 ORDER BY id DESC LIMIT :limit;
@@ -219,7 +219,7 @@ ORDER BY id DESC LIMIT :limit;
 -- `stored` is the state that is written down. SQLite would take the unique index on ids.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent, added
+       coalesce(given, phone), channel, channels, resent, added, reason
 FROM verification
 INDEXED BY verification_by_state  --sqlite
 WHERE team = :team AND status = :stored AND id > :low AND id < :high
@@ -230,13 +230,13 @@ ORDER BY id DESC LIMIT :limit;
 -- name: find_verification
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent, added
+       coalesce(given, phone), channel, channels, resent, added, reason
 FROM verification WHERE team = :team AND id = :id;
 
 -- name: tagged_verifications
 SELECT v.id, v.phone, CASE WHEN v.status = 'pending' AND v.expires_at <= :now THEN 'expired' ELSE v.status END,
        v.sandbox, v.wrong, v.price, v.charge, v.error_message, v.key_id, v.created_at, v.expires_at, v.simulated,
-       coalesce(v.given, v.phone), v.channel, v.channels, v.resent, v.added
+       coalesce(v.given, v.phone), v.channel, v.channels, v.resent, v.added, v.reason
 FROM tag t
 CROSS JOIN verification v ON v.team = t.team AND v.id = t.id  --sqlite
 JOIN verification v ON v.team = t.team AND v.id = t.id        --postgres
@@ -251,7 +251,7 @@ ORDER BY t.id DESC LIMIT :limit;
 -- Along the index on phones: nobody is verified so often that order would matter to its cost.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
-       coalesce(given, phone), channel, channels, resent, added
+       coalesce(given, phone), channel, channels, resent, added, reason
 FROM verification
 WHERE team = :team AND phone = :phone AND id > :low AND id < :high
   AND created_at > :created_after AND created_at < :created_before

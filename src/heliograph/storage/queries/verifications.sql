@@ -67,7 +67,7 @@ UPDATE verification SET owner = :owner, lease_until = :lease_until, resent = tri
 WHERE team = :team AND id = :id;
 
 -- name: cancel_verification
-UPDATE verification SET status = 'failed', error_message = :error, next_at = NULL WHERE team = :team AND id = :id;
+UPDATE verification SET status = 'failed', reason = 'canceled', error_message = :error, next_at = NULL WHERE team = :team AND id = :id;
 
 -- name: any_code_due
 SELECT 1 FROM verification WHERE next_at <= :now AND owner IS NULL LIMIT 1;
