@@ -419,7 +419,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         lambda given: placeholders.complete({"text": given + many_names(len(given))}, []),
         (Shape("", "{{id}}", ""), Shape("{{", "a.", ""), Shape("", "{{a.a", ""), Shape("{{", " ", "")),
     ),
-    "needle": (grams.read_needle, ()),
+    "needle": (grams.read_search_text, ()),
     "marked": (lambda given: (gsm.marked(given), gsm.outside(given)), (Shape("", "ab€😀", ""),)),
     "template": (
         compiled,

@@ -26,7 +26,7 @@ from heliograph.channels.email.mx import Mx, asking
 from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.relay import Relay
 from heliograph.channels.email.simulator import EmailSimulator
-from heliograph.channels.email.smtp import Manner
+from heliograph.channels.email.smtp import SmtpOptions
 from heliograph.channels.sms.http import Http
 from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.sms.smpp.carrier import Smpp
@@ -143,7 +143,7 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
         msgspec.convert(record.options, RelayOptions),
         tools.outgoing.prepare,
         web=tools.checked_web,
-        manner=Manner(helo=tools.helo),
+        manner=SmtpOptions(helo=tools.helo),
     ),
     ("sms", "smpp"): lambda record, tools: Smpp(
         msgspec.convert(record.options, SmppOptions),

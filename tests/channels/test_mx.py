@@ -21,7 +21,7 @@ from heliograph.channels.email.mta_sts import Policies, Policy, https_fetch, rea
 from heliograph.channels.email.mx import Mx
 from heliograph.channels.email.pool import PoolLimits, Prepared
 from heliograph.channels.email.resolve import Resolver, Unknown, networks
-from heliograph.channels.email.smtp import Manner, Timeouts
+from heliograph.channels.email.smtp import SmtpOptions, Timeouts
 from heliograph.channels.web import Answers
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup.carrier_kinds import MxOptions
@@ -87,7 +87,7 @@ async def net(
         mx = Mx(
             msgspec.convert(settings | options, MxOptions),
             prepare,
-            manner=Manner(timeouts=timeouts, roots=CA.trusted()),
+            manner=SmtpOptions(timeouts=timeouts, roots=CA.trusted()),
             limits=limits or PoolLimits(),
             fetch=fetch,
             random=Random(7),

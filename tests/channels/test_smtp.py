@@ -16,7 +16,7 @@ from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import pool, smtp
 from heliograph.channels.email.pool import PoolLimits, Prepared
 from heliograph.channels.email.relay import Relay
-from heliograph.channels.email.smtp import Destination, Login, Manner, SmtpSession, Timeouts
+from heliograph.channels.email.smtp import Destination, Login, SmtpOptions, SmtpSession, Timeouts
 from heliograph.channels.email.tls import Tls
 from heliograph.channels.email.wire import wire_form
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
@@ -40,7 +40,7 @@ async def opened(peer: Peer, tls: Tls = "none", **manner: Any) -> SmtpSession:
 
 async def open_to(peer: Peer, tls: Tls = "none", host: str = "mx.test", **manner: Any) -> SmtpSession | Deferred:
     destination = Destination(host=host, address=peer.host, port=peer.port, tls=tls)
-    return await SmtpSession.open(destination, Manner(**{"helo": "us.test", "timeouts": PATIENT, **manner}))
+    return await SmtpSession.open(destination, SmtpOptions(**{"helo": "us.test", "timeouts": PATIENT, **manner}))
 
 
 async def send(session: SmtpSession, body: bytes = BODY, recipient: str = "to@x.test", utf8: bool = False) -> Outcome:
@@ -51,7 +51,7 @@ async def send(session: SmtpSession, body: bytes = BODY, recipient: str = "to@x.
 async def relay_to(
     peer: Peer, body: bytes = BODY, limits: PoolLimits | None = None, **options: Any
 ) -> AsyncIterator[Relay]:
-    manner = Manner(helo="us.test", timeouts=PATIENT, roots=CA.trusted())
+    manner = SmtpOptions(helo="us.test", timeouts=PATIENT, roots=CA.trusted())
     settings = RelayOptions(**{"host": "127.0.0.1", "port": peer.port, "tls": "none", **options})
     relay = Relay(settings, prepare, manner=manner, limits=limits or PoolLimits())
     try:
@@ -527,7 +527,7 @@ async def test_a_public_relay_gets_the_password_only_inside_tls(
 
 
 def test_a_password_is_not_shown() -> None:
-    assert "pass" not in repr(Manner(login=LOGIN))
+    assert "pass" not in repr(SmtpOptions(login=LOGIN))
 
 
 # -- the relay and its connections -------------------------------------------------------------------------

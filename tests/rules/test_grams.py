@@ -5,7 +5,7 @@ import random
 import pytest
 
 from heliograph.rules import grams
-from heliograph.rules.grams import SPAN, common, pack, read_needle, read_said, text_marks, unpack
+from heliograph.rules.grams import SPAN, common, pack, read_search_text, read_searched, text_marks, unpack
 
 RECORD = (
     '{"id":"eml_01K9ZZZZZZZZZZZZZZZZZZQ7RT","to":"Ada@Example.com","to_addresses":["Ada@Example.com","bob@shop.test"],'
@@ -20,8 +20,8 @@ ID = "eml_01K9ZZZZZZZZZZZZZZZZZZQ7RT"
      "+1 (415) 555", "415-555-0100", "0%_", "%", "q7rt", "zzq7RT", " parcel  ü ", "pa"],
 )  # fmt: skip
 def test_is_found_and_has_all_marks_of_it(typed: str) -> None:
-    needle = read_needle(typed)
-    assert needle and needle.is_in(ID, read_said(RECORD))
+    needle = read_search_text(typed)
+    assert needle and needle.is_in(ID, read_searched(RECORD))
     has = text_marks(RECORD) | {*grams.tail_marks(ID)}
     assert any(has.issuperset(way) for way in needle.marks())
 
@@ -32,22 +32,22 @@ def test_is_found_and_has_all_marks_of_it(typed: str) -> None:
      "415-555-01001"],
 )  # fmt: skip
 def test_is_not_found(typed: str) -> None:
-    needle = read_needle(typed)
-    assert needle and not needle.is_in(ID, read_said(RECORD))
+    needle = read_search_text(typed)
+    assert needle and not needle.is_in(ID, read_searched(RECORD))
 
 
 @pytest.mark.parametrize("typed", ["", "  ", "\0", "\u3000"])
 def test_nothing_is_looked_for(typed: str) -> None:
-    assert read_needle(typed) is None
+    assert read_search_text(typed) is None
 
 
 def test_a_needle_is_short() -> None:
-    needle = read_needle("ß" * 5000)
+    needle = read_search_text("ß" * 5000)
     assert needle and len(needle.text) == grams.NEEDLE_MAX
 
 
 def test_the_sender_is_a_fact() -> None:
-    assert read_said(RECORD).domain == "mail.test"
+    assert read_searched(RECORD).domain == "mail.test"
     marks = grams.fact_marks(team=7, channel="email", key="k", domain="mail.test")
     assert marks == ["team:7", "channel:email", "key:k", "from:mail.test"]
 

@@ -13,7 +13,7 @@ from heliograph.rules.notices import (
     INSTANCE_KINDS,
     LISTED,
     TEAM_KINDS,
-    Happening,
+    NoticeRow,
     batches,
     dead_letters,
     is_told,
@@ -42,9 +42,9 @@ def setup_of(name: str = "Acme") -> Setup:
     return Setup(teams={"team_a": team}, platform=Platform(brand="Sun"))
 
 
-def happened(kind: str, **facts: str) -> Happening:
+def happened(kind: str, **facts: str) -> NoticeRow:
     team = "" if kind in INSTANCE_KINDS else "team_a"
-    return Happening(name=f"{kind}/1", at=1, team=team, kind=kind, facts=facts)
+    return NoticeRow(name=f"{kind}/1", at=1, team=team, kind=kind, facts=facts)
 
 
 ALL = {
@@ -102,7 +102,7 @@ def test_hostile_names_stay_text(name: str) -> None:
     assert content.headers["List-Unsubscribe"] == f"<{BASE}/dashboard/account/notices>"
 
 
-def _kept(one: Happening) -> dict[str, str]:
+def _kept(one: NoticeRow) -> dict[str, str]:
     return {field: one.facts[field] for field in ("action", "count") if field in one.facts}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.erasure import forms_of
-from heliograph.rules.grams import SPAN, read_needle, text_marks
+from heliograph.rules.grams import SPAN, read_search_text, text_marks
 from heliograph.rules.limits import DAY_MS
 from heliograph.storage import find as finding
 from heliograph.storage import grams
@@ -43,7 +43,7 @@ async def build(store: Store) -> None:
 
 
 async def found(store: Store, typed: str = "", team: int = 1, **more: Any) -> list[str]:
-    page = await store.messages.search(team, Search(**{"limit": 100, "needle": read_needle(typed)} | more))
+    page = await store.messages.search(team, Search(**{"limit": 100, "needle": read_search_text(typed)} | more))
     assert not page.is_cut
     return [line.id for line in page.lines]
 
@@ -126,7 +126,7 @@ async def test_pages_show_everything_once(store: Store, sent: list[str], built: 
     seen: list[str] = []
     after = None
     for _ in range(3):
-        wanted = Search(limit=2, needle=read_needle("a"), before=after, oldest_first=oldest_first)
+        wanted = Search(limit=2, needle=read_search_text("a"), before=after, oldest_first=oldest_first)
         page = await store.messages.search(1, wanted)
         seen += [line.id for line in page.lines]
         after = page.after
@@ -145,7 +145,8 @@ async def test_a_walk_is_bounded_and_goes_on(
     seen: list[str] = []
     after, steps = None, 0
     while steps < 10:
-        page = await store.messages.search(1, Search(limit=1, needle=read_needle("4"), status="sending", before=after))
+        wanted = Search(limit=1, needle=read_search_text("4"), status="sending", before=after)
+        page = await store.messages.search(1, wanted)
         seen += [line.id for line in page.lines]
         after, steps = page.after, steps + 1
         if after is None:
@@ -169,10 +170,10 @@ async def test_counts_are_bounded(store: Store, sent: list[str], monkeypatch: py
     for more, expected in cases:
         assert await store.messages.count(1, Search(limit=1, **more)) == (expected, False)
         assert await store.messages.count(1, Search(limit=1, **more), most=1) == (1, True)
-    assert await store.messages.count(1, Search(limit=1, needle=read_needle("parcel"))) == (3, False)
-    assert await store.messages.count(3, Search(limit=1, needle=read_needle("parcel"))) == (0, False)
+    assert await store.messages.count(1, Search(limit=1, needle=read_search_text("parcel"))) == (3, False)
+    assert await store.messages.count(3, Search(limit=1, needle=read_search_text("parcel"))) == (0, False)
     monkeypatch.setattr(finding, "COUNT_SPANS", 1)
-    assert await store.messages.count(1, Search(limit=1, needle=read_needle("parcel"))) == (1, True)
+    assert await store.messages.count(1, Search(limit=1, needle=read_search_text("parcel"))) == (1, True)
 
 
 @pytest.mark.parametrize("oldest_first", [False, True], ids=["newest", "oldest"])

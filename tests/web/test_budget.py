@@ -6,7 +6,7 @@ import pytest
 
 from heliograph.rules.limits import KIB, MIB
 from heliograph.rules.refusals import PayloadTooLarge, ServiceUnavailable
-from heliograph.web.budget import RESERVE, WAIT_S, WAITING_MAX, ByteBudget, Holder
+from heliograph.web.budget import RESERVE, WAIT_S, WAITING_MAX, ByteBudget, HeldBody
 from heliograph.web.request import Request
 
 pytestmark = pytest.mark.anyio
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 BIG = 40 * MIB
 
 
-async def begun(budget: ByteBudget, holder: Holder, size: int) -> "asyncio.Task[None]":
+async def begun(budget: ByteBudget, holder: HeldBody, size: int) -> "asyncio.Task[None]":
     """Tried once: done when there was room."""
     task = asyncio.ensure_future(budget.take(holder, size))
     await asyncio.sleep(0)
@@ -30,18 +30,18 @@ async def granted(tasks: "list[asyncio.Task[None]]") -> list[bool]:
 async def test_what_is_announced_takes_nothing() -> None:
     budget = ByteBudget()
     for _ in range(100):
-        await budget.take(Holder("greedy", BIG), 1)
-    await asyncio.wait_for(budget.take(Holder("greedy", 100 * KIB), 100 * KIB), 60)
-    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 60)
+        await budget.take(HeldBody("greedy", BIG), 1)
+    await asyncio.wait_for(budget.take(HeldBody("greedy", 100 * KIB), 100 * KIB), 60)
+    await asyncio.wait_for(budget.take(HeldBody("other", BIG), BIG), 60)
 
 
 async def test_a_team_has_its_share_and_no_more() -> None:
     budget = ByteBudget()
-    first, second = Holder("greedy", BIG), Holder("greedy", BIG)
+    first, second = HeldBody("greedy", BIG), HeldBody("greedy", BIG)
     await budget.take(first, BIG)
     waiting = await begun(budget, second, 20 * MIB)
     assert not waiting.done()
-    await asyncio.wait_for(budget.take(Holder("other", BIG), BIG), 60)
+    await asyncio.wait_for(budget.take(HeldBody("other", BIG), BIG), 60)
     budget.give_back(first)
     assert await granted([waiting]) == [True]
 
@@ -49,11 +49,11 @@ async def test_a_team_has_its_share_and_no_more() -> None:
 async def test_a_body_waits_so_long_over_all_its_parts() -> None:
     """Parts that were let through one by one, each in time, kept it without an answer for minutes."""
     budget = ByteBudget()
-    first, late = Holder("greedy", BIG), Holder("greedy", BIG, waited_s=WAIT_S)
+    first, late = HeldBody("greedy", BIG), HeldBody("greedy", BIG, waited_s=WAIT_S)
     await budget.take(first, BIG)
     with pytest.raises(ServiceUnavailable):
         await asyncio.wait_for(budget.take(late, 20 * MIB), 60)
-    waiting = await begun(budget, other := Holder("greedy", BIG), 20 * MIB)
+    waiting = await begun(budget, other := HeldBody("greedy", BIG), 20 * MIB)
     budget.give_back(first)
     await waiting
     assert other.waited_s > 0
@@ -65,7 +65,7 @@ async def test_whoever_came_first_can_finish() -> None:
     ended = []
 
     async def read(number: int) -> None:
-        holder = Holder("team", 25 * MIB)
+        holder = HeldBody("team", 25 * MIB)
         for _ in range(100):
             await budget.take(holder, MIB // 4)
             await asyncio.sleep(0)
@@ -78,10 +78,10 @@ async def test_whoever_came_first_can_finish() -> None:
 
 async def test_small_bodies_pass_large_ones() -> None:
     budget = ByteBudget()
-    await budget.take(Holder("a", BIG), BIG)
-    await budget.take(Holder("b", BIG), BIG)
-    large = await begun(budget, Holder("c", BIG), RESERVE + MIB)
-    small = [await begun(budget, Holder("c", 100 * KIB), 100 * KIB) for _ in range(RESERVE // (100 * KIB))]
+    await budget.take(HeldBody("a", BIG), BIG)
+    await budget.take(HeldBody("b", BIG), BIG)
+    large = await begun(budget, HeldBody("c", BIG), RESERVE + MIB)
+    small = [await begun(budget, HeldBody("c", 100 * KIB), 100 * KIB) for _ in range(RESERVE // (100 * KIB))]
     assert (large.done(), all(task.done() for task in small)) == (False, True)
     large.cancel()
 
@@ -96,11 +96,11 @@ async def test_a_small_budget_refuses_what_could_never_fit_and_nothing_else() ->
 async def test_who_is_served_next() -> None:
     """Small before large, then the team that holds least, then who waits longest."""
     budget = ByteBudget(total=20 * MIB)
-    all_of_it = Holder("x", 19 * MIB)
+    all_of_it = HeldBody("x", 19 * MIB)
     await budget.take(all_of_it, 19 * MIB)
-    await budget.take(Holder("rich", MIB), MIB)
+    await budget.take(HeldBody("rich", MIB), MIB)
     wanted = [("rich", 4 * MIB), ("rich", 4 * MIB), ("poor", 4 * MIB), ("poor", 4 * MIB), ("small", MIB)]
-    tasks = [await begun(budget, Holder(team, size), size) for team, size in wanted]
+    tasks = [await begun(budget, HeldBody(team, size), size) for team, size in wanted]
     assert await granted(tasks) == [False] * 5
     budget.give_back(all_of_it)
     assert await granted(tasks) == [False, False, True, True, True]
@@ -110,8 +110,8 @@ async def test_who_is_served_next() -> None:
 
 async def test_whoever_waits_long_is_told_to_come_back() -> None:
     budget = ByteBudget(wait_s=0.01)
-    await budget.take(Holder("team", BIG), BIG)
-    late = Holder("team", BIG)
+    await budget.take(HeldBody("team", BIG), BIG)
+    late = HeldBody("team", BIG)
     with pytest.raises(ServiceUnavailable) as refused:
         await budget.take(late, 20 * MIB)
     assert refused.value.retry_after == 5
@@ -120,11 +120,11 @@ async def test_whoever_waits_long_is_told_to_come_back() -> None:
 
 async def test_only_so_many_of_a_team_wait() -> None:
     budget = ByteBudget()
-    await budget.take(Holder("team", BIG), BIG)
-    waiting = [await begun(budget, Holder("team", BIG), 20 * MIB) for _ in range(WAITING_MAX)]
+    await budget.take(HeldBody("team", BIG), BIG)
+    waiting = [await begun(budget, HeldBody("team", BIG), 20 * MIB) for _ in range(WAITING_MAX)]
     with pytest.raises(ServiceUnavailable):
-        await budget.take(Holder("team", BIG), 20 * MIB)
-    await budget.take(Holder("other", BIG), 20 * MIB)
+        await budget.take(HeldBody("team", BIG), 20 * MIB)
+    await budget.take(HeldBody("other", BIG), 20 * MIB)
     assert not any(await granted(waiting))
     for task in waiting:
         task.cancel()

@@ -10,7 +10,7 @@ from heliograph.accept.resend import UNREACHED
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, SIMULATED, is_simulated
-from heliograph.storage.search import RecipientLine, TimelineEvent, Whole
+from heliograph.storage.search import MessageDetails, RecipientLine, TimelineEvent
 from heliograph.storage.suppressions import OnList
 from heliograph.words.explain import Explanation, explain, last_words
 
@@ -32,7 +32,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     replied: bool  # they are the other side's, not ours
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class RecipientReading(msgspec.Struct, frozen=True, kw_only=True):
     """What is told of one recipient."""
 
     line: RecipientLine
@@ -49,18 +49,18 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
         return self.line.status in UNREACHED
 
 
-def tell(found: Whole, suppressed: Suppressed, *, paused: bool) -> list[Told]:
+def tell(found: MessageDetails, suppressed: Suppressed, *, paused: bool) -> list[RecipientReading]:
     return [_tell(found, line, suppressed, paused) for line in found.recipients]
 
 
-def _tell(found: Whole, line: RecipientLine, suppressed: Suppressed, paused: bool) -> Told:
+def _tell(found: MessageDetails, line: RecipientLine, suppressed: Suppressed, paused: bool) -> RecipientReading:
     events = [event for event in found.events if event.recipient == line.given]
     last = next((event for event in reversed(events) if event.type != "ignored"), None)
     own = _decoded(line.detail)
     detail, deferred = last_words(own, last.type if last else "", _decoded(last.detail if last else None))
     why = explain(found.facts.channel, line.status, detail, deferred=deferred, paused=paused)
     address = parse_address(line.given) if found.facts.channel == "email" else None
-    return Told(
+    return RecipientReading(
         line=line,
         why=why,
         said=said(detail) if detail.get("text") else None,
@@ -72,7 +72,7 @@ def _tell(found: Whole, line: RecipientLine, suppressed: Suppressed, paused: boo
     )
 
 
-def normal_addresses(found: Whole) -> list[str]:
+def normal_addresses(found: MessageDetails) -> list[str]:
     """That may be on the suppression list."""
     if found.facts.channel != "email":
         return []
@@ -94,7 +94,7 @@ def said(detail: Mapping[str, Any]) -> Words:
     )
 
 
-def _steps(found: Whole, events: Sequence[TimelineEvent]) -> list[dict[str, Any]]:
+def _steps(found: MessageDetails, events: Sequence[TimelineEvent]) -> list[dict[str, Any]]:
     """One answer may lead through several states: its words stand at the last of them."""
     steps = [_step(found, event) for event in events]
     for step, following in pairwise(steps):
@@ -102,7 +102,7 @@ def _steps(found: Whole, events: Sequence[TimelineEvent]) -> list[dict[str, Any]
     return steps
 
 
-def _step(found: Whole, event: TimelineEvent) -> dict[str, Any]:
+def _step(found: MessageDetails, event: TimelineEvent) -> dict[str, Any]:
     detail = _decoded(event.detail)
     return {
         "id": event.id,
@@ -135,7 +135,7 @@ class Again(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""  # it would not help
 
 
-def again(told: Sequence[Told]) -> Again:
+def again(told: Sequence[RecipientReading]) -> Again:
     unreached = [one for one in told if one.unreached]
     if not any(one.line.kind == "to" for one in unreached):
         return Again()
@@ -144,7 +144,7 @@ def again(told: Sequence[Told]) -> Again:
     return Again(possible=True, helps=len(hopeless) < len(unreached), blocked=blocked, why="".join(hopeless[:1]))
 
 
-def summary(told: Sequence[Told]) -> str:
+def summary(told: Sequence[RecipientReading]) -> str:
     """Of several recipients, in one sentence."""
     count = len(told)
     missed = sum(one.unreached for one in told)

@@ -27,13 +27,13 @@ def fold(text: str) -> str:
     return text.lower().replace("\0", "")
 
 
-class Needle(msgspec.Struct, frozen=True):
+class SearchText(msgspec.Struct, frozen=True):
     """What is looked for, in the ways that texts may write it."""
 
     text: str  # folded
     digits: str  # a phone number as it is stored, when it may be a part of one; else ""
 
-    def is_in(self, id_: str, said: "Said") -> bool:
+    def is_in(self, id_: str, said: "SearchedRecord") -> bool:
         if len(self.text) >= TAIL and id_.lower().endswith(self.text):
             return True
         wanted = [self.text, self.digits] if self.digits else [self.text]
@@ -47,16 +47,16 @@ class Needle(msgspec.Struct, frozen=True):
         return ways
 
 
-def read_needle(typed: str) -> Needle | None:
+def read_search_text(typed: str) -> SearchText | None:
     text = fold(" ".join(typed.split()))[:NEEDLE_MAX]
     if not text:
         return None
     bare = "".join(letter for letter in text if letter not in " -().")
     is_phone = len(bare) >= GRAM and bare != text and bare.isascii() and bare.removeprefix("+").isdigit()
-    return Needle(text, bare if is_phone else "")
+    return SearchText(text, bare if is_phone else "")
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
+class SearchedRecord(msgspec.Struct, frozen=True, gc=False):
     """What is searched of the answer to a message's sender."""
 
     subject: str | None = None
@@ -71,10 +71,10 @@ class Said(msgspec.Struct, frozen=True, gc=False):
         return (self.sender or "").rpartition("@")[2].rstrip(">").lower()
 
 
-read_said: Callable[[str], Said] = msgspec.json.Decoder(Said).decode
+read_searched: Callable[[str], SearchedRecord] = msgspec.json.Decoder(SearchedRecord).decode
 
 
-def searched(said: Said) -> list[str]:
+def searched(said: SearchedRecord) -> list[str]:
     """The texts of a message that are searched, folded: its subject and recipients."""
     texts = said.to_addresses or ([said.to] if said.to else [])
     if said.cc or said.bcc:
@@ -92,7 +92,7 @@ def grams(text: str) -> set[str]:
 
 
 def text_marks(record: str) -> set[str]:
-    return set().union(*map(grams, searched(read_said(record))))
+    return set().union(*map(grams, searched(read_searched(record))))
 
 
 def fact_marks(

@@ -54,7 +54,7 @@ class NoticeKind(NamedTuple):
     kind: str
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
+class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table, in the order of its columns."""
 
     name: str  # of this one alone
@@ -73,7 +73,7 @@ class NoticeWords(msgspec.Struct, frozen=True, kw_only=True):
     url: str
 
 
-def of_entry(entry: AuditEntry) -> Happening | None:
+def of_entry(entry: AuditEntry) -> NoticeRow | None:
     """What a change in the audit log is to people; None: nothing to tell of."""
     thing, _, verb = entry.action.partition(".")
     kind = ""
@@ -89,7 +89,7 @@ def of_entry(entry: AuditEntry) -> Happening | None:
         kind = "platform"
     if not kind:
         return None
-    return Happening(
+    return NoticeRow(
         name=f"{entry.action}/{entry.team or ''}/{entry.subject}/{entry.at}",
         at=entry.at,
         team=entry.team or INSTANCE,
@@ -99,16 +99,16 @@ def of_entry(entry: AuditEntry) -> Happening | None:
     )
 
 
-def low_credit(ref: int, event: str, at: int, credit: str, mark: str) -> Happening:
+def low_credit(ref: int, event: str, at: int, credit: str, mark: str) -> NoticeRow:
     """Where credit is spent, a team is known by its number alone."""
     facts = {"credit": credit, "mark": mark}
-    return Happening(name=f"credit/{event}", at=at, team=f"{NUMBERED}{ref}", kind="credit", facts=facts)
+    return NoticeRow(name=f"credit/{event}", at=at, team=f"{NUMBERED}{ref}", kind="credit", facts=facts)
 
 
-def dead_letters(count: int, at: int) -> Happening:
+def dead_letters(count: int, at: int) -> NoticeRow:
     """One an hour, however many there are."""
     name = f"dead_letters/{at - at % HOUR_MS}"
-    return Happening(name=name, at=at, team=INSTANCE, kind="dead_letters", facts={"count": str(count)})
+    return NoticeRow(name=name, at=at, team=INSTANCE, kind="dead_letters", facts={"count": str(count)})
 
 
 def is_told(role: str | None, chosen: int | None) -> bool:
@@ -129,7 +129,7 @@ def batches(waiting: int, sent: int) -> list[int]:
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def say(one: Happening, setup: Setup, base_url: str) -> NoticeWords:
+def say(one: NoticeRow, setup: Setup, base_url: str) -> NoticeWords:
     """What happened and what to do, with the team's name."""
     team = setup.teams.get(one.team)
     whose = _name(team.record.name if team else setup.platform.brand)
@@ -140,7 +140,7 @@ def say(one: Happening, setup: Setup, base_url: str) -> NoticeWords:
     )
 
 
-def to_mail(told: Sequence[Happening], setup: Setup, base_url: str, role: str) -> OwnMail:
+def to_mail(told: Sequence[NoticeRow], setup: Setup, base_url: str, role: str) -> OwnMail:
     """Of one or many; `role`: of the reader, in the team of the first."""
     brand = setup.platform.brand
     said = [say(one, setup, base_url) for one in told[:LISTED]]
@@ -171,7 +171,7 @@ def to_mail(told: Sequence[Happening], setup: Setup, base_url: str, role: str) -
     )
 
 
-def to_chat(told: Sequence[Happening], setup: Setup, base_url: str, url: str) -> bytes:
+def to_chat(told: Sequence[NoticeRow], setup: Setup, base_url: str, url: str) -> bytes:
     """The JSON that Slack and Mattermost take, or Discord. Nobody is called by what somebody else has written."""
     if len(told) == 1:
         one = say(told[0], setup, base_url)
@@ -194,7 +194,7 @@ def _name(text: str) -> str:
     return one_line(without_addresses(text), NAME_MAX) or "your team"
 
 
-def _approval(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _approval(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     thing, _, verb = one.facts["action"].partition(".")
     word, place = _THINGS[thing]
     subject, path = one.facts["subject"], f"/{place}"
@@ -223,7 +223,7 @@ def _approval(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, 
     )
 
 
-def _domain(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _domain(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     name = one.facts["subject"]
     team = setup.teams.get(one.team)
     found = team.domains.get(name) if team else None
@@ -237,7 +237,7 @@ def _domain(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, st
     )
 
 
-def _webhook(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _webhook(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     team, url = setup.teams.get(one.team), one.facts["subject"]
     # As it is now: where it was enabled or removed meanwhile, there is less to say.
     hook = next((hook for hook in team.webhooks if hook.url == url and hook.disabled_reason), None) if team else None
@@ -251,7 +251,7 @@ def _webhook(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, s
     )
 
 
-def _bounces(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _bounces(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     rates = one.facts["detail"]
     todo = "Remove addresses that bounced or complained from your lists, and write only to people who asked for it."
     if one.facts["action"] == "reputation.pause":
@@ -264,7 +264,7 @@ def _bounces(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, s
 _BOUNCED = "/messages?status=bounced"
 
 
-def _credit(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _credit(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     team = setup.teams.get(one.team)
     currency = team.record.currency if team else ""
     left = f"{one.facts['credit']} {currency}".strip()
@@ -277,7 +277,7 @@ def _credit(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, st
     )
 
 
-def _dead(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _dead(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     count = one.facts["count"]
     what = "A message" if count == "1" else f"{count} messages"
     return (
@@ -289,7 +289,7 @@ def _dead(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str,
     )
 
 
-def _platform(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _platform(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     if one.facts["action"] == "domain.failed":
         return _domain(one, setup, whose)
     return (
@@ -301,7 +301,7 @@ def _platform(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, 
     )
 
 
-def _test(one: Happening, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+def _test(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     said = f"This chat gets the notices of {whose}."
     return "A test of the chat hook", said, "Nothing is to be done.", "See the settings", "/notices"
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from heliograph.rules.grams import GRAM, SPAN, SPAN_BITS, Needle, common, fact_marks, read_said
+from heliograph.rules.grams import GRAM, SPAN, SPAN_BITS, SearchText, common, fact_marks, read_searched
 from heliograph.rules.options import Added
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.engine.database import Tx
@@ -24,11 +24,11 @@ MARKS_MAX = 4  # of a text: the rarest say nearly all
 FEW = 200  # candidates that are read at a time at first
 
 
-class Aim(msgspec.Struct, frozen=True, kw_only=True):
+class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked for; None: anything."""
 
     team: int
-    needle: Needle | None
+    needle: SearchText | None
     channel: Channel | None
     template_id: str | None
     key_id: str | None
@@ -46,7 +46,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.needle is None and self.domain is None:
             return True
-        said = read_said(record)
+        said = read_searched(record)
         if self.domain not in (None, said.domain):
             return False
         return self.needle is None or self.needle.is_in(id_, said)
@@ -71,12 +71,12 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(word).decode()[1:-1] if word.isascii() else None
 
 
-class Looked(msgspec.Struct, frozen=True):
+class FoundRows(msgspec.Struct, frozen=True):
     rows: list[Sequence[Any]]  # in order; more than were asked for, maybe
     reached: str | None = None  # the id of the last message that was looked at, when it stopped before the end
 
 
-async def find(tx: Tx, aim: Aim, low: int, high: int, limit: int, oldest_first: bool) -> Looked:
+async def find(tx: Tx, aim: SearchFilter, low: int, high: int, limit: int, oldest_first: bool) -> FoundRows:
     """Among the messages with these keys, both included."""
     spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
     made = await _made(tx, spans)
@@ -90,13 +90,13 @@ async def find(tx: Tx, aim: Aim, low: int, high: int, limit: int, oldest_first: 
         places = await _places(tx, ways, [span for span in some if span in made])
         for batch in _batches(some, places, oldest_first, low, high, max(FEW, limit)):
             if looked >= WALK and (reached := await _id_at(tx, aim.team, last, (low, high), oldest_first)):
-                return Looked(rows, reached)
+                return FoundRows(rows, reached)
             seen = await _read(tx, aim, batch, low, high)
             rows += [row for row in (seen if oldest_first else seen[::-1]) if aim.fits(row)]
             looked, last = looked + len(batch), batch[-1]
             if len(rows) >= limit:
                 break
-    return Looked(rows)
+    return FoundRows(rows)
 
 
 class Counted(NamedTuple):
@@ -104,7 +104,7 @@ class Counted(NamedTuple):
     more: bool = False  # there may be: it was counted no further
 
 
-async def count(tx: Tx, aim: Aim, low: int, high: int, most: int) -> Counted:
+async def count(tx: Tx, aim: SearchFilter, low: int, high: int, most: int) -> Counted:
     """How many may fit as far as the index says, no further than `most`, nor than COUNT_SPANS."""
     spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
     made = await _made(tx, spans)
@@ -177,7 +177,7 @@ def _portions(keys: list[int], size: int) -> Iterator[list[int]]:
     return (keys[start : start + size] for start in range(0, len(keys), size))
 
 
-async def _read(tx: Tx, aim: Aim, keys: Sequence[int], low: int, high: int) -> list[Any]:
+async def _read(tx: Tx, aim: SearchFilter, keys: Sequence[int], low: int, high: int) -> list[Any]:
     """In the order of their keys."""
     if isinstance(keys, range):
         ends = {"low": max(low, min(keys)), "high": min(high, max(keys)) + 1}

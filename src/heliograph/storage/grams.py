@@ -16,7 +16,7 @@ from heliograph.rules.grams import (
     fact_marks,
     grams,
     pack,
-    read_said,
+    read_searched,
     searched,
     tail_marks,
     text_marks,
@@ -79,7 +79,7 @@ async def _marked(rows: Sequence[Any]) -> dict[str, list[int]]:
     marks: dict[str, list[int]] = defaultdict(list)
     for start in range(0, len(rows), SLICE):
         for key, id_, team, channel, key_id, template, _, record in rows[start : start + SLICE]:
-            place, said = key & (SPAN - 1), read_said(record)
+            place, said = key & (SPAN - 1), read_searched(record)
             facts[team, channel, key_id, template, said.domain].append(place)
             for mark in tail_marks(id_):
                 marks[mark].append(place)

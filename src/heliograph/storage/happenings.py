@@ -2,11 +2,11 @@
 
 import msgspec
 
-from heliograph.rules.notices import Happening
+from heliograph.rules.notices import NoticeRow
 from heliograph.storage.engine.database import Tx
 
 
-async def note(tx: Tx, *happenings: Happening) -> None:
+async def note(tx: Tx, *happenings: NoticeRow) -> None:
     """What has its name already is there once."""
     if happenings:
         rows = [(h.name, h.at, h.team, h.kind, msgspec.json.encode(h.facts).decode(), h.actor) for h in happenings]

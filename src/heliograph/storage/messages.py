@@ -17,7 +17,15 @@ from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Publisher
 from heliograph.storage.find import Counted
 from heliograph.storage.leases import Leases
-from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search, SearchPage, TimelineEvent, Whole
+from heliograph.storage.search import (
+    MessageDetails,
+    MessageLine,
+    MessageRow,
+    RecipientLine,
+    Search,
+    SearchPage,
+    TimelineEvent,
+)
 
 COUNT_MOST = 10_000
 
@@ -100,15 +108,15 @@ class Messages:
         """How many recipients of each message are in which state."""
         return await self._database.read(lambda tx: search.outcomes(tx, messages))
 
-    async def facts(self, team: int, id_: str, room: Room) -> Facts | None:
+    async def facts(self, team: int, id_: str, room: Room) -> MessageRow | None:
         found = await self._database.read(lambda tx: search.facts(tx, team, id_, SMALL))
         return await self._filled(found, room) if found else None
 
-    async def whole(self, team: int, id_: str, webhooks: Iterable[str], room: Room) -> Whole | None:
+    async def whole(self, team: int, id_: str, webhooks: Iterable[str], room: Room) -> MessageDetails | None:
         """With its whole timeline, and what was sent to these webhooks about it."""
         found = await self._database.read(lambda tx: search.whole(tx, team, id_, webhooks, SMALL))
         return replace(found, facts=await self._filled(found.facts, room)) if found else None
 
-    async def _filled(self, found: Facts, room: Room) -> Facts:
+    async def _filled(self, found: MessageRow, room: Room) -> MessageRow:
         content = await read_content(self._database, found.key, found.content, found.size, room)
         return replace(found, content=content)

@@ -11,7 +11,7 @@ import msgspec
 
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.notices import INSTANCE, NUMBERED, RETRY_MS, TEST, Happening, NoticeKind, batches, is_told
+from heliograph.rules.notices import INSTANCE, NUMBERED, RETRY_MS, TEST, NoticeKind, NoticeRow, batches, is_told
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, happenings
@@ -35,7 +35,7 @@ class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
     mail: str  # its id
     email: str  # of a person
     role: str  # in the team of the first
-    happenings: list[Happening]
+    happenings: list[NoticeRow]
     tries: int  # this one too
 
     @property
@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class PastNotice(msgspec.Struct, frozen=True):
-    happening: Happening
+    happening: NoticeRow
     state: str
     done_at: int
     detail: str
@@ -96,7 +96,7 @@ class Notices:
         """What was told, or was to be, last first."""
         rows = await self._database.read(lambda tx: tx.run("notices_to", place=place, limit=limit))
         return [
-            PastNotice(Happening(name="", at=at, team=team, kind=kind, facts=_facts(facts)), *rest)
+            PastNotice(NoticeRow(name="", at=at, team=team, kind=kind, facts=_facts(facts)), *rest)
             for at, team, kind, facts, *rest in rows
         ]
 
@@ -145,7 +145,7 @@ class Notices:
 
     async def test_hook(self, team: str, entry: AuditEntry) -> None:
         """Tell the chat something, as the service would."""
-        one = Happening(name=self._clock.new_id("test/"), at=entry.at, team=team, kind=TEST)
+        one = NoticeRow(name=self._clock.new_id("test/"), at=entry.at, team=team, kind=TEST)
 
         async def story(tx: Tx) -> None:
             await happenings.note(tx, one)
@@ -157,7 +157,7 @@ class Notices:
 async def _spread(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
     rows = []
     found = [
-        Happening(name=name, at=at, team=_team_id(team, setup), kind=kind, facts=_facts(facts), actor=actor)
+        NoticeRow(name=name, at=at, team=_team_id(team, setup), kind=kind, facts=_facts(facts), actor=actor)
         for name, at, team, kind, facts, actor in await tx.run("untold_happenings", limit=PORTION)
     ]
     for one in found:
@@ -188,7 +188,7 @@ def _team_id(team: str, setup: Setup) -> str:
 
 
 class _Due(msgspec.Struct, frozen=True, kw_only=True):
-    happening: Happening
+    happening: NoticeRow
     place: str
     tries: int
     email: str | None
@@ -207,7 +207,7 @@ async def _take(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
     for name, place, tries, at, team, kind, facts, email, role, chosen in await tx.run(
         "due_notices", now=now, limit=PORTION
     ):
-        one = Happening(name=name, at=at, team=team, kind=kind, facts=_facts(facts))
+        one = NoticeRow(name=name, at=at, team=team, kind=kind, facts=_facts(facts))
         due = _Due(happening=one, place=place, tries=tries, email=email, role=role, chosen=chosen)
         if due.may_be_told:
             by_place[place].append(due)

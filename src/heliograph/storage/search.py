@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from heliograph.rules.delivery.message import STATES
-from heliograph.rules.grams import Needle
+from heliograph.rules.grams import SearchText
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.options import tag_hash
 from heliograph.rules.setup.records import Channel
@@ -20,7 +20,7 @@ from heliograph.storage import find
 from heliograph.storage.contents import ANY_SIZE
 from heliograph.storage.deliveries import StoredAttempt
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.find import Aim, Counted
+from heliograph.storage.find import Counted, SearchFilter
 from heliograph.storage.pulses import message_pulse
 from heliograph.storage.queues import EVERY
 
@@ -40,7 +40,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
     wrong: str | None = None  # of WRONG: what any recipient came to; not together with a status
     address: str | None = None  # normal form; not together with what follows
-    needle: Needle | None = None  # a part of a recipient, of the subject or of the id
+    needle: SearchText | None = None  # a part of a recipient, of the subject or of the id
     id_start: str | None = None  # with its prefix
     template_id: str | None = None
     tag: tuple[str, str] | None = None  # name and value
@@ -62,7 +62,7 @@ class MessageLine(msgspec.Struct, frozen=True):
     record: str  # the answer to its sender
 
 
-class Facts(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True):
     key: int
     id: str
     channel: Channel
@@ -112,8 +112,8 @@ class EventDelivery(msgspec.Struct, frozen=True):
     attempts: list[StoredAttempt]
 
 
-class Whole(msgspec.Struct, frozen=True, kw_only=True):
-    facts: Facts
+class MessageDetails(msgspec.Struct, frozen=True, kw_only=True):
+    facts: MessageRow
     recipients: list[RecipientLine]
     events: list[TimelineEvent]
     deliveries: dict[str, list[EventDelivery]]  # by event
@@ -285,8 +285,8 @@ def _needs_index(wanted: Search) -> bool:
     return bool(wanted.needle or has_facts or wanted.oldest_first)
 
 
-def _aim(team: int, wanted: Search) -> Aim:
-    return Aim(
+def _aim(team: int, wanted: Search) -> SearchFilter:
+    return SearchFilter(
         team=team,
         needle=wanted.needle,
         channel=wanted.channel,
@@ -385,20 +385,20 @@ async def _key(tx: Tx, team: int, id_: str) -> int:
 # -- one ---------------------------------------------------------------------------------------------------------
 
 
-async def facts(tx: Tx, team: int, id_: str, most: int = ANY_SIZE) -> Facts | None:
+async def facts(tx: Tx, team: int, id_: str, most: int = ANY_SIZE) -> MessageRow | None:
     """Without its content when that is longer than `most`."""
     rows = await tx.run("message_facts", team=team, id=id_, most=most)
-    return Facts(*rows[0]) if rows else None
+    return MessageRow(*rows[0]) if rows else None
 
 
-async def whole(tx: Tx, team: int, id_: str, webhooks: Iterable[str], most: int = ANY_SIZE) -> Whole | None:
+async def whole(tx: Tx, team: int, id_: str, webhooks: Iterable[str], most: int = ANY_SIZE) -> MessageDetails | None:
     found = await facts(tx, team, id_, most)
     if found is None:
         return None
     key, seen = found.key, await message_pulse(tx, team, id_)
     events = [TimelineEvent(*row) for row in await tx.run("message_events", message=key)]
     pairs = [(webhook, event.id) for webhook in webhooks for event in events if event.sequence is not None]
-    return Whole(
+    return MessageDetails(
         facts=found,
         recipients=[RecipientLine(*row) for row in await tx.run("message_recipients", message=key)],
         events=events,

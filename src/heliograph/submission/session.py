@@ -17,7 +17,7 @@ from heliograph.submission.certificate import Certificate
 from heliograph.submission.intake import MailIntake
 from heliograph.submission.replies import line, reply_to
 from heliograph.submission.wire import TOO_LARGE, BadLine, SmtpWire, TooSlow
-from heliograph.web.budget import ByteBudget, Holder
+from heliograph.web.budget import ByteBudget, HeldBody
 
 SIZE = 35 * MIB  # of a mail: 25 MiB of files in base64, and texts
 AUTH_S = 60.0  # from the connection to its key
@@ -288,7 +288,7 @@ class Session:
         hall, holder = self._hall, None
         try:
             id_, caller = await hall.intake.admit(self._token, self._wire.peer)
-            holder = Holder(caller.team.record.id, envelope.size or SIZE)
+            holder = HeldBody(caller.team.record.id, envelope.size or SIZE)
             recipients = list(envelope.recipients.values())
             read = partial(self._wire.mail, SIZE, hall.budget, holder)
             self._say("354 End the mail with a dot on a line of its own")

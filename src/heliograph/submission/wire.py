@@ -8,7 +8,7 @@ import structlog
 
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import PayloadTooLarge, Refusal
-from heliograph.web.budget import ByteBudget, Holder
+from heliograph.web.budget import ByteBudget, HeldBody
 
 log = structlog.get_logger()
 
@@ -136,7 +136,7 @@ class SmtpWire(asyncio.Protocol):
             raise BadLine
         return line[:-2]
 
-    async def mail(self, most: int, budget: ByteBudget, holder: Holder) -> bytearray:
+    async def mail(self, most: int, budget: ByteBudget, holder: HeldBody) -> bytearray:
         """Up to the dot on a line of its own, with its dots still doubled, or TooSlow."""
         mail, size, waited_s = bytearray(b"\r\n"), 0, 0.0  # the line end of the command may be the one before the dot
         refusal: Refusal | None = None  # it is read to its end, so that the client reads why
@@ -161,7 +161,7 @@ class SmtpWire(asyncio.Protocol):
             raise refusal or PayloadTooLarge(TOO_LARGE)
         return mail[2 : end + 2]
 
-    async def _room(self, mail: bytearray, most: int, budget: ByteBudget, holder: Holder) -> Refusal | None:
+    async def _room(self, mail: bytearray, most: int, budget: ByteBudget, holder: HeldBody) -> Refusal | None:
         if len(mail) > most + len(END):
             return PayloadTooLarge(TOO_LARGE)
         if len(mail) > BUDGETED:

@@ -19,7 +19,7 @@ WAIT_S = 30.0
 WAITING_MAX = 64  # of a team: what has arrived of those that wait is in memory too
 
 
-class Holder(msgspec.Struct, eq=False):
+class HeldBody(msgspec.Struct, eq=False):
     """One body: whose it is, how long it will be at most, what it holds, and how long it has waited."""
 
     team: str
@@ -28,26 +28,26 @@ class Holder(msgspec.Struct, eq=False):
     waited_s: float = 0.0  # over all its parts
 
 
-class Pot:
+class Holdings:
     """What a team holds, or all of them together."""
 
     def __init__(self) -> None:
         self.held = 0
-        self.holders: dict[Holder, None] = {}  # first come, first
+        self.holders: dict[HeldBody, None] = {}  # first come, first
 
-    def is_first(self, holder: Holder) -> bool:
+    def is_first(self, holder: HeldBody) -> bool:
         return next(iter(self.holders), holder) is holder
 
-    def after(self, holder: Holder, size: int) -> int:
+    def after(self, holder: HeldBody, size: int) -> int:
         """What is held once this one took this much and the first one has all that it needs."""
         first = next(iter(self.holders), holder)
         return self.held + size + (0 if first is holder else max(0, first.length - first.held))
 
-    def give(self, holder: Holder, size: int) -> None:
+    def give(self, holder: HeldBody, size: int) -> None:
         self.held += size
         self.holders[holder] = None
 
-    def take_back(self, holder: Holder) -> None:
+    def take_back(self, holder: HeldBody) -> None:
         self.held -= holder.held
         del self.holders[holder]
 
@@ -57,11 +57,11 @@ class ByteBudget:
         self._total = total
         self.share = max(total // 2, min(total, EMAIL_BODY_MAX))  # of a team, and so the largest body that can come
         self._wait_s = wait_s
-        self._all = Pot()
-        self._teams: defaultdict[str, Pot] = defaultdict(Pot)
-        self._waiting: dict[asyncio.Future[None], tuple[Holder, int]] = {}
+        self._all = Holdings()
+        self._teams: defaultdict[str, Holdings] = defaultdict(Holdings)
+        self._waiting: dict[asyncio.Future[None], tuple[HeldBody, int]] = {}
 
-    async def take(self, holder: Holder, size: int) -> None:
+    async def take(self, holder: HeldBody, size: int) -> None:
         """This many more bytes."""
         if self._has_room(holder, size):
             self.give(holder, size)
@@ -79,7 +79,7 @@ class ByteBudget:
             holder.waited_s += loop.time() - since
             del self._waiting[turn]
 
-    def give_back(self, holder: Holder) -> None:
+    def give_back(self, holder: HeldBody) -> None:
         if holder.held:
             team = self._teams[holder.team]
             team.take_back(holder)
@@ -88,7 +88,7 @@ class ByteBudget:
                 del self._teams[holder.team]
         self._wake()
 
-    def keep(self, holder: Holder, size: int) -> None:
+    def keep(self, holder: HeldBody, size: int) -> None:
         """Give back all but this much."""
         spare = max(0, holder.held - size)
         for pot in (self._teams[holder.team], self._all):
@@ -104,18 +104,18 @@ class ByteBudget:
                 self.give(waiter, size)
                 turn.set_result(None)
 
-    def _has_room(self, holder: Holder, size: int) -> bool:
+    def _has_room(self, holder: HeldBody, size: int) -> bool:
         passes = self._all.is_first(holder) or _is_small(holder, size)
         total = self._total if passes else self._total - RESERVE
         return self._teams[holder.team].after(holder, size) <= self.share and self._all.after(holder, size) <= total
 
-    def give(self, holder: Holder, size: int) -> None:
+    def give(self, holder: HeldBody, size: int) -> None:
         """Without waiting."""
         self._all.give(holder, size)
         self._teams[holder.team].give(holder, size)
         holder.held += size
 
-    def _rank(self, holder: Holder, size: int) -> tuple[bool, int]:
+    def _rank(self, holder: HeldBody, size: int) -> tuple[bool, int]:
         return not _is_small(holder, size), self._teams[holder.team].held
 
 
@@ -125,5 +125,5 @@ def _too_many() -> ServiceUnavailable:
     )
 
 
-def _is_small(holder: Holder, size: int) -> bool:
+def _is_small(holder: HeldBody, size: int) -> bool:
     return holder.held + size <= SMALL

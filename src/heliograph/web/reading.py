@@ -2,7 +2,7 @@
 
 from heliograph.rules.limits import IN_THREAD
 from heliograph.runtime.threads import LOOKING
-from heliograph.web.budget import ByteBudget, Holder
+from heliograph.web.budget import ByteBudget, HeldBody
 from heliograph.web.request import ClientGone, Request
 
 COPIES = 4  # of what is read: as stored, decoded, shown, encoded
@@ -22,7 +22,7 @@ class Reads:
         if request.read:  # whoever has begun goes on: two that wait for each other would never end
             self._budget.give(request.read[1], size)
             return
-        request.read = self._budget, Holder(team, size)
+        request.read = self._budget, HeldBody(team, size)
         await self._budget.take(request.read[1], size)
         if request.gone:
             raise ClientGone

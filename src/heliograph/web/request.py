@@ -9,7 +9,7 @@ import msgspec
 
 from heliograph.rules.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from heliograph.rules.setup.records import Caller
-from heliograph.web.budget import ByteBudget, Holder
+from heliograph.web.budget import ByteBudget, HeldBody
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -94,8 +94,8 @@ class Request:
         self.keep_alive = keep_alive
         self.raw_headers = headers
         self.headers = dict(headers)
-        self.holder: Holder | None = None  # of its body in the byte budget
-        self.read: tuple[ByteBudget, Holder] | None = None  # what its answer holds, until it is written
+        self.holder: HeldBody | None = None  # of its body in the byte budget
+        self.read: tuple[ByteBudget, HeldBody] | None = None  # what its answer holds, until it is written
         self._body: bytes | bytearray = b""  # not a list: small parts would take more room than they hold
         self._taken = 0  # of it, by who reads it
         self._ended = self._gone = False
@@ -191,7 +191,7 @@ class Request:
                 raise _too_large(most)
             if size > BUDGETED:
                 if self.holder is None:
-                    self.holder = Holder(team, length)
+                    self.holder = HeldBody(team, length)
                 await budget.take(self.holder, size - self.holder.held)
         body, self._body, self._taken = self._body, b"", 0
         return bytes(body)

@@ -12,7 +12,7 @@ from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.mta_sts import Fetch, Policies, https_fetch
 from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
 from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, NullMx, Resolver, Unknown, networks
-from heliograph.channels.email.smtp import MANNER, Destination, Manner
+from heliograph.channels.email.smtp import DEFAULT_OPTIONS, Destination, SmtpOptions
 from heliograph.channels.email.spf import Ask
 from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
 from heliograph.rules.delivery.outcome import Deferred, Outcome, Refused, Trouble
@@ -34,7 +34,7 @@ class Mx(Carrier):
         options: MxOptions,
         prepare: Prepare,
         *,
-        manner: Manner = MANNER,
+        manner: SmtpOptions = DEFAULT_OPTIONS,
         limits: PoolLimits = LIMITS,
         fetch: Fetch | None = None,
         random: Random | None = None,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Parcel
-from heliograph.channels.email.smtp import Destination, Manner, SmtpSession
+from heliograph.channels.email.smtp import Destination, SmtpOptions, SmtpSession
 from heliograph.channels.line import Line
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.limits import SECOND_MS
@@ -56,7 +56,7 @@ class _Host:
 
 
 class Pool:
-    def __init__(self, manner: Manner, limits: PoolLimits) -> None:
+    def __init__(self, manner: SmtpOptions, limits: PoolLimits) -> None:
         self._manner = manner
         self._limits = limits
         self._hosts: dict[tuple[str, int], _Host] = {}  # by address and port

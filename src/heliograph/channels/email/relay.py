@@ -11,7 +11,7 @@ from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Pr
 from heliograph.channels.email.provided import to_reports
 from heliograph.channels.email.providers import make_provider
 from heliograph.channels.email.providers.provider import CallbackOptions, MailProvider
-from heliograph.channels.email.smtp import MANNER, Destination, Login, Manner
+from heliograph.channels.email.smtp import DEFAULT_OPTIONS, Destination, Login, SmtpOptions
 from heliograph.channels.email.tls import Tls
 from heliograph.channels.web import UNSIGNED, Web
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, ProviderReport
@@ -32,7 +32,7 @@ class Relay(Carrier):
         prepare: Prepare,
         *,
         web: Web | None = None,  # for what callbacks need: it connects to checked addresses only
-        manner: Manner = MANNER,
+        manner: SmtpOptions = DEFAULT_OPTIONS,
         limits: PoolLimits = LIMITS,
     ) -> None:
         self._prepare = prepare

@@ -64,7 +64,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
         return "Login(…)"
 
 
-class Manner(msgspec.Struct, frozen=True, kw_only=True):
+class SmtpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What all connections of a carrier share."""
 
     helo: str | None = None  # None: the local address as a literal
@@ -73,13 +73,13 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     roots: ssl.SSLContext | None = None  # verifies certificates; None: the system's roots
 
 
-MANNER = Manner()
+DEFAULT_OPTIONS = SmtpOptions()
 
 
 class SmtpSession:
     """An open connection; `send` may be called again while it is `usable`."""
 
-    def __init__(self, wire: Wire, destination: Destination, manner: Manner) -> None:
+    def __init__(self, wire: Wire, destination: Destination, manner: SmtpOptions) -> None:
         self._wire = wire
         self._manner = manner
         self._address = _host_of(wire, "peername")
@@ -95,7 +95,7 @@ class SmtpSession:
         self.sent = 0  # hand-overs made, whatever their outcome
 
     @classmethod
-    async def open(cls, destination: Destination, manner: Manner) -> Self | Deferred:
+    async def open(cls, destination: Destination, manner: SmtpOptions) -> Self | Deferred:
         """Connect, greet, secure, log in. If opportunistic TLS fails, continue without it."""
         try:
             return await cls._open_as_asked(destination, manner)
@@ -106,7 +106,7 @@ class SmtpSession:
             return opened
 
     @classmethod
-    async def _open_as_asked(cls, destination: Destination, manner: Manner) -> Self | Deferred:
+    async def _open_as_asked(cls, destination: Destination, manner: SmtpOptions) -> Self | Deferred:
         try:
             session = cls(await _connect(destination, manner), destination, manner)
         except (OSError, ValueError) as error:
@@ -363,7 +363,7 @@ class SmtpSession:
         return _detail(self.destination, text, address=self._address, tls=self.tls, **more)
 
 
-async def _connect(destination: Destination, manner: Manner) -> Wire:
+async def _connect(destination: Destination, manner: SmtpOptions) -> Wire:
     implicit = destination.tls == "implicit"
     async with asyncio.timeout(manner.timeouts.connect):
         _, wire = await asyncio.get_running_loop().create_connection(

@@ -25,7 +25,7 @@ from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, Invalid
 from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller, Template
 from heliograph.rules.templates.values import only_declared
-from heliograph.storage.search import Facts, MessageLine, RecipientLine, Search
+from heliograph.storage.search import MessageLine, MessageRow, RecipientLine, Search
 from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of, answer_once
@@ -249,7 +249,7 @@ async def cancel(call: Call) -> Response:
     return answer({"object": "email", "id": call.params["id"]})
 
 
-async def _found(call: Call) -> tuple[Facts, EmailContent]:
+async def _found(call: Call) -> tuple[MessageRow, EmailContent]:
     id_ = call.params["id"]
     is_email, store = id_.startswith(PREFIXES["email"]), call.context.store
     facts = await store.messages.facts(call.team, id_, call.hold) if is_email else None
@@ -260,7 +260,7 @@ async def _found(call: Call) -> tuple[Facts, EmailContent]:
     return facts, await work(facts.size, msgspec.json.decode, facts.content, type=EmailContent)
 
 
-async def _recipients(call: Call, line: Facts | MessageLine) -> list[RecipientLine]:
+async def _recipients(call: Call, line: MessageRow | MessageLine) -> list[RecipientLine]:
     """Only what failed needs them: they say why."""
     if line.status != "failed":
         return []
@@ -268,7 +268,7 @@ async def _recipients(call: Call, line: Facts | MessageLine) -> list[RecipientLi
     return found.recipients if found else []
 
 
-def _email(call: Call, found: Facts | MessageLine, recipients: list[RecipientLine]) -> dict[str, Any]:
+def _email(call: Call, found: MessageRow | MessageLine, recipients: list[RecipientLine]) -> dict[str, Any]:
     record = msgspec.json.decode(found.record)
     replies = record.get("reply_to_addresses") or [record["reply_to"]] if record["reply_to"] else None
     due_at = record.get("scheduled_at")

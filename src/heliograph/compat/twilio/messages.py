@@ -30,7 +30,7 @@ from heliograph.rules.refusals import (
 from heliograph.rules.setup.records import Caller, Channel
 from heliograph.rules.templates.values import asked_names, only_declared, wrong_passthrough
 from heliograph.rules.webhooks.formats.twilio import ACCOUNT, SERVICE, WHATSAPP, error_code, sender, to_status
-from heliograph.storage.search import FOREVER, Search, Whole
+from heliograph.storage.search import FOREVER, MessageDetails, Search
 from heliograph.web.bodies import parse_json
 from heliograph.web.request import Response
 from heliograph.web.route import answer
@@ -267,7 +267,7 @@ def _channel(id_: str) -> Channel:
     raise MessageNotFound(f"No message {id_[:80]!r}. {MessageNotFound.fix}", param="Sid")
 
 
-async def _find(call: Call, id_: str) -> Whole:
+async def _find(call: Call, id_: str) -> MessageDetails:
     _channel(id_)
     found = await call.context.store.messages.whole(call.team, id_, (), call.hold)
     if found is None:
@@ -290,7 +290,7 @@ async def _show(call: Call, id_: str, status: int = 200) -> Response:
     return answer(_record(call, await _find(call, id_)), status)
 
 
-def _record(call: Call, found: Whole) -> dict[str, Any]:
+def _record(call: Call, found: MessageDetails) -> dict[str, Any]:
     facts, (recipient, *_) = found.facts, found.recipients
     account, record = call.params["account"], msgspec.json.decode(facts.record)
     detail = msgspec.json.decode(recipient.detail) if recipient.detail else {}

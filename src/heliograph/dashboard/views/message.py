@@ -16,7 +16,7 @@ from heliograph.rules.delivery.magic import is_magic
 from heliograph.rules.options import Added
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
-from heliograph.storage.search import Whole
+from heliograph.storage.search import MessageDetails
 from heliograph.web.reading import work
 from heliograph.words.explain import SIMULATED, tried_for
 
@@ -35,7 +35,7 @@ def _id(visit: Visit) -> str:
     return visit.params["id"]
 
 
-async def _whole(visit: Visit) -> Whole:
+async def _whole(visit: Visit) -> MessageDetails:
     hooks = [hook.id for hook in visit.team.webhooks]
     found = await visit.store.messages.whole(visit.team.record.ref, _id(visit), hooks, visit.hold)
     if found is None:
@@ -43,7 +43,7 @@ async def _whole(visit: Visit) -> Whole:
     return found
 
 
-async def _page(visit: Visit, found: Whole, wrong: str = "") -> Page:
+async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
     facts = found.facts
     record = msgspec.json.decode(facts.record)
     content = None
@@ -153,5 +153,5 @@ async def send_again(visit: Visit) -> Answer:
     return Redirect(f"{visit.base}/messages/{id_}", f"Sent again, as this new message. The old one is {facts.id}.")
 
 
-def _unreached(found: Whole) -> list[tuple[str, str]]:
+def _unreached(found: MessageDetails) -> list[tuple[str, str]]:
     return [(one.given, one.kind) for one in found.recipients if one.status in UNREACHED]

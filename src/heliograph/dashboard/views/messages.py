@@ -15,7 +15,7 @@ from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.manage.keys import keys_of
 from heliograph.rules.delivery.message import STATES
-from heliograph.rules.grams import read_needle, read_said
+from heliograph.rules.grams import read_search_text, read_searched
 from heliograph.rules.ids import PREFIXES, timestamp, ulid_ms
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.options import split_tag
@@ -76,7 +76,7 @@ async def _file(visit: Visit, wanted: Search) -> AsyncGenerator[bytes, None]:
 
 
 def _cells(line: MessageLine) -> tuple[str, ...]:
-    said = read_said(line.record)
+    said = read_searched(line.record)
     to = [*(said.to_addresses or ([said.to] if said.to else [])), *said.cc, *said.bcc]
     return (
         *(line.id, line.channel, line.status, str(len(to)), " ".join(to), said.sender or "", said.subject or ""),
@@ -123,7 +123,7 @@ def looked_for(text: str) -> dict[str, Any]:
     """The beginning of an id, or a part of anything."""
     if _ID_START.fullmatch(text):
         return {"id_start": text[:4] + text[4:].upper()}
-    return {"needle": read_needle(text)}
+    return {"needle": read_search_text(text)}
 
 
 async def search(visit: Visit, wanted: Search) -> SearchPage[MessageLine]:
