@@ -24,11 +24,15 @@ from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
 from tests.cheap import cheapen
 from tests.clocks import TestClock
+from tests.proof.size import FULL
 from tests.service import PATIENCE_S, Service
 
 pytest_plugins = ["tests.skips"]
 DATABASES = ("sqlite", "postgres")
 MIGRATED = "migrated"
+# Their tests ask what a request, a change or a page comes to, not how a database does it: on SQLite, unless they are
+# marked `both_databases`. `make proof PROOFS=postgres` runs them on both.
+ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
@@ -38,7 +42,21 @@ _numbers = itertools.count(1)
 _lent: list["Lent"] = []  # emptied
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left = {item for item in items if not FULL and _is_for_proof(item)}
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
+    _take_turns(items)
+
+
+def _is_for_proof(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    kinds = {callspec.params.get(name) for name in ("database_url", "empty_database_url", "url")} if callspec else set()
+    edge = item.path.parent.name in ONE_DATABASE
+    return edge and "postgres" in kinds and not item.get_closest_marker("both_databases")
+
+
+def _take_turns(items: list[pytest.Item]) -> None:
     """Folders that take long come first, so that all workers end together, and their files in turns: some draw pages
     as fast as they can, others wait for processes."""
     turns: dict[str, dict[Path, int]] = {folder: {} for folder in LONG}
@@ -193,7 +211,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A migrated database without records, once of each kind."""
+    """A migrated database without records, of each kind that its folder runs on."""
     with migrated_database(request.param, request, tmp_path) as url:
         yield url
 

@@ -18,7 +18,7 @@ from tests.dashboard.inside import set_up
 from tests.deliver.test_duties import doing, until
 from tests.storage.test_idempotency import make_context
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_databases]
 
 TOKEN = make_token(bytes(range(64)))
 PUBLIC = parse_token(TOKEN) or ""

@@ -301,6 +301,7 @@ async def test_a_simulators_receipt_is_known_at_once(
 
 
 @pytest.mark.parametrize("end", ["verified", "exhausted", "canceled", "expired"])
+@pytest.mark.both_databases
 async def test_what_has_ended_is_not_sent_any_more(lines: Lines, end: str) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
     code = code_in(lines.whatsapp.parcels[0])
@@ -359,6 +360,7 @@ async def test_the_same_code_once_more(lines: Lines) -> None:
     assert (await lines.verifying.check(started.id, second)).verified
 
 
+@pytest.mark.both_databases
 async def test_again_by_the_channel_used_last_and_those_behind_it(lines: Lines) -> None:
     started = await lines.verifying.start(PHONE, BOTH)
     await lines.verifying.resend(started.id)

@@ -19,7 +19,7 @@ from heliograph.storage.store import Store
 from tests.accept.verifying import PRICE, Verifying, code_in
 from tests.clocks import TestClock
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_databases]
 
 PHONE = "+447400123456"
 CREDIT = 10 * PRICE

@@ -43,6 +43,7 @@ async def key(ada: Browser) -> Authenticator:
     return key
 
 
+@pytest.mark.both_databases
 async def test_added_used_and_removed(house: House, ada: Browser, key: Authenticator) -> None:
     page = (await ada.get("/dashboard/account")).body
     assert "Phone" in page

@@ -172,6 +172,7 @@ async def test_the_session_ends_however_much_it_is_used(world: World) -> None:
     assert not await browser.sees(A)
 
 
+@pytest.mark.both_databases
 async def test_out_here_and_there(world: World) -> None:
     browser, _ = await world.sign_in()
     out = await browser.post("/dashboard/sign-out")

@@ -110,6 +110,7 @@ async def pages(store: Store, clock: Any) -> Pages:
         ("?by=nobody", []),
     ],
 )
+@pytest.mark.both_databases
 async def test_filters_of_page_and_file(pages: Pages, query: str, shown: list[str]) -> None:
     page = await pages.get(f"/dashboard/teams/team_acme/audit{query}")
     rows = page.html.partition("<tbody>")[2]
@@ -120,6 +121,7 @@ async def test_filters_of_page_and_file(pages: Pages, query: str, shown: list[st
 
 
 @pytest.mark.anyio
+@pytest.mark.both_databases
 async def test_names_and_links_instead_of_ids(pages: Pages) -> None:
     page = await pages.get("/dashboard/teams/team_acme/audit")
     assert 'href="/dashboard/teams/team_acme/keys/key_1">Shop</a>' in page.html

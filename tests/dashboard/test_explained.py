@@ -120,6 +120,7 @@ async def test_each_state(sent: Sent, channel: str, wanted: str, detail: dict[st
         assert words in page.text
 
 
+@pytest.mark.both_databases
 async def test_queued_and_paused(sent: Sent, store: Store) -> None:
     await sent.accept("ada@example.com", status="queued")
     assert "Waiting to be sent It is in the queue" in (await sent.page()).text

@@ -46,6 +46,7 @@ async def test_an_operator_chooses_for_the_instance(pages: Pages) -> None:
 
 
 @pytest.mark.parametrize(("place", "who"), [(TEAM, "owner"), (INSTANCE, OPERATOR)])
+@pytest.mark.both_databases
 async def test_a_chat_is_set_tested_and_removed_and_never_shown(
     pages: Pages, store: Store, place: str, who: str
 ) -> None:

@@ -272,6 +272,7 @@ async def test_many_looks_take_nothing_from_a_verified_domain(domains: Domains, 
     assert (await domains.looked_up(shop.id)).right == 0
 
 
+@pytest.mark.both_databases
 async def test_two_processes_do_not_look_at_once(store: Store, domains: Domains, clock: TestClock) -> None:
     shop = await domains.add(ADA, "team_a", "shop.test")
     now = clock.now()
@@ -280,6 +281,7 @@ async def test_two_processes_do_not_look_at_once(store: Store, domains: Domains,
     assert list(await store.domain_checks.claim(now + 1_000, now + 2_000, 10)) == [shop.id]
 
 
+@pytest.mark.both_databases
 async def test_what_was_removed_by_a_file_is_forgotten(store: Store, domains: Domains) -> None:
     shop, other = [await domains.add(ADA, "team_a", name) for name in ("shop.test", "other.test")]
     await set_up(store, rows=[to_row("domain", shop.id, None, "team_a")])

@@ -11,6 +11,7 @@ os.environ["PROOF"] = "1"  # before anything reads its size
 
 import pytest
 
+from tests.conftest import ONE_DATABASE
 from tests.proof.size import found
 
 CRASH, CLUSTER = "tests/journeys/test_crash.py", "tests/journeys/test_cluster.py"
@@ -59,6 +60,7 @@ PROOFS = {
     "guessing": ["tests/accounts/test_guessing.py"],
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
+    "postgres": [f"tests/{folder}" for folder in sorted(ONE_DATABASE)],
 }
 ALSO = {"P24": "failover", "P25": "upgrade"}  # promises that are known by another name
 RESULTS = Path(__file__).parents[2] / "docs" / "proof" / "results.md"
