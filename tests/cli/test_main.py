@@ -8,7 +8,8 @@ from heliograph.cli import main
 
 from .conftest import Run
 
-FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - {"findings", "main", "options", "sink"}
+SHARED = {"drafts", "findings", "main", "options", "printing", "sink"}
+FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - SHARED
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
