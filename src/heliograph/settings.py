@@ -7,9 +7,9 @@ import binascii
 import ipaddress
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,20 +19,8 @@ from heliograph.rules.groups import GroupRole, read_group_roles, write_group_rol
 PREFIX = "HELIOGRAPH_"
 CONFIG = "HELIOGRAPH_CONFIG"  # the settings file, where no --config names one
 NOT_SETTINGS = (CONFIG, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")  # clients may run in the same shell
-SECRETS = ("secret", "secret_old", "metrics_token", "oidc_client_secret", "s3_secret_key")
 TOKEN_MIN = 16
-# Least and most of each number.
-RANGES = {
-    "processes": (1, 64),
-    "database_pool": (2, 1000),
-    "database_timeout_s": (1, 600),
-    "database_connect_s": (1, 60),
-    "body_memory_mb": (16, 4096),
-    "connections_max": (16, 65536),
-    "watchdog_s": (0, 3600),
-    "stop_delay_ms": (0, 3_600_000),
-    "simulator_step_ms": (0, 3_600_000),
-}
+PROCESSES_MAX = 64
 
 
 class BadSetting(Exception):
@@ -46,50 +34,217 @@ class Origin(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+def _address(value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError("expected host:port, for example 127.0.0.1:8700")
+    return host, int(port)
+
+
+def _database(value: str) -> str:
+    if value.startswith("sqlite:///") and len(value) > len("sqlite:///"):
+        return value
+    if value.startswith(("postgresql://", "postgres://")):
+        return value
+    raise ValueError("expected sqlite:///path/to/file.db or postgresql://user@host,host/name")
+
+
+def _bucket(value: str) -> str:
+    parts = urlsplit(value)
+    if value and (parts.scheme != "s3" or not parts.netloc or parts.netloc != parts.hostname or parts.query):
+        raise ValueError("expected s3://bucket or s3://bucket/prefix")
+    return value.rstrip("/")
+
+
+def _secret(value: str) -> bytes:
+    try:
+        secret = base64.b64decode(value, validate=True)
+    except binascii.Error:
+        secret = b""
+    if len(secret) != 32:
+        raise ValueError("expected 32 bytes in base64 (openssl rand -base64 32)")
+    return secret
+
+
+def _issuer(value: str) -> str:
+    """As the provider writes it: a slash at the end is part of its name."""
+    parts = urlsplit(value)
+    is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not (parts.scheme == "https" or (parts.scheme == "http" and is_here)) or not parts.hostname:
+        raise ValueError("expected an address such as https://id.example.com; http only on this machine")
+    if parts.query or parts.fragment or parts.username or not value.isascii() or " " in value:
+        raise ValueError("expected an address without a query, such as https://id.example.com")
+    return value
+
+
+def _url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("expected an address such as https://mail.example.com")
+    return value.rstrip("/")
+
+
+def _line(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("expected one line")
+    return value.strip()
+
+
+def _scopes(value: str) -> str:
+    if not value.isprintable() or "openid" not in value.split():
+        raise ValueError("expected one line with openid in it")
+    return value.strip()
+
+
+def _folder(value: str) -> Path:
+    if not value:
+        raise ValueError("expected a folder")
+    return Path(value)
+
+
+def _token(value: str) -> str:
+    if value and not (len(value) >= TOKEN_MIN and value.isascii() and value.isprintable() and " " not in value):
+        raise ValueError(f"expected {TOKEN_MIN} characters or more without blanks (openssl rand -hex 32)")
+    return value
+
+
+def _switch(value: str) -> bool:
+    if value not in ("on", "off"):
+        raise ValueError("expected on or off")
+    return value == "on"
+
+
+def _ranges(value: str) -> tuple[str, ...]:
+    ranges = [part.strip() for part in value.split(",") if part.strip()]
+    for part in ranges:
+        ipaddress.ip_network(part)
+    return tuple(ranges)
+
+
+def _listener(value: str) -> tuple[str, int] | None:
+    return None if value in ("", "off") else _address(value)
+
+
+def _health(value: str) -> tuple[str, int] | None:
+    return _listener(f"0.0.0.0{value}" if value.startswith(":") else value)
+
+
+def _listeners(value: str) -> tuple[tuple[str, int], ...]:
+    given = [] if value in ("", "off") else value.split(",")
+    return tuple(_address(part.strip()) for part in given)
+
+
+class Flag(msgspec.Struct, frozen=True):
+    metavar: str
+    about: str
+    usual: str  # without it
+
+
+class SettingForm(msgspec.Struct, frozen=True):
+    """How a setting is written; `name` where its field has another."""
+
+    read: Callable[[str], Any] = str  # ValueError says what is expected
+    secret: bool = False
+    flag: Flag | None = None
+    name: str = ""
+
+
+def _or(read: Callable[[str], Any], nothing: Any) -> SettingForm:
+    """An empty value stands for nothing."""
+    return SettingForm(lambda value: read(value) if value else nothing)
+
+
+def _one_of(wanted: str, *words: str) -> SettingForm:
+    def read(value: str) -> str:
+        if value not in words:
+            raise ValueError(f"expected {wanted}")
+        return value
+
+    return SettingForm(read)
+
+
+def _between(least: int, most: int, flag: Flag | None = None) -> SettingForm:
+    def read(value: str) -> int:
+        if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
+            raise ValueError(f"expected a whole number from {least} to {most}")
+        return int(value)
+
+    return SettingForm(read, flag=flag)
+
+
+Text = Annotated[str, SettingForm()]
+Line = Annotated[str, SettingForm(_line)]
+Switch = Annotated[bool, SettingForm(_switch)]
+SecretKey = Annotated[bytes | None, SettingForm(_secret, secret=True)]
+File = Annotated[Path | None, _or(Path, None)]
+Ranges = Annotated[tuple[str, ...], SettingForm(_ranges)]
+Addresses = Annotated[tuple[tuple[str, int], ...], SettingForm(_listeners)]
+
+_LISTEN = Flag("HOST:PORT", "Where to answer HTTP.", "127.0.0.1:8700")
+_DATABASE = Flag("URL", "sqlite:///path/to/file.db or postgresql://user@host,host/name.", "sqlite:///heliograph.db")
+_DATA = Flag("FOLDER", "Attachments and the generated secret.", "heliograph-data")
+_PUBLIC_URL = Flag("URL", "How the world reaches this service.", "the listen address")
+_HEALTH = Flag("HOST:PORT", "Health checks and metrics alone, also of a worker; :PORT on every address.", "none")
+_PROCESSES = Flag("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite")
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    host: str = "127.0.0.1"
+    """Each field that is a setting says how it is written: names, variables and flags follow from that."""
+
+    host: Annotated[str, SettingForm(_address, flag=_LISTEN, name="listen")] = "127.0.0.1"
     port: int = 8700  # 0: any free one
-    database: str = "sqlite:///heliograph.db"  # or postgresql://…
-    checkpoint: Literal["own", "external"] = "own"  # who brings SQLite's log into its file; external: Litestream
-    data: Path = Path("heliograph-data")  # folder for blobs, locks and the generated secret
-    secret: bytes | None = None  # 32 bytes; None: generated at the first start and stored in the data folder
-    secret_old: bytes | None = None  # the one before: opens what `secret` did not seal, while it is rotated
-    attachments: str = ""  # s3://bucket/prefix; empty: PostgreSQL, or the data folder beside SQLite
-    s3_endpoint: str = ""  # empty: Amazon's
-    s3_region: str = "us-east-1"
-    s3_access_key: str = ""  # empty: that of the environment, or of the machine's role
-    s3_secret_key: str = ""
-    public_url: str = ""  # without a trailing slash; empty: http://host:port
-    health: tuple[str, int] | None = None  # health checks and metrics alone, also of a worker; None: off
-    bounce_listen: tuple[str, int] | None = None  # inbound SMTP; None: off
-    submission_listen: tuple[tuple[str, int], ...] = ()  # SMTP with STARTTLS; none: off
-    submission_tls_listen: tuple[tuple[str, int], ...] = ()  # SMTP inside TLS
-    submission_cert: Path | None = None  # PEM, with its chain
-    submission_key: Path | None = None
-    resolver: tuple[str, int] | None = None  # the DNS server to query about sending domains; None: the zones' own
-    webhook_allow_private: tuple[str, ...] = ()  # private ranges that webhooks may reach
-    trusted_proxies: tuple[str, ...] = ()  # ranges of proxies whose X-Forwarded-For is trusted
-    metrics_allow: tuple[str, ...] = ()  # ranges besides loopback that may read /metrics
-    metrics_token: str = ""  # gives access to /metrics from anywhere; empty: none
-    oidc_issuer: str = ""  # of the identity provider that people may sign in with; empty: none
-    oidc_client_id: str = ""
-    oidc_client_secret: str = ""  # empty: a public client
-    oidc_name: str = ""  # on the button; empty: the provider's host
-    oidc_scopes: str = "openid email profile"
-    oidc_groups_claim: str = "groups"
-    oidc_roles: tuple[GroupRole, ...] = ()
-    oidc_email_trusted: bool = False  # an address without a word whether it is verified
-    password_sign_in: bool = True
-    processes: int = 1  # of `serve`; on PostgreSQL one for each core unless it is given
-    stop_delay_ms: int = 5_000  # from SIGTERM on, for proxies to see that the process is not ready
-    database_pool: int = 8  # connections of a process to PostgreSQL, besides the one that listens
-    database_timeout_s: int = 10  # for a statement of PostgreSQL, or for a free connection
-    database_connect_s: int = 3  # for a connection to PostgreSQL; several hosts share it
-    body_memory_mb: int = 96  # MiB of large bodies that a process reads at once; others wait
-    connections_max: int = 4096  # HTTP connections of a process; one more is answered 503
-    watchdog_s: int = 60  # after which a process whose event loop is stuck ends itself; 0: never
-    log_format: Literal["text", "json"] = "text"
-    simulator_step_ms: int = 200  # between two states of a simulated message
+    database: Annotated[str, SettingForm(_database, flag=_DATABASE)] = "sqlite:///heliograph.db"
+    checkpoint: Annotated[  # who brings SQLite's log into its file; external: Litestream
+        Literal["own", "external"],
+        _one_of("own, or external where Litestream copies the database", "own", "external"),
+    ] = "own"
+    data: Annotated[Path, SettingForm(_folder, flag=_DATA)] = Path("heliograph-data")  # for blobs, locks and the secret
+    secret: SecretKey = None  # 32 bytes; None: generated at the first start and stored in the data folder
+    secret_old: SecretKey = None  # the one before: opens what `secret` did not seal, while it is rotated
+    attachments: Annotated[str, SettingForm(_bucket)] = ""  # empty: PostgreSQL, or the data folder beside SQLite
+    s3_endpoint: Annotated[str, _or(_url, "")] = ""  # empty: Amazon's
+    s3_region: Text = "us-east-1"
+    s3_access_key: Text = ""  # empty: that of the environment, or of the machine's role
+    s3_secret_key: Annotated[str, SettingForm(secret=True)] = ""
+    public_url: Annotated[str, SettingForm(_url, flag=_PUBLIC_URL)] = ""  # no slash at its end; empty: http://host:port
+    health: Annotated[tuple[str, int] | None, SettingForm(_health, flag=_HEALTH)] = None  # None: off
+    bounce_listen: Annotated[tuple[str, int] | None, SettingForm(_listener)] = None  # inbound SMTP; None: off
+    submission_listen: Addresses = ()  # SMTP with STARTTLS; none: off
+    submission_tls_listen: Addresses = ()  # SMTP inside TLS
+    submission_cert: File = None  # PEM, with its chain
+    submission_key: File = None
+    # The DNS server to query about sending domains; None: the zones' own.
+    resolver: Annotated[tuple[str, int] | None, _or(_address, None)] = None
+    webhook_allow_private: Ranges = ()  # private ranges that webhooks may reach
+    trusted_proxies: Ranges = ()  # ranges of proxies whose X-Forwarded-For is trusted
+    metrics_allow: Ranges = ()  # ranges besides loopback that may read /metrics
+    metrics_token: Annotated[str, SettingForm(_token, secret=True)] = ""  # opens /metrics from anywhere; empty: none
+    # Of the identity provider that people may sign in with; empty: none.
+    oidc_issuer: Annotated[str, _or(_issuer, "")] = ""
+    oidc_client_id: Line = ""
+    oidc_client_secret: Annotated[str, SettingForm(_line, secret=True)] = ""  # empty: a public client
+    oidc_name: Line = ""  # on the button; empty: the provider's host
+    oidc_scopes: Annotated[str, SettingForm(_scopes)] = "openid email profile"
+    oidc_groups_claim: Line = "groups"
+    oidc_roles: Annotated[tuple[GroupRole, ...], SettingForm(read_group_roles)] = ()
+    oidc_email_trusted: Switch = False  # an address without a word whether it is verified
+    password_sign_in: Switch = True
+    # Of `serve`; on PostgreSQL one for each core unless it is given.
+    processes: Annotated[int, _between(1, PROCESSES_MAX, _PROCESSES)] = 1
+    # From SIGTERM on, for proxies to see that the process is not ready.
+    stop_delay_ms: Annotated[int, _between(0, 3_600_000)] = 5_000
+    # Connections of a process to PostgreSQL, besides the one that listens.
+    database_pool: Annotated[int, _between(2, 1000)] = 8
+    database_timeout_s: Annotated[int, _between(1, 600)] = 10  # for a statement of PostgreSQL, or a free connection
+    database_connect_s: Annotated[int, _between(1, 60)] = 3  # for a connection to PostgreSQL; several hosts share it
+    # MiB of large bodies that a process reads at once; others wait.
+    body_memory_mb: Annotated[int, _between(16, 4096)] = 96
+    connections_max: Annotated[int, _between(16, 65536)] = 4096  # HTTP, of a process; one more is answered 503
+    # After which a process whose event loop is stuck ends itself; 0: never.
+    watchdog_s: Annotated[int, _between(0, 3600)] = 60
+    log_format: Annotated[Literal["text", "json"], _one_of("text or json", "text", "json")] = "text"
+    simulator_step_ms: Annotated[int, _between(0, 3_600_000)] = 200  # between two states of a simulated message
     sources: dict[str, Origin] = {}  # of what is not a default, by name
 
     @property
@@ -109,52 +264,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-# The environment variable of a setting is HELIOGRAPH_ and the name in capitals; _FILE after it names a file.
-NAMES = (
-    "listen",
-    "database",
-    "checkpoint",
-    "data",
-    "secret",
-    "secret_old",
-    "attachments",
-    "s3_endpoint",
-    "s3_region",
-    "s3_access_key",
-    "s3_secret_key",
-    "public_url",
-    "health",
-    "bounce_listen",
-    "submission_listen",
-    "submission_tls_listen",
-    "submission_cert",
-    "submission_key",
-    "resolver",
-    "webhook_allow_private",
-    "trusted_proxies",
-    "metrics_allow",
-    "metrics_token",
-    "oidc_issuer",
-    "oidc_client_id",
-    "oidc_client_secret",
-    "oidc_name",
-    "oidc_scopes",
-    "oidc_groups_claim",
-    "oidc_roles",
-    "oidc_email_trusted",
-    "password_sign_in",
-    "processes",
-    "stop_delay_ms",
-    "database_pool",
-    "database_timeout_s",
-    "database_connect_s",
-    "body_memory_mb",
-    "connections_max",
-    "watchdog_s",
-    "log_format",
-    "simulator_step_ms",
-)
-
+# By name: the environment variable of one is HELIOGRAPH_ and the name in capitals; _FILE after it names a file.
+SETTINGS: dict[str, SettingForm] = {
+    one.name or field.name: one
+    for field in msgspec.structs.fields(Settings)
+    for one in getattr(field.type, "__metadata__", ())
+}
+NAMES = tuple(SETTINGS)
+SECRETS = tuple(name for name, one in SETTINGS.items() if one.secret)
 NEW_NAMES = {"mail_listen": "bounce_listen"}  # mail of people comes in there too, not bounces alone
 
 
@@ -175,7 +292,8 @@ def read_settings(
     fields: dict[str, Any] = {"sources": {name: source for name, (_, source) in given.items()}}
     for name, (value, source) in given.items():
         try:
-            fields |= _read(name, value)
+            read = SETTINGS[name].read(value)
+            fields |= dict(zip(("host", "port"), read, strict=True)) if name == "listen" else {name: read}
         except ValueError as error:
             # Do not repeat the value of a secret: this line may end up in a log.
             shown = "" if name in SECRETS or "@" in value else f"={value!r}"
@@ -193,7 +311,7 @@ def read_settings(
         raise BadSetting("password_sign_in=off needs another way to sign in: set oidc_issuer")
     if "processes" in given or settings.database.startswith("sqlite:"):
         return settings
-    return msgspec.structs.replace(settings, processes=min(len(os.sched_getaffinity(0)), RANGES["processes"][1]))
+    return msgspec.structs.replace(settings, processes=min(len(os.sched_getaffinity(0)), PROCESSES_MAX))
 
 
 def write_settings(settings: Settings) -> dict[str, str]:
@@ -286,124 +404,5 @@ def _from_file(file: Path | None) -> Given:
     return given
 
 
-def _read(name: str, value: str) -> dict[str, Any]:
-    match name:
-        case "listen":
-            host, port = _address(value)
-            return {"host": host, "port": port}
-        case "database":
-            return {"database": _database(value)}
-        case "checkpoint":
-            if value not in ("own", "external"):
-                raise ValueError("expected own, or external where Litestream copies the database")
-            return {"checkpoint": value}
-        case "data":
-            if not value:
-                raise ValueError("expected a folder")
-            return {"data": Path(value)}
-        case "secret" | "secret_old":
-            return {name: _secret(value)}
-        case "attachments":
-            return {"attachments": _bucket(value)}
-        case "s3_endpoint":
-            return {"s3_endpoint": _url(value) if value else ""}
-        case "s3_region" | "s3_access_key" | "s3_secret_key":
-            return {name: value}
-        case "public_url":
-            return {"public_url": _url(value)}
-        case "health" | "bounce_listen":
-            if name == "health" and value.startswith(":"):
-                value = f"0.0.0.0{value}"
-            return {name: None if value in ("", "off") else _address(value)}
-        case "submission_listen" | "submission_tls_listen":
-            given = [] if value in ("", "off") else value.split(",")
-            return {name: tuple(_address(part.strip()) for part in given)}
-        case "submission_cert" | "submission_key":
-            return {name: Path(value) if value else None}
-        case "resolver":
-            return {"resolver": _address(value) if value else None}
-        case "log_format":
-            if value not in ("text", "json"):
-                raise ValueError("expected text or json")
-            return {"log_format": value}
-        case "metrics_token":
-            if value and not (len(value) >= TOKEN_MIN and value.isascii() and value.isprintable() and " " not in value):
-                raise ValueError(f"expected {TOKEN_MIN} characters or more without blanks (openssl rand -hex 32)")
-            return {"metrics_token": value}
-        case "oidc_issuer":
-            return {"oidc_issuer": _issuer(value) if value else ""}
-        case "oidc_client_id" | "oidc_client_secret" | "oidc_name" | "oidc_scopes" | "oidc_groups_claim":
-            if not value.isprintable() or (name == "oidc_scopes" and "openid" not in value.split()):
-                raise ValueError("expected one line" + (" with openid in it" if name == "oidc_scopes" else ""))
-            return {name: value.strip()}
-        case "oidc_roles":
-            return {"oidc_roles": read_group_roles(value)}
-        case "oidc_email_trusted" | "password_sign_in":
-            if value not in ("on", "off"):
-                raise ValueError("expected on or off")
-            return {name: value == "on"}
-        case "webhook_allow_private" | "trusted_proxies" | "metrics_allow":
-            ranges = [part.strip() for part in value.split(",") if part.strip()]
-            for part in ranges:
-                ipaddress.ip_network(part)
-            return {name: tuple(ranges)}
-        case _:
-            least, most = RANGES[name]
-            if not (value.isascii() and value.isdigit() and least <= int(value) <= most):
-                raise ValueError(f"expected a whole number from {least} to {most}")
-            return {name: int(value)}
-
-
-def _address(value: str) -> tuple[str, int]:
-    host, colon, port = value.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError("expected host:port, for example 127.0.0.1:8700")
-    return host, int(port)
-
-
 def joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _database(value: str) -> str:
-    if value.startswith("sqlite:///") and len(value) > len("sqlite:///"):
-        return value
-    if value.startswith(("postgresql://", "postgres://")):
-        return value
-    raise ValueError("expected sqlite:///path/to/file.db or postgresql://user@host,host/name")
-
-
-def _bucket(value: str) -> str:
-    parts = urlsplit(value)
-    if value and (parts.scheme != "s3" or not parts.netloc or parts.netloc != parts.hostname or parts.query):
-        raise ValueError("expected s3://bucket or s3://bucket/prefix")
-    return value.rstrip("/")
-
-
-def _secret(value: str) -> bytes:
-    try:
-        secret = base64.b64decode(value, validate=True)
-    except binascii.Error:
-        secret = b""
-    if len(secret) != 32:
-        raise ValueError("expected 32 bytes in base64 (openssl rand -base64 32)")
-    return secret
-
-
-def _issuer(value: str) -> str:
-    """As the provider writes it: a slash at the end is part of its name."""
-    parts = urlsplit(value)
-    is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if not (parts.scheme == "https" or (parts.scheme == "http" and is_here)) or not parts.hostname:
-        raise ValueError("expected an address such as https://id.example.com; http only on this machine")
-    if parts.query or parts.fragment or parts.username or not value.isascii() or " " in value:
-        raise ValueError("expected an address without a query, such as https://id.example.com")
-    return value
-
-
-def _url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("expected an address such as https://mail.example.com")
-    return value.rstrip("/")

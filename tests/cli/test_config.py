@@ -5,12 +5,18 @@ import json
 import os
 from pathlib import Path
 
+import click
+import msgspec
 import pytest
 
-from heliograph.settings import NAMES, BadSetting, read_settings, write_settings
+from heliograph.cli.options import SERVE_FLAGS
+from heliograph.cli.serve import serve
+from heliograph.settings import NAMES, BadSetting, Settings, read_settings, write_settings
 
 from .conftest import Run
 
+UNSET = ("secret", "secret_old", "public_url")  # what is not given has no form of its own
+HELP = serve.get_help(click.Context(serve)).split()
 KEY = base64.b64encode(bytes(32)).decode()
 TOKEN = "hush" * 8
 
@@ -30,6 +36,16 @@ def test_defaults(run: Run) -> None:
     assert found["listen"][0] == "127.0.0.1:8700"
     assert found["secret"][0] is None
     assert sources(run, "--listen", "[::1]:80")["listen"][0] == "[::1]:80"
+
+
+def test_a_setting_is_described_once() -> None:
+    """On its field: name, variable and flag follow; and a default is written as it is read."""
+    fields = [field.name for field in msgspec.structs.fields(Settings)]
+    assert tuple("listen" if name == "host" else name for name in fields if name not in ("port", "sources")) == NAMES
+    defaults = write_settings(Settings())
+    given = {f"HELIOGRAPH_{name.upper()}": value for name, value in defaults.items() if name not in UNSET}
+    assert write_settings(read_settings({}, given)) == defaults
+    assert SERVE_FLAGS.keys() == {name for name in NAMES if f"--{name.replace('_', '-')}" in HELP}
 
 
 def test_the_nearest_source_wins(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.runtime.tracing import NoTraces
-from heliograph.settings import CONFIG, BadSetting, Settings, read_settings
+from heliograph.settings import CONFIG, SETTINGS, BadSetting, Settings, read_settings
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.postgres import host_urls
@@ -29,18 +29,10 @@ from heliograph.storage.store import Store, StoreUnavailable
 T = TypeVar("T")
 Command = Callable[..., None]
 
-FLAGS = {
-    "listen": ("HOST:PORT", "Where to answer HTTP.", "127.0.0.1:8700"),
-    "database": ("URL", "sqlite:///path/to/file.db or postgresql://user@host,host/name.", "sqlite:///heliograph.db"),
-    "data": ("FOLDER", "Attachments and the generated secret.", "heliograph-data"),
-    "public_url": ("URL", "How the world reaches this service.", "the listen address"),
-}  # fmt: skip
+SERVE_FLAGS = {name: one.flag for name, one in SETTINGS.items() if one.flag}
+FLAGS = ("listen", "database", "data", "public_url")
 STORE_FLAGS = ("database", "data")
 SERVICE_FILE = Path("/etc/heliograph/heliograph.toml")  # docs/deploy.md
-SERVE_FLAGS = FLAGS | {
-    "health": ("HOST:PORT", "Health checks and metrics alone, also of a worker; :PORT on every address.", "none"),
-    "processes": ("N", "How many processes share the work.", "one for each core on PostgreSQL, 1 on SQLite"),
-}
 OF_TEAM = click.option("--team", metavar="TEAM", help="Only this team's.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -78,9 +70,9 @@ def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
             help=f'Settings as TOML, for example: listen = "0.0.0.0:80". [env: {CONFIG}]',
         )(run)
         for name in reversed(flags):
-            metavar, what, usual = SERVE_FLAGS[name]
-            about = f"{what} Default: {defaults.get(name, usual)}. [env: HELIOGRAPH_{name.upper()}]"
-            run = click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=about)(run)
+            flag = SERVE_FLAGS[name]
+            about = f"{flag.about} Default: {defaults.get(name, flag.usual)}. [env: HELIOGRAPH_{name.upper()}]"
+            run = click.option(f"--{name.replace('_', '-')}", metavar=flag.metavar, help=about)(run)
         return run
 
     return decorate
