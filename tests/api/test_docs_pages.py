@@ -1,7 +1,9 @@
 """/docs: a page for each endpoint, code and guide, that says what the routes say, and whose examples run."""
 
+import ast
 import asyncio
 import functools
+import inspect
 import json
 import os
 import re
@@ -19,7 +21,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from heliograph.api import guides, openapi
+from heliograph.api import examples, guides, openapi
 from heliograph.api.documents import document_routes
 from heliograph.api.examples import answer_example, request_examples
 from heliograph.api.pages import Docs
@@ -214,6 +216,20 @@ def test_the_example_of_an_answer_fits_its_schema(route: Route) -> None:
         whole = {"$ref": f"#/components/schemas/{kind.__name__}", "components": DOCUMENT["components"]}
         example = answer_example(route, kind, DOCUMENT["components"]["schemas"])
         assert [error.message for error in jsonschema_rs.Draft202012Validator(whole).iter_errors(example)] == []
+
+
+def test_examples_are_on_the_fields_alone() -> None:
+    """A table of fields beside them would name what the answers have; what differs by route is in its `shows`."""
+    names = {name for schema in DOCUMENT["components"]["schemas"].values() for name in schema.get("properties", {})}
+    tree = ast.parse(inspect.getsource(examples))
+    keys = {
+        key.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant)
+    }
+    assert (names & keys) - examples.EMPTY.keys() == {"id", "to", "recipient", "address", "type"}
 
 
 SENDS = [route for route in V1 if route.idempotent and "{" not in route.path]

@@ -47,6 +47,7 @@ from heliograph.rules.field_docs import (
     limited,
     says,
     set_up_id,
+    such_as,
 )
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SHARED_MIN, SUBJECT_MAX
@@ -113,15 +114,17 @@ class EmailRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Id
     to: To
-    to_addresses: Annotated[list[str], says("The whole To list; its first entry equals `to`.")]
+    to_addresses: Annotated[
+        list[str], says("The whole To list; its first entry equals `to`.", example=["delivered@simulator.test"])
+    ]
     cc: Cc
     bcc: Bcc
     reply_to: ReplyTo
-    from_: Annotated[str, says("The sender's bare address.")] = msgspec.field(name="from")
+    from_: Annotated[str, says("The sender's bare address.", example="hello@demo.test")] = msgspec.field(name="from")
     subject: Subject
     recipient_count: RecipientCount
     attachments_count: AttachmentsCount
-    status: Annotated[str, says("The state of the message.", enum=list(STATES["email"]))]
+    status: Annotated[str, says("The state of the message.", example="delivered", enum=list(STATES["email"]))]
     sandbox: Sandbox
     created_at: CreatedAt
 
@@ -130,20 +133,20 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What a dry run answers: what would be sent to whom, and what it would cost."""
 
     dry_run: DryRun = True
-    from_: Annotated[str, says("The From header.")] = msgspec.field(name="from")
-    to: Annotated[list[str], says("To recipients.")]
+    from_: Annotated[str, says("The From header.", example="hello@demo.test")] = msgspec.field(name="from")
+    to: Annotated[list[str], says("To recipients.", example=["delivered@simulator.test"])]
     cc: Cc
     bcc: Bcc
     reply_to: ReplyTo
     recipient_count: RecipientCount
     subject: Subject
     html: Html
-    text: Text
+    text: Annotated[Text, such_as("It works.")]
     attachments_count: AttachmentsCount
     template_version: Annotated[int | None, VERSION]
     layout_version: Annotated[int | None, LAYOUT_VERSION]
     locale: Annotated[str | None, LANGUAGE]
-    price: Price
+    price: Annotated[Price, such_as("0.0000")]
     sandbox: Sandbox
 
 

@@ -50,7 +50,10 @@ class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Id
     to: To
-    status: Annotated[str, says("The state of the message; only WhatsApp has `read`.", enum=list(STATES["whatsapp"]))]
+    status: Annotated[
+        str,
+        says("The state of the message; only WhatsApp has `read`.", example="delivered", enum=list(STATES["whatsapp"])),
+    ]
     sandbox: Sandbox
     created_at: CreatedAt
 

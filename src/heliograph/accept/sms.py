@@ -31,6 +31,7 @@ from heliograph.rules.field_docs import (
     Sandbox,
     To,
     says,
+    such_as,
 )
 from heliograph.rules.limits import SMS_BODY_MAX
 from heliograph.rules.refusals import BodyTooLong, InvalidRequest
@@ -43,13 +44,13 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: DryRun = True
     to: To
     country: Country
-    sender_id: Annotated[str, says("The sender that the phone shows.")]
-    body: Annotated[str, BODY]
+    sender_id: Annotated[str, says("The sender that the phone shows.", example="Demo")]
+    body: Annotated[str, BODY, such_as("Demo: your parcel 4711 is on its way.")]
     encoding: Annotated[str, ENCODING]
-    segments: Annotated[int, SEGMENTS]
-    template_version: Annotated[int, VERSION]
+    segments: Annotated[int, SEGMENTS, such_as(1)]
+    template_version: Annotated[int, VERSION, such_as(1)]
     locale: Annotated[str | None, LANGUAGE]
-    price: Price
+    price: Annotated[Price, such_as("0.0450")]
     sandbox: Sandbox
 
 

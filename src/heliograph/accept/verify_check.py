@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.accept.context import Context
-from heliograph.rules.field_docs import Id, VerificationStatus, limited, says
+from heliograph.rules.field_docs import Id, VerificationStatus, limited, says, such_as
 from heliograph.rules.limits import CODE_MAX, CODE_MIN, WRONG_CODES_MAX
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.verify.verification import code_digest, read_code, remaining
@@ -22,9 +22,11 @@ class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verification check result of spec 2.6."""
 
     id: Id
-    verified: Annotated[bool, says("`true` on the one call that brought the right code.")]
-    status: VerificationStatus
-    remaining_attempts: Annotated[int, says("Wrong codes left before exhaustion.", minimum=0, maximum=WRONG_CODES_MAX)]
+    verified: Annotated[bool, says("`true` on the one call that brought the right code.", example=True)]
+    status: Annotated[VerificationStatus, such_as("verified")]
+    remaining_attempts: Annotated[
+        int, says("Wrong codes left before exhaustion.", example=4, minimum=0, maximum=WRONG_CODES_MAX)
+    ]
 
 
 async def check_verification(context: Context, caller: Caller, id_: str, request: CheckRequest) -> CheckRecord:

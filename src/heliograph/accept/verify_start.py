@@ -37,6 +37,7 @@ from heliograph.rules.field_docs import (
     To,
     VerificationStatus,
     says,
+    such_as,
 )
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import VERIFICATION_MS
@@ -80,11 +81,14 @@ class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verification of spec 2.5."""
 
     id: Id
-    channel: ChannelName  # the one used last
+    channel: Annotated[ChannelName, such_as("sms")]  # the one used last
     to: To
     status: VerificationStatus
     sandbox: Sandbox
-    expires_at: Annotated[str, says("When the code stops working: ten minutes after the start.", **TIME)]
+    expires_at: Annotated[
+        str,
+        says("When the code stops working: ten minutes after the start.", example="2026-11-15T09:40:00.000Z", **TIME),
+    ]
     error_message: Annotated[str | None, says("The carrier's words when the status is `failed`, else null.")]
 
 
@@ -93,10 +97,10 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     dry_run: DryRun = True
     to: To
-    channel: ChannelName
+    channel: Annotated[ChannelName, such_as("sms")]
     country: Country
     locale: Annotated[str, says("The language of its text, as a tag such as `de-AT`.")]
-    price: Price
+    price: Annotated[Price, such_as("0.0500")]
     sandbox: Sandbox
 
 

@@ -20,7 +20,7 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, Answer, Found, IdempotencyKey
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.magic import is_magic_phone
-from heliograph.rules.field_docs import BODY, LANGUAGE, VERSION, Country, DryRun, Price, Sandbox, To, says
+from heliograph.rules.field_docs import BODY, LANGUAGE, VERSION, Country, DryRun, Price, Sandbox, To, says, such_as
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.refusals import MarketingLimitReached
 from heliograph.rules.setup.records import Caller, Template
@@ -33,13 +33,13 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: DryRun = True
     to: To
     country: Country
-    template: Annotated[str, says("The template's name upstream.")]
-    language: Annotated[str, says("The template's language.")]
-    parameters: Annotated[list[str], says("The values in the order of the template's manifest.")]
-    body: Annotated[str, BODY]
-    template_version: Annotated[int, VERSION]
+    template: Annotated[str, says("The template's name upstream.", example="parcel_on_its_way")]
+    language: Annotated[str, says("The template's language.", example="en")]
+    parameters: Annotated[list[str], says("The values in the order of the template's manifest.", example=["4711"])]
+    body: Annotated[str, BODY, such_as("Demo: your parcel 4711 is on its way.")]
+    template_version: Annotated[int, VERSION, such_as(1)]
     locale: Annotated[str | None, LANGUAGE]
-    price: Price
+    price: Annotated[Price, such_as("0.0300")]
     sandbox: Sandbox
 
 

@@ -30,11 +30,11 @@ PAGE_HEADERS = [
 
 
 class ErrorEntry(msgspec.Struct, frozen=True, kw_only=True):
-    code: Annotated[str, says("The code.")]
-    status: Annotated[int, says("Its HTTP status.")]
-    type: Annotated[str, says("Its kind.")]
-    meaning: Annotated[str, says("What is wrong.")]
-    fix: Annotated[str, says("What to do about it.")]
+    code: Annotated[str, says("The code.", example="recipient_suppressed")]
+    status: Annotated[int, says("Its HTTP status.", example=403)]
+    type: Annotated[str, says("Its kind.", example="permission_error")]
+    meaning: Annotated[str, says("What is wrong.", example="A recipient is on the suppression list.")]
+    fix: Annotated[str, says("What to do about it.", example="Remove these recipients from the request.")]
 
 
 LISTED_AFTER = Query("after", "The last code or cause of the previous page.")

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from heliograph.api.call import Call
-from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, Id, Records, limited, says
+from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, Id, Records, limited, says, such_as
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
@@ -26,23 +26,27 @@ class DomainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class RecordView(msgspec.Struct, frozen=True, kw_only=True):
-    type: Annotated[str, says("TXT or MX.")]
-    name: Annotated[str, says("The name to set it for.")]
-    value: Annotated[str, says("The value to set.")]
-    purpose: Annotated[str, says("ownership, dkim, return_path, spf or dmarc.")]
-    ok: Annotated[bool | None, says("Whether DNS had it at the last check; null before one or unanswered.")] = None
-    found: Annotated[tuple[str, ...], says("What DNS said.")] = ()
+    type: Annotated[str, says("TXT or MX.", example="TXT")]
+    name: Annotated[str, says("The name to set it for.", example="hs1._domainkey.demo.test")]
+    value: Annotated[str, says("The value to set.", example="v=DKIM1; k=ed25519; p=…")]
+    purpose: Annotated[str, says("ownership, dkim, return_path, spf or dmarc.", example="dkim")]
+    ok: Annotated[
+        bool | None, says("Whether DNS had it at the last check; null before one or unanswered.", example=True)
+    ] = None
+    found: Annotated[tuple[str, ...], says("What DNS said.", example=["v=DKIM1; k=ed25519; p=…"])] = ()
     fix: Annotated[str, says("What to do about it; empty when nothing is wrong.")] = ""
     mend: Annotated[str, says("The first name of `fix`, for programs that know it.")] = ""
 
 
 class DomainView(msgspec.Struct, frozen=True, kw_only=True):
-    id: Id
-    name: Annotated[str, says("The domain, in A-labels.")]
-    brand: Annotated[str, says("The display name of its mail.")]
-    verified: Annotated[bool, says("DNS, or an operator, confirms that the team may send from it.")]
-    approved: Annotated[bool, says("An operator approved it.")]
-    checked_at: Annotated[str | None, says("When DNS was last checked; null before the first check.")]
+    id: Annotated[Id, such_as("dom_demo")]
+    name: Annotated[str, says("The domain, in A-labels.", example="demo.test")]
+    brand: Annotated[str, says("The display name of its mail.", example="Demo")]
+    verified: Annotated[bool, says("DNS, or an operator, confirms that the team may send from it.", example=True)]
+    approved: Annotated[bool, says("An operator approved it.", example=True)]
+    checked_at: Annotated[
+        str | None, says("When DNS was last checked; null before the first check.", example="2026-11-15T09:30:00.000Z")
+    ]
     records: Annotated[list[RecordView], says("The DNS records to set.")]
     alignment: Annotated[Alignment | None, says("Whether its mail passes DMARC; null before a check.")] = None
 

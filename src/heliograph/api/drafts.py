@@ -31,12 +31,20 @@ BEFORE = Query("after", "The last version of the previous page.", {"type": "inte
 
 
 class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
-    level: Annotated[str, says("An error refuses a save, a warning does not.", enum=["error", "warning"])]
-    code: Annotated[str, says("What is wrong, for programs.")]
-    part: Annotated[str, says("The field it is in.")]
+    level: Annotated[
+        str, says("An error refuses a save, a warning does not.", example="warning", enum=["error", "warning"])
+    ]
+    code: Annotated[str, says("What is wrong, for programs.", example="no_text_part")]
+    part: Annotated[str, says("The field it is in.", example="text")]
     locale: Annotated[str | None, says("Of another language's part; null: the template's own.")]
     line: Annotated[int | None, says("Of the part, from 1; null where it is about the whole.")]
-    text: Annotated[str, says("What is wrong, for people.")]
+    text: Annotated[
+        str,
+        says(
+            "What is wrong, for people.",
+            example="there is no text part: some people read mail as text, and some filters distrust mail without one",
+        ),
+    ]
 
 
 class Managed(Protocol[R]):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says
+from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says, such_as
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.webhooks.event import TYPES, event_body
 from heliograph.web.paging import page, read_after, read_limit
@@ -15,13 +15,26 @@ from heliograph.words.explain import explained
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    id: Id
-    type: Annotated[str, says("What happened, for example `email.delivered`.", enum=list(TYPES))]
+    id: Annotated[Id, such_as("evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
+    type: Annotated[
+        str, says("What happened, for example `email.delivered`.", example="email.delivered", enum=list(TYPES))
+    ]
     created_at: CreatedAt
-    team_id: Annotated[str, says("The team.")]
+    team_id: Annotated[str, says("The team.", example="team_demo")]
     sandbox: Sandbox
-    sequence: Annotated[int, says("Counts a message's events from 1.")]
-    data: Annotated[dict[str, Any], says("The record of what changed, with its new `status`.")]
+    sequence: Annotated[int, says("Counts a message's events from 1.", example=2)]
+    data: Annotated[
+        dict[str, Any],
+        says(
+            "The record of what changed, with its new `status`.",
+            example={
+                "id": "eml_01JCQ8Z6V3M2N7T0K4H9R5B1XA",
+                "recipient": "delivered@simulator.test",
+                "status": "delivered",
+                "previous_status": "sent",
+            },
+        ),
+    ]
 
 
 class PublishedEventList(msgspec.Struct, frozen=True, kw_only=True):

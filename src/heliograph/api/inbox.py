@@ -14,7 +14,7 @@ from heliograph.rules.delivery.content import CONTENTS, EmailContent, SmsContent
 from heliograph.rules.delivery.lanes import INBOX
 from heliograph.rules.delivery.magic import magic_code
 from heliograph.rules.delivery.routing import simulator_ids
-from heliograph.rules.field_docs import CreatedAt, Id, Records, says
+from heliograph.rules.field_docs import CreatedAt, Id, Records, says, such_as
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.limits import MIB
 from heliograph.rules.mail.captured import code_in, find_code, find_links
@@ -54,14 +54,19 @@ QUERY = (
 class InboxView(msgspec.Struct, frozen=True, kw_only=True):
     """A message as a simulator delivered it."""
 
-    id: Id
+    id: Annotated[Id, such_as("eml_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
     channel: Annotated[str, says("The channel; `verification` for a code of Verify.", enum=list(KINDS))]
-    to: Annotated[list[str], says("To whom a simulator delivered it.")]
-    from_: Annotated[str | None, says("The sender; null where the carrier chooses it.")] = msgspec.field(name="from")
-    subject: Annotated[str | None, says("The subject of an email.")]
-    text: Annotated[str | None, says("The plain text; null when there is none, or when it is no longer kept.")]
+    to: Annotated[list[str], says("To whom a simulator delivered it.", example=["you@example.com"])]
+    from_: Annotated[str | None, says("The sender; null where the carrier chooses it.", example="hello@demo.test")] = (
+        msgspec.field(name="from")
+    )
+    subject: Annotated[str | None, says("The subject of an email.", example="Your code")]
+    text: Annotated[
+        str | None,
+        says("The plain text; null when there is none, or when it is no longer kept.", example="Your code is 246810."),
+    ]
     html: Annotated[str | None, says("The HTML of an email.")]
-    code: Annotated[str | None, says("The one-time code in it, if one was found.")]
+    code: Annotated[str | None, says("The one-time code in it, if one was found.", example="246810")]
     links: Annotated[list[str], says("The links in it, in their order.")]
     created_at: CreatedAt
 

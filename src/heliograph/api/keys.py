@@ -29,7 +29,10 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class NewKeyRecord(KeyRecord, frozen=True, kw_only=True):
-    token: Annotated[str, says("The key itself, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown this once.")]
+    token: Annotated[
+        str,
+        says("The key itself, `hk_…`, or a hook's secret, `v1,whsec_…`. Shown this once.", example="hk_4fTzQ8kW1b_…"),
+    ]
 
 
 class KeyList(Listed, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class LayoutRequest(LayoutChange, frozen=True, kw_only=True, forbid_unknown_fiel
 class LayoutWords(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, says("One line.")]
     html: Annotated[str | None, says(CONTENT)]
-    text: Annotated[str | None, says(CONTENT)]
+    text: Annotated[str | None, says(CONTENT, example="It works.")]
 
 
 class LayoutLine(LayoutWords, frozen=True, kw_only=True):
@@ -52,7 +52,9 @@ class LayoutList(Listed, frozen=True, kw_only=True):
 
 class LayoutVersion(LayoutWords, frozen=True, kw_only=True):
     version: Annotated[int, says("Counts from 1.")]
-    created_at: Annotated[str | None, says("When it was made; null before that was kept.", **TIME)]
+    created_at: Annotated[
+        str | None, says("When it was made; null before that was kept.", example="2026-11-15T09:30:00.000Z", **TIME)
+    ]
 
 
 class LayoutVersionList(Listed, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from heliograph import __version__
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
-from heliograph.rules.field_docs import EMAIL, REF, TIME, Schema, set_up_id
+from heliograph.rules.field_docs import EMAIL, REF, TIME, ULID, Schema, set_up_id
 from heliograph.rules.idempotency import HEADER
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX
@@ -37,7 +37,6 @@ RESOURCES = {
     "events": "event",
     "received": "received",
 }
-ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"
 OTHER_IDS: dict[str, Schema] = {
     "suppressions": {
         "schema": {"type": "string", **EMAIL},
@@ -65,7 +64,7 @@ OTHER_IDS: dict[str, Schema] = {
         "example": "att_1",
     },
 }
-SAID = ("anyOf", "default", "description", "fixed", "needed", "maybe")  # of a field, beside its limits
+SAID = ("anyOf", "default", "description", "example", "fixed", "needed", "maybe")  # of a field, beside its limits
 TAGS = {
     "sms": "SMS",
     "inbox": "Test inbox",
@@ -385,4 +384,5 @@ def _property(base: Schema, answered: bool) -> Schema:
             kind["pattern"] = NO_NULL
     if NULL in forms and not base.get("needed"):
         kinds.append(NULL)
-    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), "description": base["description"]}
+    shown = {"examples": [base["example"]]} if "example" in base else {}
+    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), "description": base["description"], **shown}

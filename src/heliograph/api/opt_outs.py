@@ -34,7 +34,7 @@ class OptOutRecord(msgspec.Struct, frozen=True, kw_only=True):
     channel: OnChannel
     reason: Annotated[
         str,
-        says("How: by a text, learned from a carrier, or by hand.", enum=list(OPT_OUT_REASONS)),
+        says("How: by a text, learned from a carrier, or by hand.", example="manual", enum=list(OPT_OUT_REASONS)),
     ]
     created_at: CreatedAt
 

@@ -25,6 +25,7 @@ from heliograph.rules.field_docs import (
     Simulated,
     limited,
     says,
+    such_as,
 )
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.mail.address import parse_address
@@ -63,10 +64,10 @@ def filters(kind: Channel | Literal["verification"]) -> tuple[Query, ...]:
 
 
 class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
-    address: Annotated[str, says("Email address or phone.")]
+    address: Annotated[str, says("Email address or phone.", example="delivered@simulator.test")]
     kind: Annotated[str, says("How it was addressed.", enum=["to", "cc", "bcc"])]
-    status: Annotated[str, says("The state of this recipient.")]
-    updated_at: Annotated[str, says("When the state last changed.", **TIME)]
+    status: Annotated[str, says("The state of this recipient.", example="delivered")]
+    updated_at: Annotated[str, says("When the state last changed.", example="2026-11-15T09:30:00.000Z", **TIME)]
     detail: Detail
     explanation: Annotated[ExplanationRecord | None, says("Why it did not arrive, or not yet; null: no such news.")]
     simulated: Simulated
@@ -75,13 +76,15 @@ class RecipientView(msgspec.Struct, frozen=True, kw_only=True):
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the timeline; `sequence` is null for what was noted and not published."""
 
-    id: Id
-    type: Annotated[str, says("What happened, for example `email.delivered`.")]
-    recipient: Annotated[str | None, says("Whose state changed.")]
-    status: Annotated[str | None, says("The state since then.")]
-    previous_status: Annotated[str | None, says("The state before.")]
-    message_status: Annotated[str | None, says("The state of the whole message then.")]
-    sequence: Annotated[int | None, says("Counts the message's events from 1; null for what was not published.")]
+    id: Annotated[Id, such_as("evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
+    type: Annotated[str, says("What happened, for example `email.delivered`.", example="email.delivered")]
+    recipient: Annotated[str | None, says("Whose state changed.", example="delivered@simulator.test")]
+    status: Annotated[str | None, says("The state since then.", example="delivered")]
+    previous_status: Annotated[str | None, says("The state before.", example="sent")]
+    message_status: Annotated[str | None, says("The state of the whole message then.", example="delivered")]
+    sequence: Annotated[
+        int | None, says("Counts the message's events from 1; null for what was not published.", example=2)
+    ]
     detail: Detail
     created_at: CreatedAt
     simulated: Simulated
@@ -122,7 +125,7 @@ class PhoneLine(PhoneRecord, frozen=True, kw_only=True):
 
 
 class EmailView(EmailLine, frozen=True, kw_only=True):
-    template_version: Annotated[int | None, VERSION]
+    template_version: Annotated[int | None, VERSION, such_as(1)]
     layout_version: Annotated[int | None, LAYOUT_VERSION]
     locale: Annotated[str | None, LANGUAGE]
     simulated: Simulated
@@ -131,7 +134,7 @@ class EmailView(EmailLine, frozen=True, kw_only=True):
 
 
 class PhoneView(PhoneLine, frozen=True, kw_only=True):
-    template_version: Annotated[int | None, VERSION]
+    template_version: Annotated[int | None, VERSION, such_as(1)]
     locale: Annotated[str | None, LANGUAGE]
     simulated: Simulated
     recipients: RecipientViews
@@ -159,24 +162,26 @@ class VerificationList(Listed, frozen=True, kw_only=True):
 
 
 class TeamView(msgspec.Struct, frozen=True, kw_only=True):
-    id: Id
-    name: Annotated[str, says("Its name.")]
+    id: Annotated[Id, such_as("team_demo")]
+    name: Annotated[str, says("Its name.", example="Demo")]
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, says("How many the plan includes.")]
-    used: Annotated[int, says("How many were used.")]
+    limit: Annotated[int, says("How many the plan includes.", example=10000)]
+    used: Annotated[int, says("How many were used.", example=412)]
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
     team: Annotated[TeamView, says("The key's team.")]
-    mode: Annotated[str, says("The team's mode.", enum=list(get_args(Mode)))]
+    mode: Annotated[str, says("The team's mode.", example="live", enum=list(get_args(Mode)))]
     sandbox: Sandbox
-    scopes: Annotated[tuple[Annotated[str, limited(enum=list(get_args(Scope)))], ...], says("What the key may do.")]
+    scopes: Annotated[
+        tuple[Annotated[str, limited(enum=list(get_args(Scope)))], ...], says("What the key may do.", example=["send"])
+    ]
     email_quota: Annotated[QuotaView, says("Recipients of this UTC month.")]
-    currency: Annotated[str, says("ISO code of the billing currency.")]
-    credit: Annotated[str, says("What can be spent now; holds are already taken off.", **MONEY)]
-    held: Annotated[str, says("What messages under way hold.", **MONEY)]
+    currency: Annotated[str, says("ISO code of the billing currency.", example="USD")]
+    credit: Annotated[str, says("What can be spent now; holds are already taken off.", example="99.8650", **MONEY)]
+    held: Annotated[str, says("What messages under way hold.", example="0.0000", **MONEY)]
 
 
 def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:

@@ -16,6 +16,7 @@ from heliograph.rules.field_docs import (
     Text,
     Variables,
     says,
+    such_as,
 )
 from heliograph.rules.mail.sender import brands_of, usual_brand
 from heliograph.rules.phones.gsm import segment
@@ -54,13 +55,13 @@ class BoundsView(msgspec.Struct, frozen=True, kw_only=True):
 
 class RenderView(msgspec.Struct, frozen=True, kw_only=True):
     channel: ChannelName
-    subject: Annotated[str | None, says("Subject as delivered.")]
-    html: Html
-    text: Text
+    subject: Annotated[str | None, says("Subject as delivered.", example="Welcome, Ada")]
+    html: Annotated[Html, such_as("<p>Hi Ada, Demo here.</p>")]
+    text: Annotated[Text, such_as("Hi Ada, Demo here.")]
     body: Annotated[str | None, BODY]
     segments: Annotated[int | None, SEGMENTS]
     encoding: Annotated[str | None, ENCODING]
-    price: Price
+    price: Annotated[Price, such_as("0.0000")]
     missing: Annotated[list[str], says("Required variables that were not given.")]
     unknown: Annotated[list[str], says("Given variables that the template does not declare.")]
     bounds: Annotated[

@@ -52,6 +52,7 @@ from heliograph.manage.keys import KeyRecord
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest
 from heliograph.rules import refusals as r
 from heliograph.rules.batch import BatchRecord
+from heliograph.rules.field_docs import ULID
 from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
 from heliograph.rules.mail.incoming import ReceivedRecord
 from heliograph.rules.setup.records import Channel
@@ -143,32 +144,45 @@ VERIFY = (
     r.InsufficientCredit,
 )
 
+SENDING = {"status": "sending"}
+
+
+def _batch(prefix: str) -> dict[str, Any]:
+    return {"id": f"bat_{ULID}", "data": [{"id": prefix + ULID}]}
+
+
 # The examples run on the demo as they are: emails with the key of any sandbox team, which names no sender, the others
 # with its live key. Their recipients are magic: nothing leaves the machine.
 # fmt: off
 V1 = [
     Route(method="POST", path="/v1/emails", call=sending(send_email, preview_email, weigh_email), scopes=SEND,
+          shows=SENDING,
           summary="Send an email", body=EmailRequest, body_max=EMAIL_BODY_MAX, status=202, answer=EmailRecord,
           query=(DRY_RUN,), idempotent=True, preview=EmailPreview, refusals=EMAIL,
           example={"to": "delivered@simulator.test", "subject": "Hello", "text": "It works."}),
     Route(method="POST", path="/v1/sms", call=sending(send_sms, preview_sms), scopes=SEND,
+          shows=SENDING,
           summary="Send an SMS", body=PhoneRequest, status=202, answer=PhoneRecord,
           query=(DRY_RUN,), idempotent=True, preview=SmsPreview, refusals=PHONE,
           example={"to": "+15005550006", "template_id": "tpl_demo_sms", "variables": {"parcel": "4711"}}),
     Route(method="POST", path="/v1/whatsapp", call=sending(send_whatsapp, preview_whatsapp), scopes=SEND,
+          shows=SENDING,
           summary="Send a WhatsApp message", body=PhoneRequest, status=202, answer=PhoneRecord,
           query=(DRY_RUN,), idempotent=True, preview=WhatsappPreview, refusals=(*PHONE, r.MarketingLimitReached),
           example={"to": "+15005550006", "template_id": "tpl_demo_whatsapp", "variables": {"parcel": "4711"}}),
     Route(method="POST", path="/v1/emails/batch", call=batches.sending(prepare_email, EmailRequest), scopes=SEND,
+          shows=_batch("eml_"),
           summary="Send up to 500 emails at once", body=EmailBatchRequest, body_max=BATCH_BODY_MAX, status=202,
           answer=batches.BatchAnswer, idempotent=True, refusals=EMAIL,
           example={"messages": [{"to": "delivered@simulator.test", "subject": "Hello", "text": "It works."}]}),
     Route(method="POST", path="/v1/sms/batch", call=batches.sending(prepare_sms, PhoneRequest), scopes=SEND,
+          shows=_batch("sms_"),
           summary="Send up to 500 SMS messages at once", body=PhoneBatchRequest, body_max=BATCH_BODY_MAX, status=202,
           answer=batches.BatchAnswer, idempotent=True, refusals=PHONE,
           example={"messages": [{"to": "+15005550006", "template_id": "tpl_demo_sms",
                                  "variables": {"parcel": "4711"}}]}),
     Route(method="POST", path="/v1/whatsapp/batch", call=batches.sending(prepare_whatsapp, PhoneRequest), scopes=SEND,
+          shows=_batch("wam_"),
           summary="Send up to 500 WhatsApp messages at once", body=PhoneBatchRequest, body_max=BATCH_BODY_MAX,
           status=202, answer=batches.BatchAnswer, idempotent=True, refusals=(*PHONE, r.MarketingLimitReached),
           example={"messages": [{"to": "+15005550006", "template_id": "tpl_demo_whatsapp",
@@ -331,12 +345,15 @@ V1 = [
     Route(method="GET", path="/v1/keys", call=keys.list_all, scopes=MANAGE, fresh=True,
           summary="List the team's API keys", query=(LIMIT, keys.AFTER), answer=keys.KeyList),
     Route(method="POST", path="/v1/keys", call=keys.create, scopes=MANAGE,
+          shows={"last_used_at": None},
           summary="Make an API key: answers its token, this once", body=keys.KeyRequest, status=201,
           answer=keys.NewKeyRecord, example={"name": "server", "scopes": ["send"]}),
     Route(method="POST", path="/v1/keys/{id}/rotate", call=keys.rotate, scopes=MANAGE,
+          shows={"last_used_at": None},
           summary="Replace an API key; the old one works for 24 hours more", answer=keys.NewKeyRecord,
           refusals=(r.NotFound,)),
     Route(method="DELETE", path="/v1/keys/{id}", call=keys.revoke, scopes=MANAGE,
+          shows={"state": "revoked"},
           summary="Revoke an API key for good", answer=KeyRecord, refusals=(r.NotFound,)),
 
     Route(method="GET", path="/v1/webhooks", call=webhooks.list_all, scopes=MANAGE, fresh=True,

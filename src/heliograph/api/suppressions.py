@@ -24,8 +24,8 @@ class SuppressionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class SuppressionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    email: Annotated[str, says("The email address.")]
-    reason: Annotated[str, says("Why it is suppressed.", enum=list(REASONS))]
+    email: Annotated[str, says("The email address.", example="ada@example.com")]
+    reason: Annotated[str, says("Why it is suppressed.", example="manual", enum=list(REASONS))]
     source_message_id: Annotated[str | None, says("The message that bounced or was complained about.")]
     detail: Detail
     created_at: CreatedAt
@@ -33,7 +33,7 @@ class SuppressionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class DeletedSuppression(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectName = "suppression"
-    email: Annotated[str, says("The email address.")]
+    email: Annotated[str, says("The email address.", example="ada@example.com")]
     deleted: Deleted = True
 
 

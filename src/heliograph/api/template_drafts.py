@@ -52,12 +52,12 @@ class TemplateRequest(TemplateChange, frozen=True, kw_only=True, forbid_unknown_
 
 class TemplateWords(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, says("One line.")]
-    subject: Annotated[str | None, says("Of an email.")]
+    subject: Annotated[str | None, says("Of an email.", example="Hello")]
     html: Annotated[str | None, says("Of an email.")]
-    text: Annotated[str | None, says("Of an email.")]
-    body: Annotated[str | None, says("Of an SMS or WhatsApp message.")]
+    text: Annotated[str | None, says("Of an email.", example="It works.")]
+    body: Annotated[str | None, says("Of an SMS or WhatsApp message.", example="Demo: your parcel 4711 is on its way.")]
     category: Annotated[str | None, says("Of a WhatsApp template.")]
-    language: Annotated[str | None, says("Of a WhatsApp template.")]
+    language: Annotated[str | None, says("Of a WhatsApp template.", example="en")]
     upstream_name: Annotated[str | None, says("Of a WhatsApp template; null: `name`.")]
     variables: Annotated[Declared, DECLARED]
     optional: Annotated[list[str], says("Variables that may be absent.")]
@@ -72,7 +72,7 @@ class TemplateLine(TemplateWords, frozen=True, kw_only=True):
     channel: ChannelName
     status: Annotated[str, says("Only an approved one is sent.", enum=["approved", "draft", "archived"])]
     version: Annotated[int, says("Counts from 1, and on with each approved change.")]
-    price: Annotated[str, says("Of one message, or of one segment of an SMS.", **MONEY)]
+    price: Annotated[str, says("Of one message, or of one segment of an SMS.", example="0.0000", **MONEY)]
     prices: Annotated[dict[str, str], says("By ISO country.")]
     draft: Annotated[TemplateWords | None, says("The words that are not approved; null: there are none.")]
     submitted_at: Annotated[str | None, says("Since when the draft waits for approval; null: it does not.", **TIME)]
@@ -89,7 +89,9 @@ class TemplateList(Listed, frozen=True, kw_only=True):
 
 class VersionView(TemplateWords, frozen=True, kw_only=True):
     version: Annotated[int, says("Counts from 1.")]
-    created_at: Annotated[str | None, says("When it was made; null before that was kept.", **TIME)]
+    created_at: Annotated[
+        str | None, says("When it was made; null before that was kept.", example="2026-11-15T09:30:00.000Z", **TIME)
+    ]
 
 
 class VersionList(Listed, frozen=True, kw_only=True):

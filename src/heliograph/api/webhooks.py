@@ -45,13 +45,13 @@ class DeletedWebhook(msgspec.Struct, frozen=True, kw_only=True):
 
 class TestEvent(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectName = "event"
-    id: Annotated[str, says("The event's id.")]
+    id: Annotated[str, says("The event's id.", example="evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
     type: Annotated[str, says("Its type.", fixed=True)] = TEST
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectName = "replay"
-    count: Annotated[int, says("How many are sent again.")]
+    count: Annotated[int, says("How many are sent again.", example=1)]
 
 
 class DeliveryList(Listed, frozen=True, kw_only=True):

@@ -55,16 +55,18 @@ class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A key as its team reads it, without its token."""
 
-    id: Annotated[str, says("Public id: the 10 characters after `hk_` in its token.")]
-    name: Annotated[str, says("What it is for.")]
-    scopes: Annotated[tuple[Scope, ...], says("What it may do.")]
+    id: Annotated[str, says("Public id: the 10 characters after `hk_` in its token.", example="4fTzQ8kW1b")]
+    name: Annotated[str, says("What it is for.", example="server")]
+    scopes: Annotated[tuple[Scope, ...], says("What it may do.", example=["send"])]
     domain: Annotated[str | None, says("The domain that it is pinned to; null: none.")]
     state: Annotated[str, says("Whether it works; `expires`: until `expires_at`.", enum=list(STATES))]
     expires_at: Annotated[str | None, says("Until when it works; null: until it is revoked.", **TIME)]
     networks: Annotated[tuple[str, ...], says("Where it may be used from; empty: anywhere.")]
     passthrough: Annotated[str | None, says("The template that free text in Twilio's shape becomes; null: the team's.")]
     hook: Annotated[bool, says("Whether it signs hooks, such as Supabase's, and opens nothing else.")]
-    last_used_at: Annotated[str | None, says("Its last use, within a minute; null: never.", **TIME)]
+    last_used_at: Annotated[
+        str | None, says("Its last use, within a minute; null: never.", example="2026-11-15T09:30:00.000Z", **TIME)
+    ]
 
 
 async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | None = None) -> MadeKey:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from heliograph.rules.audit import Actor
-from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, TIME, CreatedAt, EventNames, says
+from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, TIME, CreatedAt, EventNames, says, such_as
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import OWN_FORMAT, Team, Webhook
@@ -77,12 +77,12 @@ class MadeSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    number: Annotated[int, says("Counts from 1.")]
-    at: Annotated[str, says("When.", **TIME)]
-    status: Annotated[int | None, says("The status that came back; null without an answer.")]
+    number: Annotated[int, says("Counts from 1.", example=1)]
+    at: Annotated[str, says("When.", example="2026-11-15T09:30:00.000Z", **TIME)]
+    status: Annotated[int | None, says("The status that came back; null without an answer.", example=200)]
     error: Annotated[str | None, says("Why there was no answer.")]
-    duration_ms: Annotated[int, says("How long it took.")]
-    answer: Annotated[str, says("The first KB of the answer.")]
+    duration_ms: Annotated[int, says("How long it took.", example=84)]
+    answer: Annotated[str, says("The first KB of the answer.", example="ok")]
 
 
 STATE = says("`delivered`, still `waiting`, or given up.", enum=["waiting", "delivered", "exhausted"])
@@ -91,9 +91,9 @@ STATE = says("`delivered`, still `waiting`, or given up.", enum=["waiting", "del
 class DeliveryRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one event for one webhook."""
 
-    event_id: Annotated[str, says("The event.")]
-    type: Annotated[str, says("The event's type.", enum=list(TYPES))]
-    state: Annotated[str, STATE]
+    event_id: Annotated[str, says("The event.", example="evt_01JCQ8Z6V3M2N7T0K4H9R5B1XA")]
+    type: Annotated[str, says("The event's type.", example="email.delivered", enum=list(TYPES))]
+    state: Annotated[str, STATE, such_as("delivered")]
     next_attempt_at: Annotated[str | None, says("When it is tried next; null after the last attempt.", **TIME)]
     created_at: CreatedAt
     attempts: Annotated[list[AttemptRecord], says("Every attempt; kept for 30 days.")]

@@ -16,8 +16,8 @@ class BatchRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     object: ObjectName = "batch"
     id: Id
-    total: Annotated[int, says("Messages that were accepted; refused ones are not counted.")]
-    counts: Annotated[dict[str, int], says("How many of them are in which state.")]
+    total: Annotated[int, says("Messages that were accepted; refused ones are not counted.", example=1)]
+    counts: Annotated[dict[str, int], says("How many of them are in which state.", example={"delivered": 1})]
 
 
 def check_count(count: int) -> None:

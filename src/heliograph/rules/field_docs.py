@@ -15,6 +15,7 @@ from heliograph.rules.webhooks.event import NAMES
 
 Schema = dict[str, Any]
 
+ULID = "01JCQ8Z6V3M2N7T0K4H9R5B1XA"  # of the ids in examples
 REF = "#/components/schemas/"
 EMAIL: Schema = {"format": "idn-email", "maxLength": LOCAL_PART_MAX + 1 + DOMAIN_MAX}
 PHONE: Schema = {"pattern": r"^\+[1-9][0-9]{6,14}$", "examples": ["+15005550006"]}
@@ -31,9 +32,15 @@ def limited(**schema: Any) -> msgspec.Meta:
 def says(meaning: str, **schema: Any) -> msgspec.Meta:
     """`fixed=True`: always the default. `needed=True`: its absence is refused with a code of its own.
 
-    `maybe=True`: only some records have it.
+    `maybe=True`: only some records have it. `example`: what the documentation shows; without it null, the first word of
+    several, or nothing.
     """
     return msgspec.Meta(description=meaning, extra_json_schema=schema)
+
+
+def such_as(example: Any) -> msgspec.Meta:
+    """The example of a field whose meaning others share."""
+    return limited(example=example)
 
 
 def set_up_id(kind: str) -> Schema:
@@ -55,9 +62,13 @@ ObjectName = Annotated[str, says("The kind of this object.", fixed=True)]
 HasMore = Annotated[bool, says("`true` when there is a next page: get it with `after` = the last id of this one.")]
 Records = Annotated[list[T], says("The records of this page.")]
 Deleted = Annotated[bool, says("Always `true`.", fixed=True)]
-CreatedAt = Annotated[str, says("When it was made, ISO 8601 in UTC with milliseconds.", **TIME)]
+CreatedAt = Annotated[
+    str, says("When it was made, ISO 8601 in UTC with milliseconds.", example="2026-11-15T09:30:00.000Z", **TIME)
+]
 Sandbox = Annotated[bool, says("`true` for a sandbox team.")]
-Simulated = Annotated[bool, says("`true`: a simulator took it, so nobody received it, whatever its state says.")]
+Simulated = Annotated[
+    bool, says("`true`: a simulator took it, so nobody received it, whatever its state says.", example=True)
+]
 Detail = Annotated[msgspec.Raw | None, says("What the carrier or the report said: any JSON, or null.")]
 Variables = Annotated[
     dict[str, Any] | None,
@@ -69,19 +80,26 @@ Locale = Annotated[
     says("Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own.", **LOCALE),
 ]
 Phone = Annotated[str | None, says("Phone in E.164 form, for example `+14155550123`.", needed=True, **PHONE)]
-To = Annotated[str, says("The recipient: for email the first To address, else a phone in E.164 form.")]
+To = Annotated[
+    str,
+    says(
+        "The recipient: for email the first To address, else a phone in E.164 form.", example="delivered@simulator.test"
+    ),
+]
 Cc = Annotated[list[str], says("Cc recipients; empty when none.")]
 Bcc = Annotated[list[str], says("Bcc recipients without suppressed ones; empty when none.")]
 ReplyTo = Annotated[str | None, says("Reply-To address.")]
-Subject = Annotated[str, says("Subject as delivered.")]
+Subject = Annotated[str, says("Subject as delivered.", example="Hello")]
 Html = Annotated[str | None, says("HTML body.")]
 Text = Annotated[str | None, says("Plain-text body.")]
 RecipientCount = Annotated[
-    int, says("Recipients in To, Cc and Bcc, without suppressed ones in Bcc: what the quota counts.")
+    int, says("Recipients in To, Cc and Bcc, without suppressed ones in Bcc: what the quota counts.", example=1)
 ]
 AttachmentsCount = Annotated[int, says("Number of attachments.")]
 DryRun = Annotated[bool, says("Always `true`: nothing was sent or written.", fixed=True)]
-Country = Annotated[str | None, says("ISO code of the phone's country; null when no country has the prefix.")]
+Country = Annotated[
+    str | None, says("ISO code of the phone's country; null when no country has the prefix.", example="US")
+]
 Price = Annotated[str, says("What it would cost now, in the team's currency.", **MONEY)]
 ChannelName = Annotated[str, says("The channel.", enum=list(STATES))]
 VerificationStatus = Annotated[str, says("The state of the verification.", enum=list(VERIFICATION_STATES))]

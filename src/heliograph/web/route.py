@@ -39,6 +39,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     example: dict[str, Any] | None = None  # of the body
     status: int = 200
     answer: Any = None  # type of the answer
+    shows: dict[str, Any] = {}  # what its example has that is not on the fields
     several: Any = None  # type of the answer where the query does not name one of several
     query: tuple[Query, ...] = ()
     idempotent: bool = False  # takes an Idempotency-Key

@@ -59,10 +59,10 @@ class Explanation(NamedTuple):
 class ExplanationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An explanation as requests and webhooks are told it."""
 
-    cause: Annotated[str, says("The name to branch on: one of `GET /v1/causes`.")]
+    cause: Annotated[str, says("The name to branch on: one of `GET /v1/causes`.", example="mailbox_full")]
     category: Annotated[str, says("What it is about.", enum=list(get_args(Category)))]
-    text: Annotated[str, says("What happened, for people.")]
-    advice: Annotated[str, says("What to do about it.")]
+    text: Annotated[str, says("What happened, for people.", example="The mailbox is full.")]
+    advice: Annotated[str, says("What to do about it.", example="Ask the recipient to make room, then send it again.")]
     retry_helps: Annotated[bool, says("Whether the same message may get through when it is sent again.")]
 
 

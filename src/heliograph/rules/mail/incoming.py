@@ -55,9 +55,13 @@ class AttachmentRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Authentication(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the sender is who it says, judged when it came."""
 
-    spf: Annotated[Verdict, says("Whether the envelope's sender allows that server.", enum=VERDICTS)] = "none"
-    dkim: Annotated[Verdict, says("Whether a signature of a domain holds.", enum=VERDICTS)] = "none"
-    dmarc: Annotated[Verdict, says("Whether one of these is by the domain in From.", enum=VERDICTS)] = "none"
+    spf: Annotated[
+        Verdict, says("Whether the envelope's sender allows that server.", example="pass", enum=VERDICTS)
+    ] = "none"
+    dkim: Annotated[Verdict, says("Whether a signature of a domain holds.", example="pass", enum=VERDICTS)] = "none"
+    dmarc: Annotated[Verdict, says("Whether one of these is by the domain in From.", example="pass", enum=VERDICTS)] = (
+        "none"
+    )
 
 
 class ReadMail(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,19 +87,38 @@ class ReceivedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     object: ObjectName = "received"
     id: Id
-    from_: Annotated[str, says("The address in From, bare.")] = msgspec.field(name="from")
-    to: Annotated[list[str], says("The addresses in To.")]
+    from_: Annotated[str, says("The address in From, bare.", example="ada@example.com")] = msgspec.field(name="from")
+    to: Annotated[list[str], says("The addresses in To.", example=["support@in.demo.test"])]
     cc: Annotated[list[str], says("The addresses in Cc.")]
-    recipients: Annotated[list[str], says("The team's own addresses that it came to.")]
-    subject: Annotated[str, says("The subject.")]
-    text: Annotated[str | None, says("The plain text; null when there is none, or when it is no longer kept.")]
+    recipients: Annotated[
+        list[str], says("The team's own addresses that it came to.", example=["support@in.demo.test"])
+    ]
+    subject: Annotated[str, says("The subject.", example="Re: Your parcel")]
+    text: Annotated[
+        str | None,
+        says(
+            "The plain text; null when there is none, or when it is no longer kept.",
+            example="Thanks!\n\nOn Mon, 16 Nov 2026, Demo wrote:\n> It left today.\n",
+        ),
+    ]
     html: Annotated[str | None, says("The HTML. It is the sender's: never show it without cleaning it.")]
-    reply_text: Annotated[str | None, says("What the sender wrote, without the mail that is quoted.")]
-    message_id: Annotated[str, says("The Message-ID header; empty: there is none.")]
-    in_reply_to: Annotated[str | None, says("The `eml_` id of the mail that this answers, by its signed Reply-To.")]
+    reply_text: Annotated[
+        str | None, says("What the sender wrote, without the mail that is quoted.", example="Thanks!")
+    ]
+    message_id: Annotated[str, says("The Message-ID header; empty: there is none.", example="<4711@example.com>")]
+    in_reply_to: Annotated[
+        str | None,
+        says(
+            "The `eml_` id of the mail that this answers, by its signed Reply-To.",
+            example="eml_01JCQ8Z6V3M2N7T0K4H9R5B1XA",
+        ),
+    ]
     automatic: Annotated[bool, says("`true`: no person wrote it: an auto-reply, a bounce, a list or a loop.")]
-    headers: Annotated[list[tuple[str, str]], says("All headers in their order, as name and value.")]
-    attachments: Annotated[list[AttachmentRecord], says("All parts that are not its text or HTML.")]
+    headers: Annotated[
+        list[tuple[str, str]],
+        says("All headers in their order, as name and value.", example=[["Subject", "Re: Your parcel"]]),
+    ]
+    attachments: Annotated[list[AttachmentRecord], says("All parts that are not its text or HTML.", example=[])]
     authentication: Annotated[Authentication, says("Whether the sender is who it says.")]
     truncated: Annotated[bool, says("`true`: something was cut; the whole is at `GET /v1/received/:id` and `/raw`.")]
 

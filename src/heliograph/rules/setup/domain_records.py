@@ -48,7 +48,9 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     passes: Annotated[bool, says("One of the two is enough.")]
     adkim: Annotated[Literal["relaxed", "strict"], says("How DMARC compares for DKIM.")]
     aspf: Annotated[Literal["relaxed", "strict"], says("How DMARC compares for SPF.")]
-    policy: Annotated[str | None, says("What receivers do with mail that fails; null without a policy.")]
+    policy: Annotated[
+        str | None, says("What receivers do with mail that fails; null without a policy.", example="none")
+    ]
 
 
 # -- what to set -------------------------------------------------------------------------------------------

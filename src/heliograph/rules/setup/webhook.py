@@ -27,9 +27,12 @@ ROTATION_MS = DAY_MS  # for so long the secret before signs as well
 
 class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: Id
-    url: Annotated[str, says("Where events are sent.")]
-    events: Annotated[tuple[EventName, ...], says("The events that it receives.", minItems=1)]
-    enabled: Annotated[bool, says("Whether it receives events.")]
+    url: Annotated[str, says("Where events are sent.", example="https://example.com/hooks")]
+    events: Annotated[
+        tuple[EventName, ...],
+        says("The events that it receives.", example=["email.*", "suppression.created"], minItems=1),
+    ]
+    enabled: Annotated[bool, says("Whether it receives events.", example=True)]
     description: Annotated[str | None, says("A note for people.")]
     created_at: CreatedAt
     disabled_reason: Annotated[str | None, says("Why the service itself disabled it.")]
@@ -40,7 +43,9 @@ class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
 class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
     """With the secret that was made or taken just now: shown this once."""
 
-    secret: Annotated[str, says("Signs its events; `whsec_…`. Shown only now.")]
+    secret: Annotated[
+        str, says("Signs its events; `whsec_…`. Shown only now.", example="whsec_EVB6Di9eadXfpApiob17buV+a82Fxnyb")
+    ]
 
 
 def to_record(hook: Webhook, now: int) -> WebhookRecord:
