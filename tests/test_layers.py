@@ -85,6 +85,7 @@ SEARCHING = {
     "removeprefix",
     "removesuffix",
 }
+ANSWERING = ("accept/", "api/", "compat/", "submission/", "dashboard/")
 WORDS_READ = {
     "storage/engine/objects.py": "the words of an object store's client",
     "cli/capacity.py": "the first line of a process that has no other way to tell its port",
@@ -232,6 +233,17 @@ def sql_texts(tree: ast.Module) -> list[str]:
     return [text for text in texts if SQL.search(text)]
 
 
+def answers_decoded(tree: ast.Module) -> list[int]:
+    """The lines that read the bytes of an answer that we made: `Sent` has the record."""
+    return [
+        node.lineno
+        for node in nodes(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "loads")
+        for given in node.args
+        if isinstance(given, ast.Attribute) and given.attr in ("body", "response")
+    ]
+
+
 def sentences_in(tree: ast.Module) -> dict[str, str]:
     """Constants of a module that are words for people: two of them or more."""
     return {
@@ -318,6 +330,8 @@ def test_file(path: str) -> None:
         assert forbidden_arrows(path, tree) == []
     assert hidden_imports(tree) == []
     assert bad_words(path) == set()
+    if path.startswith(ANSWERING) and path != "compat/postmark.py":  # whose second answer is made of the first
+        assert answers_decoded(tree) == []
     if path not in WORDS_READ:
         assert branches_on_words(tree, known_sentences(tree)) == []
     if path.startswith(("rules/", "words/")):
@@ -484,6 +498,14 @@ def test_a_docstring_is_not_sql_and_an_import_in_a_function_is_seen() -> None:
     assert hidden_imports(ast.parse("def f():\n    from heliograph.rules import ids")) == [2, 2]
     assert cycle({"a": {"b"}, "b": {"a"}})
     assert bad_words("accept/email_helpers.py") == {"helpers"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['id_ = msgspec.json.decode(sent.body)["id"]', "record = json.loads(accepted.response)"],
+)
+def test_an_answer_of_ours_that_is_decoded_is_seen(source: str) -> None:
+    assert answers_decoded(ast.parse(source))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.accept.resend import Sent, resend
+from heliograph.accept.resend import Undelivered, resend
 from heliograph.rules.delivery.content import EmailContent, WhatsappContent
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DAY_MS
@@ -31,7 +31,7 @@ async def test_its_header_says_what_it_said(store: Store, clock: TestClock, show
     content = EmailContent(
         from_name=platform.brand, from_address=platform.sender, to=shown, cc=[], subject="Hi", text="x"
     )
-    sent = Sent(
+    sent = Undelivered(
         channel="email",
         content=msgspec.json.encode(content),
         template_id=None,
@@ -65,7 +65,7 @@ async def test_it_stays_in_its_language_and_keeps_its_versions(store: Store, clo
     await verifying.set_up(0, rows=[to_row("template", template.id, template, KEY.team)], mode="sandbox")
     content = WhatsappContent(template="paket", language="de", parameters=["1"], body="Paket 1")
     recorded: dict[str, Any] = {"template_version": 3, "locale": "de"}
-    sent = Sent(
+    sent = Undelivered(
         channel="whatsapp",
         content=msgspec.json.encode(content),
         template_id="tpl_a",

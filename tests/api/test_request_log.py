@@ -1,6 +1,7 @@
 """What the request log keeps of a call: its answer, never what it held."""
 
 import hashlib
+import json
 
 import pytest
 
@@ -56,6 +57,15 @@ async def calls(store: Store, clock: TestClock) -> Calls:
         ("key", PUBLIC, Key(id=PUBLIC, team="team_a", name="k", hash=digest), "team_a"),
     )  # fmt: skip
     return Calls(store, clock)
+
+
+async def test_an_answer_of_any_length_has_its_id(calls: Calls) -> None:
+    to = [f"{'long.' * 12}{n}@simulator.heliograph.test" for n in range(50)]
+    mail = {"to": to, "from": "a@a.test", "subject": "S", "text": "T", "tags": {"n": "1"}}
+    for _ in range(2):
+        assert await calls("POST", "/v1/emails", json.dumps(mail).encode(), **{"idempotency-key": "long"}) == 202
+    first, replay = await calls.log()
+    assert first.subject.startswith("eml_") and replay.subject == first.subject
 
 
 async def test_every_call_is_kept_without_what_it_held(calls: Calls, settings: Settings) -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Answer, BatchAcceptance, Decision, Found
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, BatchAcceptance, Decision, Found, Sent
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidEmail, Refusal
 from heliograph.storage import accepts, outcomes
@@ -70,10 +70,11 @@ async def test_strict_leaves_nothing_behind(store: Store, clock: TestClock, sql:
 
     dear = [message(clock, price=CREDIT // 2, marketing_to="a@b.test") for _ in range(3)]
     after = message(clock, decide=decide, marketing_to="a@b.test")
-    refused, accepted = await asyncio.gather(
+    both: list[Any] = await asyncio.gather(
         store.messages.accept(batch(clock, *dear)), store.messages.accept(after), return_exceptions=True
     )
-    assert isinstance(refused, Refusal) and isinstance(accepted, Answer)
+    refused, accepted = both
+    assert isinstance(refused, Refusal) and isinstance(accepted, Sent)
     assert (refused.code, refused.param) == ("insufficient_credit", "messages[2]")
     assert seen == [0]  # in the same transaction: nothing of the batch counts, nor is held
     assert await sql("SELECT id FROM message") == [(after.id,)]

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context
-from heliograph.rules.acceptance import Acceptance, Answer, BatchAcceptance, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, BatchAcceptance, IdempotencyKey, Sent
 from heliograph.rules.batch import check_content, check_count
 from heliograph.rules.field_docs import REF, limited, says
 from heliograph.rules.ids import PREFIXES
@@ -37,7 +37,8 @@ class PhoneBatchRequest(BatchRequest, frozen=True, kw_only=True, forbid_unknown_
 
 
 Prepare = Callable[[Context, Caller, Any], Awaitable[Acceptance]]  # a channel's own: a typed send, up to the store
-Respond = Callable[[str, Sequence[Acceptance | Refusal]], bytes]  # the batch's id, what became of each → the answer
+Fates = Sequence[Sent[Any] | Refusal]
+Respond = Callable[[str, Fates], bytes]  # the batch's id, what became of each → the answer
 
 
 async def send_batch(
@@ -49,7 +50,7 @@ async def send_batch(
     strict: bool,
     respond: Respond,
     retry_key: IdempotencyKey | None,
-) -> Answer:
+) -> Sent[Fates]:
     """Each of `sends` makes a typed send, or refuses it."""
     check_count(len(sends))
     id_, setup = context.clock.new_id(PREFIXES["batch"]), context.store.setup

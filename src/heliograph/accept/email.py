@@ -12,10 +12,10 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import (
     Acceptance,
     AcceptedRecipient,
-    Answer,
     Decision,
     Found,
     IdempotencyKey,
+    Sent,
     SharedText,
 )
 from heliograph.rules.delivery import lanes, magic
@@ -181,7 +181,7 @@ async def send_email(
     request: EmailRequest,
     retry_key: IdempotencyKey | None,
     shown: Shown | None = None,
-) -> Answer:
+) -> Sent[EmailRecord]:
     return await context.store.messages.accept(await prepare_email(context, caller, request, retry_key, shown))
 
 
@@ -225,7 +225,7 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
     draft = await LOOKING.run_large(size, draft_email, context, caller, request)
     acceptance = await LOOKING.run_large(size, email_acceptance, context, caller, draft, [], None, None, id_)
     accepted = await context.store.messages.rehearse(acceptance)
-    record = msgspec.json.decode(accepted.response, type=EmailRecord)
+    record: EmailRecord = accepted.record
     return EmailPreview(
         from_=draft.sender.header,
         to=record.to_addresses,
@@ -412,6 +412,7 @@ def email_acceptance(
         return Decision(
             response=msgspec.json.encode(record),
             recipients=[AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct],
+            record=record,
             price=price,
             added=added,
         )

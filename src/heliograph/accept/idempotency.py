@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from heliograph.accept.context import Context
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.acceptance import IdempotencyKey, Sent
 from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import IN_THREAD
 from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
 
+R = TypeVar("R")
+
 
 async def once(
-    context: Context, key_id: str, retry: Retry | None, send: Callable[[IdempotencyKey | None], Awaitable[Answer]]
-) -> Answer:
+    context: Context, key_id: str, retry: Retry | None, send: Callable[[IdempotencyKey | None], Awaitable[Sent[R]]]
+) -> Sent[R]:
     """The first answer again, when the key has one."""
     if retry is None:
         return await send(None)
@@ -28,8 +31,8 @@ async def _fingerprint(retry: Retry) -> str:
 
 
 async def run_idempotent(
-    context: Context, key_id: str, retry_key: IdempotencyKey, run: Callable[[], Awaitable[Answer]]
-) -> Answer:
+    context: Context, key_id: str, retry_key: IdempotencyKey, run: Callable[[], Awaitable[Sent[R]]]
+) -> Sent[R]:
     """Replay the first answer, or run and let the accept transaction remember the key.
 
     Two requests of this process meet here; those of two processes meet in the transaction.
@@ -44,8 +47,8 @@ async def run_idempotent(
     try:
         row = await context.store.messages.remembered(key_id, retry_key.hash)
         found = idempotency.decide(row, retry_key.fingerprint, context.clock.now())
-        if found is not None and found.status is not None and found.response is not None:
-            return Answer(found.status, found.response, replayed=True)
+        if found is not None and found.response is not None:
+            return Sent(found.made, None, found.response, replayed=True)
         return await run()
     finally:
         del context.running[request]

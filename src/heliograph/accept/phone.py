@@ -216,7 +216,7 @@ def phone_acceptance(
         check(found, now)
         pricing.hold(found.account, price)
         to = AcceptedRecipient(draft.to, draft.to, "to")
-        return Decision(response=msgspec.json.encode(record), recipients=[to], price=price, added=added)
+        return Decision(msgspec.json.encode(record), [to], record=record, price=price, added=added)
 
     return Acceptance(
         id=id_,

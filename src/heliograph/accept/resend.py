@@ -3,6 +3,8 @@
 Every check of a send is made again, on the setup of now: sender, template, allowed and suppressed recipients, credit.
 """
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -11,7 +13,7 @@ from heliograph.accept.context import Context
 from heliograph.accept.email import EmailDraft, Shown, email_acceptance
 from heliograph.accept.sms import sms_acceptance
 from heliograph.accept.whatsapp import whatsapp_acceptance
-from heliograph.rules.acceptance import Acceptance, Answer
+from heliograph.rules.acceptance import Acceptance, Sent
 from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.mail.address import parse_address
@@ -29,7 +31,7 @@ from heliograph.runtime.threads import ACCEPTING
 UNREACHED = ("failed", "bounced")
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
+class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
     """A message as it was sent, and those of its recipients that it did not reach."""
 
     channel: Channel
@@ -46,7 +48,7 @@ def can_resend(unreached: list[tuple[str, str]]) -> bool:
     return any(kind == "to" for _, kind in unreached)
 
 
-async def resend(context: Context, caller: Caller, sent: Sent) -> Answer:
+async def resend(context: Context, caller: Caller, sent: Undelivered) -> Sent[Any]:
     """Accept it as a new message; raises the refusal that a send would."""
     template = None
     if sent.template_id is not None:
@@ -58,7 +60,7 @@ async def resend(context: Context, caller: Caller, sent: Sent) -> Answer:
     return await context.store.messages.accept(made)
 
 
-def _email(context: Context, caller: Caller, sent: Sent, template: Template | None, id_: str) -> Acceptance:
+def _email(context: Context, caller: Caller, sent: Undelivered, template: Template | None, id_: str) -> Acceptance:
     content = msgspec.json.decode(sent.content, type=EmailContent)
     by_kind = {kind: [given for given, of in sent.unreached if of == kind] for kind in ("to", "cc", "bcc")}
     recipients = read_recipients(by_kind["to"], by_kind["cc"], by_kind["bcc"], content.reply_to)
@@ -87,7 +89,7 @@ def _email(context: Context, caller: Caller, sent: Sent, template: Template | No
     return email_acceptance(context, caller, draft, content.attachments, None, shown, id_)
 
 
-def _phone(context: Context, caller: Caller, sent: Sent, template: Template | None, _: str) -> Acceptance:
+def _phone(context: Context, caller: Caller, sent: Undelivered, template: Template | None, _: str) -> Acceptance:
     if template is None or template.version != sent.template_version:
         raise InvalidRequest("The template has changed since. Send a new message with its new text.")
     ((to, _),) = sent.unreached

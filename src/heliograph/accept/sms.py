@@ -9,6 +9,7 @@ from heliograph.accept.context import Context
 from heliograph.accept.phone import (
     FreeText,
     PhoneDraft,
+    PhoneRecord,
     PhoneRequest,
     check_destination,
     draft_message,
@@ -17,7 +18,7 @@ from heliograph.accept.phone import (
     sms_content,
 )
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.field_docs import (
     BODY,
@@ -62,7 +63,7 @@ async def send_sms(
     callback: str | None = None,
     free: FreeText | None = None,
     origin: dict[str, str] | None = None,
-) -> Answer:
+) -> Sent[PhoneRecord]:
     """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
     item = await prepare_sms(context, caller, request, retry_key, free, origin)
     return await context.store.messages.accept(replace(item, callback=callback) if callback else item)

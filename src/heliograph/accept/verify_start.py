@@ -22,7 +22,7 @@ from heliograph.accept.verify_send import (
     ways_of,
 )
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import CAUGHT, Answer, IdempotencyKey
+from heliograph.rules.acceptance import CAUGHT, IdempotencyKey, Sent
 from heliograph.rules.delivery import magic, routing
 from heliograph.rules.delivery.message import STATES
 from heliograph.rules.field_docs import (
@@ -115,7 +115,7 @@ class CodeTo(msgspec.Struct, frozen=True, kw_only=True):
 
 async def start_verification(
     context: Context, caller: Caller, request: VerifyRequest, retry_key: IdempotencyKey | None
-) -> Answer:
+) -> Sent[VerificationRecord]:
     to, id_ = await _check(context, caller, request), context.clock.new_id("vrf_")
     ways = ways_of(context, caller, to.normal, to.channels)
     added = Added(tags=request.tags or {}, metadata=request.metadata or {}, locale=to.locale)
@@ -136,10 +136,12 @@ async def start_verification(
     )
     response = msgspec.json.encode(record)
     await _finish(context, start, sent, response)
-    return Answer(202, response)
+    return Sent(id_, record, response)
 
 
-async def resend_verification(context: Context, caller: Caller, id_: str, retry_key: IdempotencyKey | None) -> Answer:
+async def resend_verification(
+    context: Context, caller: Caller, id_: str, retry_key: IdempotencyKey | None
+) -> Sent[VerificationRecord]:
     """The same code with the same expiry, by the channel used last and those behind it; it is not charged again."""
     found = await find_verification(context, caller, id_)
     if found.sandbox == CAUGHT:
@@ -160,7 +162,7 @@ async def resend_verification(context: Context, caller: Caller, id_: str, retry_
     record = replace(to_record(found), channel=sent.channel)
     response = msgspec.json.encode(record)
     await _finish(context, start, sent, response)
-    return Answer(202, response)
+    return Sent(id_, record, response)
 
 
 async def cancel_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:

@@ -10,6 +10,7 @@ from heliograph.accept.context import Context
 from heliograph.accept.phone import (
     FreeText,
     PhoneDraft,
+    PhoneRecord,
     PhoneRequest,
     check_destination,
     draft_message,
@@ -17,7 +18,7 @@ from heliograph.accept.phone import (
     phone_price,
 )
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Answer, Found, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, Found, IdempotencyKey, Sent
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.magic import is_magic_phone
 from heliograph.rules.field_docs import BODY, LANGUAGE, VERSION, Country, DryRun, Price, Sandbox, To, says, such_as
@@ -51,7 +52,7 @@ async def send_whatsapp(
     callback: str | None = None,
     free: FreeText | None = None,
     origin: dict[str, str] | None = None,
-) -> Answer:
+) -> Sent[PhoneRecord]:
     """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
     item = await prepare_whatsapp(context, caller, request, retry_key, free, origin)
     return await context.store.messages.accept(replace(item, callback=callback) if callback else item)

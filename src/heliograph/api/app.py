@@ -170,7 +170,7 @@ class Api:
                 caller,
                 route.name,
                 response.status,
-                subject=subject_of(response.body, params.get("id", "")),
+                subject=subject_of(response.made or params.get("id", "")),
                 replayed=response.headers is REPLAYED,
             )
         return response

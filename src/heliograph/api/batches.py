@@ -1,15 +1,15 @@
 """Many sends in one request, and how far they are."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.accept.batch import Prepare, send_batch
+from heliograph.accept.batch import Fates, Prepare, send_batch
 from heliograph.accept.idempotency import once
 from heliograph.api.call import Call
-from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
+from heliograph.rules.acceptance import IdempotencyKey, Sent
 from heliograph.rules.field_docs import Id, ObjectName, says
 from heliograph.rules.refusals import BatchNotFound, Refusal
 from heliograph.web.bodies import to_request
@@ -35,7 +35,7 @@ def sending(prepare: Prepare, kind: type[Any]) -> Callable[[Call], Awaitable[Res
     """Of sends of this kind."""
 
     async def endpoint(call: Call) -> Response:
-        async def send(retry_key: IdempotencyKey | None) -> Answer:
+        async def send(retry_key: IdempotencyKey | None) -> Sent[Fates]:
             request = to_request(call.json, call.route.body)
             return await send_batch(
                 call.context,
@@ -60,11 +60,11 @@ async def read(call: Call) -> Response:
     return answer(found)
 
 
-def _respond(call: Call, id_: str, told: Sequence[Acceptance | Refusal]) -> bytes:
+def _respond(call: Call, id_: str, told: Fates) -> bytes:
     return msgspec.json.encode(BatchAnswer(id=id_, data=[_entry(call, one) for one in told]))
 
 
-def _entry(call: Call, one: Acceptance | Refusal) -> BatchEntry:
+def _entry(call: Call, one: Sent[Any] | Refusal) -> BatchEntry:
     if isinstance(one, Refusal):
         return BatchEntry(error=to_error(one, call.request.id, call.context.base_url))
     return BatchEntry(id=one.id)

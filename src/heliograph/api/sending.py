@@ -10,7 +10,7 @@ from heliograph.accept.verify_check import check_verification as check
 from heliograph.accept.verify_start import cancel_verification as cancel
 from heliograph.accept.verify_start import resend_verification as resend
 from heliograph.api.call import Call
-from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.acceptance import IdempotencyKey, Sent
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Caller
 from heliograph.web.bodies import to_request
@@ -19,7 +19,7 @@ from heliograph.web.route import Query, answer, answer_of, answer_once
 
 DRY_RUN = Query("dry_run", "`true`: answer what would happen and write nothing.", {"type": "boolean"})
 
-SendCall = Callable[[Context, Caller, Any, IdempotencyKey | None], Awaitable[Answer]]
+SendCall = Callable[[Context, Caller, Any, IdempotencyKey | None], Awaitable[Sent[Any]]]
 PreviewCall = Callable[[Context, Caller, Any], Awaitable[Any]]
 
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from heliograph.accept.email import EmailRecord, EmailRequest, send_email
+from heliograph.accept.email import EmailRequest, send_email
 from heliograph.compat.call import Call
 from heliograph.compat.given import bare, given_as, read_mailboxes, shown, unwrapped, worded
 from heliograph.rules import refusals as r
@@ -77,11 +78,10 @@ async def send(call: Call) -> Response:
         ],
         tags={"tag": mail.tag} if mail.tag else None,
     )
-    done = await send_email(call.context, call.caller, request, None, shown(to, cc))
-    record = msgspec.json.decode(done.body, type=EmailRecord)
+    record = (await send_email(call.context, call.caller, request, None, shown(to, cc))).made
     sent = {"id": record.id, "token": record.id}
     messages = dict.fromkeys([*record.to_addresses, *record.cc, *record.bcc], sent)
-    return _envelope("success", {"message_id": record.id, "messages": messages})
+    return replace(_envelope("success", {"message_id": record.id, "messages": messages}), made=record.id)
 
 
 def token(request: Request) -> bytes:

@@ -1,20 +1,20 @@
 """Postmark's sending API: one mail or up to 500, direct or from a template, by the use case of /v1/emails."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.batch import send_batch
+from heliograph.accept.batch import Fates, send_batch
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
 from heliograph.accept.idempotency import once
 from heliograph.compat.call import Call
 from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped, worded
 from heliograph.rules import refusals as r
-from heliograph.rules.acceptance import Acceptance, Answer, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
 from heliograph.rules.exports.postmark import template_id
 from heliograph.rules.limits import BATCH_BODY_MAX, BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
@@ -143,11 +143,12 @@ async def send_several_with_templates(call: Call) -> Response:
 async def _send(call: Call, mail: PostmarkMail) -> Response:
     request, headers = _to_request(call.caller, mail)
 
-    async def story(retry_key: IdempotencyKey | None) -> Answer:
+    async def story(retry_key: IdempotencyKey | None) -> Sent[EmailRecord]:
         return await send_email(call.context, call.caller, request, retry_key, headers)
 
-    done = answer_once(await once(call.context, call.caller.key.id, call.retry(), story))
-    return Response(200, msgspec.json.encode(_told(mail, request, done.body)), done.headers)
+    sent = await once(call.context, call.caller.key.id, call.retry(), story)
+    record = sent.record or msgspec.json.decode(sent.body, type=EmailRecord)  # what comes again is as it was kept
+    return answer_once(sent, 200, msgspec.json.encode(_told(mail, request, record)))
 
 
 async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -> Response:
@@ -155,21 +156,18 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
     if len(messages) > BATCH_MAX:
         told = f"There are {len(messages)} messages, {BATCH_MAX} is the most."
         raise InvalidRequest(told, details={"code": TOO_MANY})
-    answers: dict[str, dict[str, Any]] = {}  # by id, of those that were accepted
+    given: dict[str, tuple[PostmarkMail, EmailRequest]] = {}  # by id, of those that were prepared
 
     async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
         request, headers = _to_request(caller, mail)
         item = await prepare_email(context, caller, request, shown=headers)
+        given[item.id] = mail, request
+        return item
 
-        def decide(found: Found) -> Decision:
-            done = item.decide(found)
-            answers[item.id] = _told(mail, request, done.response)
-            return done
-
-        return replace(item, decide=decide)
-
-    def respond(_: str, told: Sequence[Acceptance | Refusal]) -> bytes:
-        return msgspec.json.encode([_word(one) if isinstance(one, Refusal) else answers[one.id] for one in told])
+    def respond(_: str, told: Fates) -> bytes:
+        return msgspec.json.encode(
+            [_word(one) if isinstance(one, Refusal) else _told(*given[one.id], one.made) for one in told]
+        )
 
     sends = [partial(given_as, kind, message) for message in messages]
     done = await send_batch(
@@ -178,8 +176,7 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
     return Response(200, done.body)
 
 
-def _told(mail: PostmarkMail, request: EmailRequest, body: bytes) -> dict[str, Any]:
-    record = msgspec.json.decode(body, type=EmailRecord)
+def _told(mail: PostmarkMail, request: EmailRequest, record: EmailRecord) -> dict[str, Any]:
     left = {*record.to_addresses, *record.cc, *record.bcc}
     dropped = [one for one in (*(request.to or ()), *(request.cc or ()), *(request.bcc or ())) if one not in left]
     return {

@@ -1,5 +1,6 @@
 """Supabase's auth hooks: it makes the codes and signs its requests; we send them, from a template (compat.md)."""
 
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -10,7 +11,7 @@ from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
 from heliograph.compat.call import Call
 from heliograph.compat.given import own_sender
-from heliograph.rules.acceptance import Answer, IdempotencyKey
+from heliograph.rules.acceptance import IdempotencyKey, Sent
 from heliograph.rules.idempotency import Retry
 from heliograph.rules.refusals import (
     InvalidApiKey,
@@ -26,7 +27,7 @@ from heliograph.rules.templates.values import asked_names
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
-from heliograph.web.route import REPLAYED, Route
+from heliograph.web.route import Route, answer_once
 from heliograph.web.status import status_of
 from heliograph.web.surface import Surface
 
@@ -38,10 +39,10 @@ NO_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooL
 async def hook(call: Call) -> Response:
     retry = Retry(call.request.texts()["webhook-id"], call.request.path, call.json, call.size)
     done = await once(call.context, call.caller.key.id, retry, lambda retry_key: _send(call, retry_key))
-    return Response(200, b"{}", REPLAYED if done.replayed else [])
+    return answer_once(done, 200, b"{}")
 
 
-async def _send(call: Call, retry_key: IdempotencyKey | None) -> Answer:
+async def _send(call: Call, retry_key: IdempotencyKey | None) -> Sent[Any]:
     caller, value = call.caller, call.json
     user, sms, mail = (value.get(name) if isinstance(value, dict) else None for name in ("user", "sms", "email_data"))
     id_ = call.request.loose_query().get("template", "")

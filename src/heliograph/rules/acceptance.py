@@ -5,6 +5,7 @@ holds the account, and writes all or nothing. So the channel's last rules stay w
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -12,6 +13,8 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Channel, Priority
+
+R = TypeVar("R")
 
 CAUGHT = 2  # as `sandbox` of messages and codes is kept: 0 live, 1 in the sandbox, 2 caught there
 
@@ -34,14 +37,15 @@ class AcceptedRecipient(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """What is written: the answer to the caller and who gets the message."""
 
-    response: bytes  # the API record, as answered
+    response: bytes  # the record, as JSON
     recipients: Sequence[AcceptedRecipient]
+    record: Any = None  # what the caller is told of it
     price: int = 0  # held now, captured when a carrier accepts
     added: bytes = b"{}"  # what the caller added to it: reads and events show it beside the record
 
     @property
-    def record(self) -> str:
-        """Both in one object, as it is kept."""
+    def kept(self) -> str:
+        """The record and what was added, in one object."""
         whole = self.response if self.added == b"{}" else self.response[:-1] + b"," + self.added[1:]
         return whole.decode()
 
@@ -53,12 +57,19 @@ class IdempotencyKey(msgspec.Struct, frozen=True):
     fingerprint: str
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What the caller gets: fresh, or the remembered bytes of the first request."""
+class Sent(msgspec.Struct, Generic[R], frozen=True):
+    """What a request made. Of one that comes again only the first answer is left, as it was."""
 
-    status: int
-    body: bytes
+    id: str
+    record: R | None  # None: it comes again
+    body: bytes  # the record, as JSON, which the Idempotency-Key remembers
     replayed: bool = False
+
+    @property
+    def made(self) -> R:
+        """The record of a request that had no key."""
+        assert self.record is not None, "only a request with a key comes again"
+        return self.record
 
 
 class SharedText(msgspec.Struct, frozen=True):
@@ -116,5 +127,5 @@ class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     sends: Sequence[Acceptance | Refusal]
     strict: bool  # the first refusal refuses all
-    respond: Callable[[Sequence[Acceptance | Refusal]], bytes]  # what became of each → the answer
+    respond: Callable[[Sequence[Sent[Any] | Refusal]], bytes]  # what became of each → the answer
     retry_key: IdempotencyKey | None = None

@@ -29,6 +29,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     status: int | None
     response: bytes | None
+    made: str = ""  # the id of what it made, once it has finished
     abandoned: bool = False  # it never will
     expires_at: int
 

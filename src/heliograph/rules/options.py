@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -88,6 +89,23 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sender_id: str | None = None  # of a phone message: who it is from
     origin: dict[str, str] = {}  # whose it is there, by that service's names
 
+
+class MessageRecord(Added, frozen=True, kw_only=True, omit_defaults=True):
+    """A message as it is kept: what its sender was answered, and what they added. What it lacks is its default."""
+
+    id: str = ""
+    to: str = ""
+    to_addresses: list[str] = []
+    cc: list[str] = []
+    bcc: list[str] = []
+    reply_to: str | None = None
+    from_: str = msgspec.field(default="", name="from")
+    subject: str = ""
+    recipient_count: int = 1
+    created_at: str = ""
+
+
+read_record: Callable[[str], MessageRecord] = msgspec.json.Decoder(MessageRecord).decode
 
 RENDERED_FROM = ("template_version", "layout_version", "locale")
 

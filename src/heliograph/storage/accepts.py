@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import CAUGHT, Acceptance, Answer, BatchAcceptance, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import CAUGHT, Acceptance, BatchAcceptance, Decision, Found, IdempotencyKey, Sent
 from heliograph.rules.delivery.lanes import QUEUE_OF
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
@@ -38,7 +38,7 @@ def weight(item: Item) -> int:
 
 async def accept(
     tx: Tx, items: Sequence[Item], publisher: Publisher, name_of: NameOf, leases: Leases
-) -> list[Answer | Exception]:
+) -> list[Sent[Any] | Exception]:
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
@@ -58,7 +58,7 @@ async def accept(
         await _opted_out(tx, sends, accounts, name_of),
     )
 
-    answers: list[Answer | Exception] = []
+    answers: list[Sent[Any] | Exception] = []
     accepted: list[tuple[Acceptance, Decision]] = []
     memories: list[tuple[Any, ...]] = []
     batches: list[tuple[Any, ...]] = []
@@ -73,10 +73,10 @@ async def accept(
             continue
         accepted += taken.sends
         if item.retry_key:
-            memories.append(_memory(item, item.retry_key, taken.response))
+            memories.append(_memory(item, item.retry_key, taken.made.body))
         if isinstance(item, BatchAcceptance):  # without a message there is nothing to wait for
             batches.append((item.id, item.team, len(taken.sends), None if taken.sends else item.created_at))
-        answers.append(Answer(ACCEPTED, taken.response))
+        answers.append(taken.made)
     if memories:
         await remember(tx, memories, now, remembered, leases)
     if batches:
@@ -100,7 +100,7 @@ def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
 
 class _Taken(NamedTuple):
     sends: list[tuple[Acceptance, Decision]]
-    response: bytes
+    made: Sent[Any]
 
 
 class _Desk(msgspec.Struct):
@@ -116,24 +116,25 @@ class _Desk(msgspec.Struct):
         if isinstance(item, BatchAcceptance):
             return self._take_batch(item)
         done = self._decide(item)
-        return _Taken([(item, done)], done.response)
+        return _Taken([(item, done)], Sent(item.id, done.record, done.response))
 
     def _take_batch(self, batch: BatchAcceptance) -> _Taken:
         before = replace(self.accounts[batch.team])
         done: list[tuple[Acceptance, Decision]] = []
-        told: list[Acceptance | Refusal] = []
+        told: list[Sent[Any] | Refusal] = []
         for index, send in enumerate(batch.sends):
             try:
                 if isinstance(send, Refusal):
                     raise send
-                done.append((send, self._decide(send)))
-                told.append(send)
+                taken = self._decide(send)
+                done.append((send, taken))
+                told.append(Sent(send.id, taken.record, taken.response))
             except Refusal as refusal:
                 if batch.strict:
                     self._undo(before, done)
                     raise refusal.within(index) from None
                 told.append(refusal.within(index))
-        return _Taken(done, batch.respond(told))
+        return _Taken(done, Sent(batch.id, told, batch.respond(told)))
 
     def _decide(self, item: Acceptance) -> Decision:
         before = replace(self.accounts[item.team])
@@ -187,7 +188,7 @@ async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Accept
             subject=item.id,
             sequence=None,
             type=SCHEDULED,
-            detail=scheduled_data(done.record, to.given, to.kind),
+            detail=scheduled_data(done.kept, to.given, to.kind),
             created_at=item.created_at,
         )
         for item, done in later
@@ -237,19 +238,18 @@ async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -
             response=None if response is None else response.encode(),
             abandoned=status is None and lease_until <= over,
             expires_at=expires_at,
+            made=owner,
         )
-        for key_id, hash_, fingerprint, status, response, lease_until, expires_at in rows
+        for key_id, hash_, fingerprint, status, response, lease_until, expires_at, owner in rows
     }
 
 
 def replayed(
     remembered: dict[tuple[str, str], Remembered], key_id: str, retry_key: IdempotencyKey, now: int
-) -> Answer | None:
+) -> Sent[Any] | None:
     """The first answer, when this key has one; None when the request is to be carried out."""
     row = idempotency.decide(remembered.get((key_id, retry_key.hash)), retry_key.fingerprint, now)
-    if row is None or row.status is None or row.response is None:
-        return None
-    return Answer(row.status, row.response, replayed=True)
+    return None if row is None or row.response is None else Sent(row.made, None, row.response, replayed=True)
 
 
 async def remember(
@@ -364,7 +364,7 @@ def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
         done.price,
         "held" if done.price else "none",
         item.created_at,
-        done.record,
+        done.kept,
         item.batch,
         item.trace,
     )

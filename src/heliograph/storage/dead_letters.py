@@ -12,7 +12,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.delivery.lanes import LANE, queue_of
 from heliograph.rules.delivery.outcome import own
 from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.options import Added
+from heliograph.rules.options import read_record
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.rules.setup.records import Channel
@@ -204,7 +204,7 @@ async def _queue(tx: Tx, work: Sequence[tuple[Message, int]], now: int) -> None:
     opened = {message.key: (message.key, message.charge, message.turn) for message, _ in work}
     await tx.run("reopen_messages", messages=list(opened.values()))
     found = await tx.run("records_of", messages=[(key,) for key in opened])
-    added = {(team, id_): msgspec.json.decode(record, type=Added) for team, id_, record in found}
+    added = {(team, id_): read_record(record) for team, id_, record in found}
     outbox = []
     for m, position in work:
         own = added[m.team, m.id]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from heliograph.rules.grams import GRAM, SPAN, SPAN_BITS, SearchText, common, fact_marks, read_searched
-from heliograph.rules.options import Added
+from heliograph.rules.options import read_record
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.engine.database import Tx
 
@@ -42,7 +42,7 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.key_id not in (None, key_id):
             return False
-        if self.tag and self.tag not in msgspec.json.decode(record, type=Added).tags.items():
+        if self.tag and self.tag not in read_record(record).tags.items():
             return False
         if self.needle is None and self.domain is None:
             return True

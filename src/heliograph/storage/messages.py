@@ -1,11 +1,12 @@
 """Messages: accepted many at a time, and read with their timeline."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.acceptance import Acceptance, Answer, Decision
+from heliograph.rules.acceptance import Acceptance, Decision, Sent
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
@@ -48,11 +49,11 @@ class Messages:
         self._database = database
         self._name_of = name_of
         self._leases = leases
-        self._accepts: GroupCommit[accepts.Item, Answer] = GroupCommit(
+        self._accepts: GroupCommit[accepts.Item, Sent[Any]] = GroupCommit(
             database, lambda tx, items: accepts.accept(tx, items, publisher, self._name_of, leases), accepts.weight
         )
 
-    async def accept(self, item: accepts.Item) -> Answer:
+    async def accept(self, item: accepts.Item) -> Sent[Any]:
         if trace := tracing.kept():
             item = _traced(item, trace)
         return await self._accepts.submit(item)

@@ -11,7 +11,7 @@ from heliograph.rules.delivery.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, q
 from heliograph.rules.delivery.outcome import DueReport, own
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
-from heliograph.rules.options import Added
+from heliograph.rules.options import read_record
 from heliograph.rules.setup.records import Channel, Priority
 from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes, verifications
@@ -220,7 +220,7 @@ async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int
     if not found:
         return None
     message, status, created_at, record = found[0]
-    added = msgspec.json.decode(record, type=Added)
+    added = read_record(record)
     due_at = max(created_at, parse_timestamp(added.scheduled_at or "") or 0)
     queue = queue_of(LANE[channel], added.priority)
     rows = await tx.run("waiting_rows", lane=queue, team=team, message=message, due_at=due_at)

@@ -22,6 +22,7 @@ from heliograph.rules.mail.delay import TOLD_MS
 from heliograph.rules.mail.provider import OTHER, SIMULATOR, provider_of
 from heliograph.rules.mail.recipients import times_named
 from heliograph.rules.notices import dead_letters
+from heliograph.rules.options import read_record
 from heliograph.rules.phones.carrier_codes import tells_opt_out
 from heliograph.rules.webhooks import event
 from heliograph.runtime import metrics
@@ -519,7 +520,8 @@ async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: l
         SETTLE[kind](accounts[moved.team], moved.price)
     if unused:
         found = await tx.run("records_of", messages=list({(moved.key,) for moved, _ in unused}))
-        named = {(team, id_): times_named(msgspec.json.decode(record)) for team, id_, record in found}
+        records = {(team, id_): read_record(record) for team, id_, record in found}
+        named = {who: times_named([*one.to_addresses, *one.cc, *one.bcc]) for who, one in records.items()}
         for moved, address in unused:
             times = named[moved.team, moved.id][address]
             pricing.give_quota_back(accounts[moved.team], times, pricing.month_of(moved.created_at))

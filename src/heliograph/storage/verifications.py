@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import CAUGHT, Answer, IdempotencyKey
+from heliograph.rules.acceptance import CAUGHT, IdempotencyKey, Sent
 from heliograph.rules.delivery.lanes import INBOX
 from heliograph.rules.delivery.outcome import Asked
 from heliograph.rules.ids import timestamp
@@ -146,14 +146,14 @@ class Claimed(msgspec.Struct, frozen=True):
 
 async def start(
     tx: Tx, items: Sequence[Start], publisher: Publisher, leases: Leases
-) -> list[Answer | None | Exception]:
+) -> list[Sent[Any] | None | Exception]:
     """None: go and ask a carrier. An answer: this key was served before."""
     now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(tx, [(i.key_id, i.retry_key.hash) for i in items if i.retry_key], leases)
     lately = await _lately(tx, items, now)
-    answers: list[Answer | None | Exception] = []
+    answers: list[Sent[Any] | None | Exception] = []
     begun: list[Start] = []
     for item in items:
         before = msgspec.structs.replace(accounts[item.team])
@@ -190,7 +190,7 @@ async def rehearse(tx: Tx, item: Start) -> None:
     _decide(item, await _lately(tx, [item], now), accounts[item.team], now)
 
 
-async def again(tx: Tx, item: Resend, leases: Leases) -> Answer | None:
+async def again(tx: Tx, item: Resend, leases: Leases) -> Sent[Any] | None:
     """Count it and take the verification, so that its carriers can be asked; raises what forbids that.
 
     An answer: this key was served before.
@@ -265,7 +265,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
         if item.retry_key:
             expires = item.at + IDEMPOTENCY_WINDOW_MS
             fence = (item.owner, row.lease_until)
-            keys.append((item.key_id, item.retry_key.hash, *fence, 202, item.response.decode(), expires))
+            keys.append((item.key_id, item.retry_key.hash, *fence, item.id, 202, item.response.decode(), expires))
     if done:
         await tx.run("finish_verifications", rows=done)
     if entries:
@@ -482,7 +482,7 @@ class Verifications:
         self._clock = clock
         self._publisher = publisher
         self._leases = leases
-        self._starts: GroupCommit[Start, Answer | None] = GroupCommit(
+        self._starts: GroupCommit[Start, Sent[Any] | None] = GroupCommit(
             database, lambda tx, items: start(tx, items, publisher, leases)
         )
         self._finishes: GroupCommit[Finish, None] = GroupCommit(
@@ -492,13 +492,13 @@ class Verifications:
             database, lambda tx, items: check(tx, items, publisher)
         )
 
-    async def start(self, item: Start) -> Answer | None:
+    async def start(self, item: Start) -> Sent[Any] | None:
         return await self._starts.submit(item)
 
     async def rehearse(self, item: Start) -> None:
         await self._database.read(lambda tx: rehearse(tx, item))
 
-    async def again(self, item: Resend) -> Answer | None:
+    async def again(self, item: Resend) -> Sent[Any] | None:
         return await self._database.write(lambda tx: again(tx, item, self._leases))
 
     async def cancel(self, team: int, id_: str) -> None:

@@ -10,10 +10,10 @@ from structlog.contextvars import bind_contextvars
 
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRequest, Shown, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, Shown, send_email
 from heliograph.accept.idempotency import once
 from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Answer
+from heliograph.rules.acceptance import Sent
 from heliograph.rules.idempotency import Retry
 from heliograph.rules.limits import KIB
 from heliograph.rules.mail.address import Address
@@ -28,7 +28,6 @@ from heliograph.rules.refusals import (
     Refusal,
     ServiceUnavailable,
 )
-from heliograph.rules.request_log import id_of
 from heliograph.rules.setup.records import Caller
 from heliograph.runtime import metrics
 from heliograph.storage.store import StoreUnavailable
@@ -108,16 +107,17 @@ class MailIntake:
             log.exception("internal error", request_id=id_)
             refusal = InternalError()
         else:
-            message = id_of(answer.body)
             if answer.replayed:
                 metrics.replayed.inc()
             if self._door.keeps(caller):
-                self._door.note(id_, caller, ROUTE, ACCEPTED, subject=message, replayed=answer.replayed)
-            return message
+                self._door.note(id_, caller, ROUTE, ACCEPTED, subject=answer.id, replayed=answer.replayed)
+            return answer.id
         self._note_refused(id_, caller, refusal)
         raise refusal
 
-    async def _send(self, caller: Caller, submitted: Submitted, size: int, once_for: list[Address]) -> Answer:
+    async def _send(
+        self, caller: Caller, submitted: Submitted, size: int, once_for: list[Address]
+    ) -> Sent[EmailRecord]:
         context, shown = self._context, Shown(to=submitted.to, cc=submitted.cc)
         fields = _fields(submitted)
         request = to_request(fields, EmailRequest)

@@ -27,6 +27,7 @@ class Response(msgspec.Struct, frozen=True):
     headers: Headers = []  # all but those of the body
     content_type: bytes = b"application/json"
     chunks: AsyncGenerator[bytes, None] | None = None  # instead of the body: each as it comes, until the client goes
+    made: str = ""  # the id of what was made or shown, for the request log
 
 
 def call_task(route: str) -> None:

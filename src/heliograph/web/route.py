@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from heliograph.rules.acceptance import Answer
+from heliograph.rules.acceptance import Sent
 from heliograph.rules.audit import Actor
 from heliograph.rules.idempotency import Retry, read_key
 from heliograph.rules.limits import BODY_MAX, IDEMPOTENCY_KEY_MAX
@@ -100,12 +100,19 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
 
 
 def answer(value: Any, status: int = 200) -> Response:
-    return Response(status, msgspec.json.encode(value))
+    return Response(status, msgspec.json.encode(value), made=id_of(value))
 
 
-def answer_once(done: Answer) -> Response:
-    """The first answer, or the same again, which says so."""
-    return Response(done.status, done.body, REPLAYED if done.replayed else [])
+def id_of(value: Any) -> str:
+    """The id that a record has, if it has one."""
+    id_ = value.get("id") if isinstance(value, dict) else getattr(value, "id", None)
+    return id_ if isinstance(id_, str) else ""
+
+
+def answer_once(sent: Sent[Any], status: int = 202, body: bytes | None = None) -> Response:
+    """The first answer, or the same again, which says so. `body`: in place of the record."""
+    own = sent.body if body is None else body
+    return Response(status, own, REPLAYED if sent.replayed else [], made=sent.id)
 
 
 async def answer_of(octets: int, make: Callable[[], Any], status: int = 200) -> Response:

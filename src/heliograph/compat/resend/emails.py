@@ -1,26 +1,26 @@
 """Resend's emails: sent, read, listed, moved and canceled by the use cases of /v1/emails."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from heliograph.accept import scheduled
-from heliograph.accept.batch import send_batch
+from heliograph.accept.batch import Fates, send_batch
 from heliograph.accept.context import Context
-from heliograph.accept.email import EmailRequest, Shown, prepare_email, send_email
+from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
 from heliograph.accept.idempotency import once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
 from heliograph.compat.given import given_as, own_sender, worded
 from heliograph.compat.resend.shape import FIELDS, ends, listed
-from heliograph.rules.acceptance import Acceptance, Answer, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
 from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.exports.resend import find_template
 from heliograph.rules.ids import PREFIXES, parse_timestamp
 from heliograph.rules.mail.address import name_addr, parse_name_addr
+from heliograph.rules.options import read_record
 from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller, Template
@@ -71,22 +71,16 @@ class ResendMove(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     id: str | None = None  # resend-python says it again
 
 
-class MadeEmail(msgspec.Struct, frozen=True):
-    """What we need of the record that /v1/emails answers."""
-
-    id: str
-
-
 # -- sending ----------------------------------------------------------------------------------------------------
 
 
 async def send(call: Call) -> Response:
-    async def story(retry_key: IdempotencyKey | None) -> Answer:
+    async def story(retry_key: IdempotencyKey | None) -> Sent[EmailRecord]:
         request, shown = _to_email(call, call.json)
         return await send_email(call.context, call.caller, request, retry_key, shown)
 
-    done = answer_once(await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story))
-    return Response(200, msgspec.json.encode(msgspec.json.decode(done.body, type=MadeEmail)), done.headers)
+    sent = await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story)
+    return answer_once(sent, 200, msgspec.json.encode({"id": sent.id}))
 
 
 async def send_several(call: Call) -> Response:
@@ -96,7 +90,7 @@ async def send_several(call: Call) -> Response:
     if not isinstance(call.json, list) or not 1 <= len(call.json) <= BATCH_MAX:
         raise InvalidRequest(f"The body must be a list of 1 to {BATCH_MAX} emails.")
 
-    async def story(retry_key: IdempotencyKey | None) -> Answer:
+    async def story(retry_key: IdempotencyKey | None) -> Sent[Fates]:
         return await send_batch(
             call.context,
             call.caller,
@@ -107,15 +101,14 @@ async def send_several(call: Call) -> Response:
             retry_key=retry_key,
         )
 
-    done = answer_once(await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story))
-    return Response(200, done.body, done.headers)
+    return answer_once(await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story), 200)
 
 
 async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, Shown]) -> Acceptance:
     return await prepare_email(context, caller, mail[0], shown=mail[1])
 
 
-def _made(told: Sequence[Acceptance | Refusal], *, with_errors: bool) -> bytes:
+def _made(told: Fates, *, with_errors: bool) -> bytes:
     errors = [{"index": n, "message": worded(one, FIELDS)} for n, one in enumerate(told) if isinstance(one, Refusal)]
     made = {"data": [{"id": one.id} for one in told if not isinstance(one, Refusal)]}
     return msgspec.json.encode(made | ({"errors": errors} if with_errors else {}))
@@ -269,25 +262,24 @@ async def _recipients(call: Call, line: MessageRow | MessageLine) -> list[Recipi
 
 
 def _email(call: Call, found: MessageRow | MessageLine, recipients: list[RecipientLine]) -> dict[str, Any]:
-    record = msgspec.json.decode(found.record)
-    replies = record.get("reply_to_addresses") or [record["reply_to"]] if record["reply_to"] else None
-    due_at = record.get("scheduled_at")
+    record = read_record(found.record)
+    replies = record.reply_to_addresses or [record.reply_to] if record.reply_to else None
     return {
         "object": "email",
         "id": found.id,
-        "message_id": f"<{found.id}@{record['from'].rpartition('@')[2].lower()}>",
-        "to": record["to_addresses"],
-        "from": record["from"],
-        "created_at": record["created_at"],
-        "subject": record["subject"],
+        "message_id": f"<{found.id}@{record.from_.rpartition('@')[2].lower()}>",
+        "to": record.to_addresses,
+        "from": record.from_,
+        "created_at": record.created_at,
+        "subject": record.subject,
         "html": None,
         "text": None,
-        "cc": record["cc"] or None,
-        "bcc": record["bcc"] or None,
+        "cc": record.cc or None,
+        "bcc": record.bcc or None,
         "reply_to": replies,
-        "last_event": _last_event(found.status, due_at, recipients, call.context.clock.now()),
-        "scheduled_at": due_at,
-        "tags": [{"name": name, "value": value} for name, value in record.get("tags", {}).items()],
+        "last_event": _last_event(found.status, record.scheduled_at, recipients, call.context.clock.now()),
+        "scheduled_at": record.scheduled_at,
+        "tags": [{"name": name, "value": value} for name, value in record.tags.items()],
     }
 
 

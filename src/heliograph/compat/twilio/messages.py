@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.phone import FreeText, PhoneRequest
 from heliograph.accept.scheduled import cancel
@@ -17,6 +18,7 @@ from heliograph.rules.delivery.content import SmsContent, WhatsappContent
 from heliograph.rules.exports.twilio import template_id
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS, SECOND_MS
+from heliograph.rules.options import read_record
 from heliograph.rules.phones.phone import read_phone
 from heliograph.rules.pricing import format_money
 from heliograph.rules.refusals import (
@@ -74,7 +76,7 @@ async def send(call: Call) -> Response:
     )
     origin = {ACCOUNT: call.params["account"], **_service(form)}
     sent = await SEND[channel](call.context, call.caller, request, None, await _callback(call), free, origin)
-    return await _show(call, msgspec.json.decode(sent.body)["id"], 201)
+    return await _show(call, sent.id, 201)
 
 
 async def read(call: Call) -> Response:
@@ -287,16 +289,16 @@ async def _put_away(call: Call, id_: str, action: str, *, whole: bool) -> None:
 
 
 async def _show(call: Call, id_: str, status: int = 200) -> Response:
-    return answer(_record(call, await _find(call, id_)), status)
+    return replace(answer(_record(call, await _find(call, id_)), status), made=id_)
 
 
 def _record(call: Call, found: MessageDetails) -> dict[str, Any]:
     facts, (recipient, *_) = found.facts, found.recipients
-    account, record = call.params["account"], msgspec.json.decode(facts.record)
+    account, record = call.params["account"], read_record(facts.record)
     detail = msgspec.json.decode(recipient.detail) if recipient.detail else {}
     sent_at = next((event.created_at for event in found.events if event.status == "sent"), None)
     status = to_status(facts.status, detail.get("reason"), was_sent=sent_at is not None)
-    if facts.status == "queued" and "scheduled_at" in record:
+    if facts.status == "queued" and record.scheduled_at:
         status = "scheduled"
     failed = facts.status == "failed"
     prefix, body, segments = WHATSAPP if facts.channel == "whatsapp" else "", "", 1
@@ -309,9 +311,9 @@ def _record(call: Call, found: MessageDetails) -> dict[str, Any]:
     return {
         "sid": facts.id,
         "account_sid": account,
-        "messaging_service_sid": record.get("origin", {}).get(SERVICE),
+        "messaging_service_sid": record.origin.get(SERVICE),
         "to": prefix + recipient.given,
-        "from": sender(record),
+        "from": sender(facts.id, record.sender_id),
         "body": body,
         "status": status,
         "direction": "outbound-api",

@@ -3,7 +3,7 @@
 from hashlib import sha256
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.verify_check import CheckRequest, check_verification
 from heliograph.accept.verify_start import (
@@ -43,7 +43,7 @@ async def start(call: Call) -> Response:
         begun = await start_verification(
             call.context, call.caller, VerifyRequest(to=to, channel=channel, locale=form.get("Locale") or None), None
         )
-        id_ = msgspec.json.decode(begun.body)["id"]
+        id_ = begun.id
     return await _show(call, id_, 201)
 
 
@@ -147,7 +147,7 @@ async def _newest(call: Call, to: str) -> VerificationLine | None:
 
 
 async def _show(call: Call, id_: str, status: int = 200) -> Response:
-    return answer(_record(call, await find_verification(call.context, call.caller, id_)), status)
+    return replace(answer(_record(call, await find_verification(call.context, call.caller, id_)), status), made=id_)
 
 
 def _record(call: Call, found: VerificationLine) -> dict[str, Any]:

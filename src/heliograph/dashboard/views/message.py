@@ -3,7 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.resend import UNREACHED, Sent, can_resend, resend
+from heliograph.accept.resend import UNREACHED, Undelivered, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.told import again, normal_addresses, summary, tell
@@ -13,7 +13,7 @@ from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.delivery.magic import is_magic
-from heliograph.rules.options import Added
+from heliograph.rules.options import Added, read_record
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
 from heliograph.storage.search import MessageDetails
@@ -45,7 +45,7 @@ async def _whole(visit: Visit) -> MessageDetails:
 
 async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
     facts = found.facts
-    record = msgspec.json.decode(facts.record)
+    record = read_record(facts.record)
     content = None
     if facts.content:
         content = await work(facts.size, msgspec.json.decode, facts.content, type=KINDS[facts.channel])
@@ -56,10 +56,9 @@ async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
     values = {
         "facts": facts,
         "record": record,
-        "added": msgspec.json.decode(facts.record, type=Added),
         "content": content,
         "name": CHANNEL_NAMES[facts.channel],
-        "title": record.get("subject") or f"{CHANNEL_NAMES[facts.channel]} to {record.get('to', '')}",
+        "title": record.subject or f"{CHANNEL_NAMES[facts.channel]} to {record.to}",
         "template": template_name(visit, facts.template_id),
         "key": key.name if isinstance(key, Key) else facts.key_id,
         "key_page": f"{visit.base}/keys/{key.id}" if isinstance(key, Key) and visit.may("developer") else "",
@@ -135,7 +134,7 @@ async def send_again(visit: Visit) -> Answer:
     facts, unreached = found.facts, _unreached(found)
     if facts.content is None or not can_resend(unreached):
         return await _page(visit, found, "Nobody is left to resend this to, or its content is no longer kept.")
-    sent = Sent(
+    unsent = Undelivered(
         added=msgspec.json.decode(facts.record, type=Added),
         channel=facts.channel,
         content=facts.content.encode(),
@@ -146,11 +145,10 @@ async def send_again(visit: Visit) -> Answer:
     )
     caller = replace(visit.caller, entry=lambda id_: visit.entry("message.resend", facts.id, id_))
     try:
-        done = await resend(visit.context, caller, sent)
+        sent = await resend(visit.context, caller, unsent)
     except Refusal as refusal:
         return await _page(visit, found, str(refusal))
-    id_ = msgspec.json.decode(done.body)["id"]
-    return Redirect(f"{visit.base}/messages/{id_}", f"Sent again, as this new message. The old one is {facts.id}.")
+    return Redirect(f"{visit.base}/messages/{sent.id}", f"Sent again, as this new message. The old one is {facts.id}.")
 
 
 def _unreached(found: MessageDetails) -> list[tuple[str, str]]:

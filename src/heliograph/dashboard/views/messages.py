@@ -18,7 +18,7 @@ from heliograph.rules.delivery.message import STATES
 from heliograph.rules.grams import read_search_text, read_searched
 from heliograph.rules.ids import PREFIXES, timestamp, ulid_ms
 from heliograph.rules.mail.address import parse_address
-from heliograph.rules.options import split_tag
+from heliograph.rules.options import read_record, split_tag
 from heliograph.rules.phones.phone import read_phone
 from heliograph.rules.refusals import Refusal
 from heliograph.storage.messages import COUNT_MOST
@@ -278,16 +278,16 @@ def _keys(visit: Visit) -> list[tuple[str, str]]:
 
 
 def _line(visit: Visit, line: MessageLine) -> dict[str, Any]:
-    record = msgspec.json.decode(line.record)
+    record = read_record(line.record)
     return {
         "key": line.key,
         "id": line.id,
         "channel": line.channel,
         "status": line.status,
         "created_at": line.created_at,
-        "to": record.get("to", ""),
-        "others": record.get("recipient_count", 1) - 1,
-        "about": record.get("subject") or template_name(visit, line.template_id) or "(no subject)",
+        "to": record.to,
+        "others": record.recipient_count - 1,
+        "about": record.subject or template_name(visit, line.template_id) or "(no subject)",
     }
 
 

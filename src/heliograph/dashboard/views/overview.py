@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.accept.email import EmailRecord, EmailRequest, send_email
+from heliograph.accept.email import EmailRequest, send_email
 from heliograph.dashboard import attention, charts
 from heliograph.dashboard.charts import Bucket, Chart, Series
 from heliograph.dashboard.render import number
@@ -50,14 +50,13 @@ async def send_test(visit: Visit) -> Answer:
     )
     caller = replace(visit.caller, entry=lambda id_: visit.entry("message.test", id_))
     try:
-        done = await send_email(visit.context, caller, request, None)
+        sent = await send_email(visit.context, caller, request, None)
     except Refusal as refusal:
         return await show(visit, to, _in_words(refusal))
-    id_ = msgspec.json.decode(done.body, type=EmailRecord).id
     told = "The test message is on its way."
     if is_magic(to) or "email" in simulated_channels(visit.setup.carriers):
         told += " A simulator takes it: read it in the test inbox."
-    return Redirect(f"{visit.base}/messages/{id_}", told)
+    return Redirect(f"{visit.base}/messages/{sent.id}", told)
 
 
 def _in_words(refusal: Refusal) -> str:

@@ -7,11 +7,10 @@ can reach anybody, so the page shows the code itself.
 
 from urllib.parse import urlencode
 
-import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.verify_check import CheckRequest, check_verification
-from heliograph.accept.verify_start import VerificationRecord, VerifyRequest, start_verification
+from heliograph.accept.verify_start import VerifyRequest, start_verification
 from heliograph.dashboard.views import senders
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import platform_mail, recipients
@@ -102,8 +101,7 @@ def _caller(visit: Visit, phone: str) -> Caller:
 
 
 async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
-    answer = await start_verification(visit.context, _caller(visit, phone), VerifyRequest(to=phone), None)
-    record = msgspec.json.decode(answer.body, type=VerificationRecord)
+    record = (await start_verification(visit.context, _caller(visit, phone), VerifyRequest(to=phone), None)).made
     if record.error_message:
         raise Refusal(f"The SMS could not be sent. {record.error_message}")
     return {"verification": record.id}

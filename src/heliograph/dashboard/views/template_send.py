@@ -1,6 +1,5 @@
 """A test send from a template's page: the version in use to anybody, the draft only to whom the team has verified."""
 
-import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.email import EmailRequest, send_email
@@ -49,8 +48,6 @@ async def _send(visit: Visit, caller: Caller, template: Template, from_: str | N
     to, context = visit.form.get("to", "").strip(), visit.context
     if template.channel == "email":
         mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables)
-        done = await send_email(context, caller, mail, None)
-    else:
-        phone = PhoneRequest(to=to, template_id=template.id, variables=variables)
-        done = await (send_sms if template.channel == "sms" else send_whatsapp)(context, caller, phone, None)
-    return str(msgspec.json.decode(done.body)["id"])
+        return (await send_email(context, caller, mail, None)).id
+    phone = PhoneRequest(to=to, template_id=template.id, variables=variables)
+    return (await (send_sms if template.channel == "sms" else send_whatsapp)(context, caller, phone, None)).id

@@ -1,8 +1,8 @@
 """Who gets an email: reading the lists, the sandbox's allowed recipients, and suppression."""
 
 from collections import Counter
-from collections.abc import Container, Mapping
-from typing import Any, Literal
+from collections.abc import Container, Iterable
+from typing import Literal
 
 import msgspec
 
@@ -151,8 +151,7 @@ def _acts_suppressed(normal: str) -> bool:
     return is_magic_email(normal) and behaviour_of(normal) == "suppressed"
 
 
-def times_named(record: Mapping[str, Any]) -> Counter[str]:
+def times_named(texts: Iterable[str]) -> Counter[str]:
     """How often an email's lists name each address: it gets the mail once, and counts as often (contract 4)."""
-    lists = (record.get(field, ()) for field in ("to_addresses", "cc", "bcc"))
-    named = [parse_address(text) for texts in lists for text in texts]
+    named = map(parse_address, texts)
     return Counter(address.normal for address in named if address)

@@ -90,7 +90,8 @@ SELECT team, kind, amount, subject, created_at, turn
 FROM rows(:entries, team bigint, kind text, amount bigint, subject text, created_at bigint, turn bigint) AS r;
 
 -- name: find_idempotency
-SELECT i.key_id, i.hash, i.fingerprint, i.status, i.response, i.lease_until, i.expires_at
+-- The owner of one that has an answer is what was made.
+SELECT i.key_id, i.hash, i.fingerprint, i.status, i.response, i.lease_until, i.expires_at, i.owner
 FROM rows(:keys, key_id text, hash text) AS r
 JOIN idempotency i ON i.key_id = r.key_id AND i.hash = r.hash;
 
@@ -109,8 +110,8 @@ RETURNING hash;
 
 -- name: complete_idempotency
 -- The lease too: an execution that froze beyond it must not answer for one that took the key later in this process.
-UPDATE idempotency SET status = r.status, response = r.response, expires_at = r.expires_at
-FROM rows(:keys, key_id text, hash text, owner text, lease_until bigint, status bigint, response text,
+UPDATE idempotency SET owner = r.made, status = r.status, response = r.response, expires_at = r.expires_at
+FROM rows(:keys, key_id text, hash text, owner text, lease_until bigint, made text, status bigint, response text,
           expires_at bigint) AS r
 WHERE idempotency.key_id = r.key_id AND idempotency.hash = r.hash AND idempotency.owner = r.owner
   AND idempotency.lease_until = r.lease_until AND idempotency.status IS NULL

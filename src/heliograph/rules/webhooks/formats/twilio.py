@@ -34,10 +34,9 @@ def error_code(reason: Any) -> int:
     return _CODES.get(reason, _UNKNOWN)
 
 
-def sender(record: dict[str, Any]) -> str | None:
+def sender(id_: str, name: str | None) -> str | None:
     """Who the message is from; None: it is older than that is known."""
-    name = record.get("sender_id")
-    return name and (WHATSAPP if record["id"].startswith(PREFIXES["whatsapp"]) else "") + name
+    return name and (WHATSAPP if id_.startswith(PREFIXES["whatsapp"]) else "") + name
 
 
 def body(event: StoredEvent, team: Team) -> bytes:
@@ -53,7 +52,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
     told |= {
         "MessageSid": own["id"],
         "SmsSid": own["id"],
-        "From": sender(own) or "",
+        "From": sender(own["id"], own.get("sender_id")) or "",
         "To": prefix + own["to"],
         "MessageStatus": status,
         "SmsStatus": status,
