@@ -1,29 +1,30 @@
 """What SMS and WhatsApp sends share: a template, rendered for one phone, held at a price (spec 4.2, 4.3)."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey, Sent
 from heliograph.rules.delivery import lanes, magic, routing
-from heliograph.rules.delivery.content import SmsContent
+from heliograph.rules.delivery.content import SmsContent, WhatsappContent
 from heliograph.rules.delivery.message import STATES
 from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.mail.sender import brand_domain, brand_of
 from heliograph.rules.options import Added, Options, Timing, added_of, read_options
-from heliograph.rules.phones.gsm import segment
 from heliograph.rules.phones.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, RecipientOptedOut, TemplateIdRequired
-from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform, Team, Template
+from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Team, Template
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import check_size_of_variables, check_variables, read_variables, with_brand
 
+C = TypeVar("C", bound=SmsContent | WhatsappContent)
 LastCheck = Callable[[Found, int], None]  # found, now
 
 
@@ -176,20 +177,6 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
     return check
 
 
-def sms_content(team: Team, platform: Platform, country: str | None, body: str, validity_s: int = 0) -> SmsContent:
-    """What an SMS carrier gets: the text, its parts, and the sender of spec 4.2."""
-    own, segments = routing.sender_id(team, country), segment(body)
-    return SmsContent(
-        body=body,
-        sender_id=own or platform.brand,
-        platform_sender=own is None,
-        encoding=segments.encoding,
-        segments=segments.billed(team.record.segmenting),
-        parts=segments.udh,
-        validity_s=validity_s,
-    )
-
-
 def phone_price(team: Team, phone: str, price: int) -> int:
     return 0 if team.sandbox or magic.is_magic_phone(phone) else price
 
@@ -244,3 +231,51 @@ def phone_acceptance(
         priority=draft.added.priority,
         tags=draft.added.tags,
     )
+
+
+class PhoneSends(msgspec.Struct, Generic[C], frozen=True):
+    """What sends of a channel have in common around its own acceptance."""
+
+    channel: Channel
+    accept: Callable[[Context, Caller, PhoneDraft, IdempotencyKey | None], tuple[Acceptance, C]]
+
+    async def send(
+        self,
+        context: Context,
+        caller: Caller,
+        request: PhoneRequest,
+        retry_key: IdempotencyKey | None,
+        callback: str | None = None,
+        free: FreeText | None = None,
+        origin: dict[str, str] | None = None,
+    ) -> Sent[PhoneRecord]:
+        """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
+        item = await self.prepare(context, caller, request, retry_key, free, origin)
+        return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
+
+    async def prepare(
+        self,
+        context: Context,
+        caller: Caller,
+        request: PhoneRequest,
+        retry_key: IdempotencyKey | None = None,
+        free: FreeText | None = None,
+        origin: dict[str, str] | None = None,
+    ) -> Acceptance:
+        draft = draft_message(context, caller, self.channel, request, free, origin)
+        return self.accept(context, caller, draft, retry_key)[0]
+
+    async def rehearse(self, context: Context, caller: Caller, request: PhoneRequest) -> tuple[C, dict[str, Any]]:
+        """The content, and what every preview shows."""
+        draft = draft_message(context, caller, self.channel, request)
+        item, content = self.accept(context, caller, draft, None)
+        accepted = await context.store.messages.rehearse(item)
+        return content, {
+            "to": draft.to,
+            "country": draft.country,
+            "body": content.body,
+            "template_version": draft.template.version,
+            "locale": draft.template.locale,
+            "price": pricing.format_money(accepted.price),
+            "sandbox": caller.team.sandbox,
+        }

@@ -7,18 +7,16 @@ from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
-    FreeText,
     PhoneDraft,
-    PhoneRecord,
     PhoneRequest,
+    PhoneSends,
     check_destination,
-    draft_message,
     phone_acceptance,
     phone_price,
-    sms_content,
 )
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
+from heliograph.rules.acceptance import Acceptance, IdempotencyKey
+from heliograph.rules.delivery import routing
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.field_docs import (
     BODY,
@@ -35,6 +33,7 @@ from heliograph.rules.field_docs import (
     such_as,
 )
 from heliograph.rules.limits import SMS_BODY_MAX
+from heliograph.rules.phones.sms import sms_content
 from heliograph.rules.refusals import BodyTooLong, InvalidRequest
 from heliograph.rules.setup.records import Caller
 
@@ -55,50 +54,6 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-async def send_sms(
-    context: Context,
-    caller: Caller,
-    request: PhoneRequest,
-    retry_key: IdempotencyKey | None,
-    callback: str | None = None,
-    free: FreeText | None = None,
-    origin: dict[str, str] | None = None,
-) -> Sent[PhoneRecord]:
-    """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
-    item = await prepare_sms(context, caller, request, retry_key, free, origin)
-    return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
-
-
-async def prepare_sms(
-    context: Context,
-    caller: Caller,
-    request: PhoneRequest,
-    retry_key: IdempotencyKey | None = None,
-    free: FreeText | None = None,
-    origin: dict[str, str] | None = None,
-) -> Acceptance:
-    draft = draft_message(context, caller, "sms", request, free, origin)
-    return sms_acceptance(context, caller, draft, retry_key)[0]
-
-
-async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -> SmsPreview:
-    draft = draft_message(context, caller, "sms", request)
-    item, content = sms_acceptance(context, caller, draft, None)
-    accepted = await context.store.messages.rehearse(item)
-    return SmsPreview(
-        to=draft.to,
-        country=draft.country,
-        sender_id=content.sender_id,
-        body=content.body,
-        encoding=content.encoding,
-        segments=content.segments,
-        template_version=draft.template.version,
-        locale=draft.template.locale,
-        price=pricing.format_money(accepted.price),
-        sandbox=caller.team.sandbox,
-    )
-
-
 def sms_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, SmsContent]:
@@ -110,7 +65,8 @@ def sms_acceptance(
             f"The rendered SMS has {len(draft.body)} characters, {SMS_BODY_MAX} is the most. {BodyTooLong.fix}"
         )
     check = check_destination(context, caller, "sms", draft)
-    content = sms_content(team, setup.platform, draft.country, draft.body, draft.template.validity_minutes * 60)
+    sender, validity_s = routing.sender_id(team, draft.country), draft.template.validity_minutes * 60
+    content = sms_content(team, setup.platform, sender, draft.body, validity_s=validity_s)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
     if draft.template.id:
         draft = replace(draft, added=replace(draft.added, sender_id=content.sender_id))
@@ -120,3 +76,12 @@ def sms_acceptance(
         context, caller, "sms", draft, content=content, price=price, retry_key=retry_key, check=check
     )
     return item, content
+
+
+SMS = PhoneSends("sms", sms_acceptance)
+send_sms, prepare_sms = SMS.send, SMS.prepare
+
+
+async def preview_sms(context: Context, caller: Caller, request: PhoneRequest) -> SmsPreview:
+    content, shared = await SMS.rehearse(context, caller, request)
+    return SmsPreview(sender_id=content.sender_id, encoding=content.encoding, segments=content.segments, **shared)

@@ -11,19 +11,20 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context
-from heliograph.accept.phone import carriers_for, sms_content
+from heliograph.accept.phone import carriers_for
 from heliograph.accept.whatsapp import whatsapp_content
 from heliograph.channels.carrier import Parcel, left_s
 from heliograph.handover import first_of
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.delivery import magic
 from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred
-from heliograph.rules.delivery.routing import builtin_simulator
+from heliograph.rules.delivery.routing import builtin_simulator, sender_id
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.mail.own_mail import to_content
 from heliograph.rules.mail.sender import brand_domain, brand_of
 from heliograph.rules.options import Added
 from heliograph.rules.phones.phone import country_of
+from heliograph.rules.phones.sms import sms_content
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
 from heliograph.rules.templates.locales import in_locale, language_used
 from heliograph.rules.templates.render import render
@@ -196,7 +197,7 @@ def _parcel(
     country, content = country_of(normal), msgspec.Struct()
     if channel == "sms":
         text = code_text(caller, platform, code, locale)
-        content = sms_content(team, platform, country, text)
+        content = sms_content(team, platform, sender_id(team, country), text)
     elif channel == "email":
         language, brand = locale or team.record.verify.language, _brand(caller, platform)
         mail = verify_mail(platform.verify_text, language, brand["name"], code)

@@ -4,21 +4,18 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
-from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.accept.phone import (
-    FreeText,
     PhoneDraft,
-    PhoneRecord,
     PhoneRequest,
+    PhoneSends,
     check_destination,
-    draft_message,
     phone_acceptance,
     phone_price,
 )
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Found, IdempotencyKey, Sent
+from heliograph.rules.acceptance import Acceptance, Found, IdempotencyKey
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.magic import is_magic_phone
 from heliograph.rules.field_docs import BODY, LANGUAGE, VERSION, Country, DryRun, Price, Sandbox, To, says, such_as
@@ -42,50 +39,6 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
     locale: Annotated[str | None, LANGUAGE]
     price: Annotated[Price, such_as("0.0300")]
     sandbox: Sandbox
-
-
-async def send_whatsapp(
-    context: Context,
-    caller: Caller,
-    request: PhoneRequest,
-    retry_key: IdempotencyKey | None,
-    callback: str | None = None,
-    free: FreeText | None = None,
-    origin: dict[str, str] | None = None,
-) -> Sent[PhoneRecord]:
-    """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
-    item = await prepare_whatsapp(context, caller, request, retry_key, free, origin)
-    return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
-
-
-async def prepare_whatsapp(
-    context: Context,
-    caller: Caller,
-    request: PhoneRequest,
-    retry_key: IdempotencyKey | None = None,
-    free: FreeText | None = None,
-    origin: dict[str, str] | None = None,
-) -> Acceptance:
-    draft = draft_message(context, caller, "whatsapp", request, free, origin)
-    return whatsapp_acceptance(context, caller, draft, retry_key)[0]
-
-
-async def preview_whatsapp(context: Context, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
-    draft = draft_message(context, caller, "whatsapp", request)
-    item, content = whatsapp_acceptance(context, caller, draft, None)
-    accepted = await context.store.messages.rehearse(item)
-    return WhatsappPreview(
-        to=draft.to,
-        country=draft.country,
-        template=content.template,
-        language=content.language,
-        parameters=content.parameters,
-        body=content.body,
-        template_version=draft.template.version,
-        locale=draft.template.locale,
-        price=pricing.format_money(accepted.price),
-        sandbox=caller.team.sandbox,
-    )
 
 
 def whatsapp_content(template: Template, values: Mapping[str, str], body: str | None) -> WhatsappContent:
@@ -133,3 +86,14 @@ def whatsapp_acceptance(
         check=check,
     )
     return item, content
+
+
+WHATSAPP = PhoneSends("whatsapp", whatsapp_acceptance)
+send_whatsapp, prepare_whatsapp = WHATSAPP.send, WHATSAPP.prepare
+
+
+async def preview_whatsapp(context: Context, caller: Caller, request: PhoneRequest) -> WhatsappPreview:
+    content, shared = await WHATSAPP.rehearse(context, caller, request)
+    return WhatsappPreview(
+        template=content.template, language=content.language, parameters=content.parameters, **shared
+    )

@@ -106,7 +106,9 @@ class Message(msgspec.Struct):
     ended_at: int | None = None
 
 
-class _Recipient(msgspec.Struct):
+class RecipientRow(msgspec.Struct):
+    """As `recipients_of` has it."""
+
     message: int
     position: int
     address: str
@@ -134,7 +136,7 @@ async def record(
         return [False] * len(changes)
     keys = [(key,) for key in {c.message for c in ours}]
     messages = await lock_messages(tx, keys)
-    recipients = {(row[0], row[1]): _Recipient(*row) for row in await tx.run("recipients_of", messages=keys)}
+    recipients = {(row[0], row[1]): RecipientRow(*row) for row in await tx.run("recipients_of", messages=keys)}
     # A report about an erased address would bring it back.
     known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
     if any(c.absent for c in known):
@@ -155,7 +157,7 @@ async def record(
 
 
 async def _doubt(
-    tx: Tx, changes: Sequence[Change], messages: dict[int, Message], recipients: dict[tuple[int, int], _Recipient]
+    tx: Tx, changes: Sequence[Change], messages: dict[int, Message], recipients: dict[tuple[int, int], RecipientRow]
 ) -> list[Change]:
     """A domain that is told to be absent for the first time ends its mail, and silences nobody (contract 6)."""
 
@@ -347,12 +349,12 @@ async def _apply(
     rows: _Rows,
     changes: Sequence[Change],
     messages: dict[int, Message],
-    recipients: dict[tuple[int, int], _Recipient],
+    recipients: dict[tuple[int, int], RecipientRow],
 ) -> None:
-    by_message: dict[int, list[_Recipient]] = defaultdict(list)
+    by_message: dict[int, list[RecipientRow]] = defaultdict(list)
     for recipient in recipients.values():
         by_message[recipient.message].append(recipient)
-    touched: dict[tuple[int, int], _Recipient] = {}
+    touched: dict[tuple[int, int], RecipientRow] = {}
     for change in changes:
         found = recipients[change.message, change.position]
         _move(rows, change, messages[change.message], found, by_message[change.message])
@@ -397,7 +399,7 @@ def written(detail: dict[str, Any]) -> str | None:
     return msgspec.json.encode(detail).decode() if detail else None
 
 
-def _move(rows: _Rows, change: Change, moved: Message, recipient: _Recipient, everyone: list[_Recipient]) -> None:
+def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, everyone: list[RecipientRow]) -> None:
     detail = written(change.detail)
     recipient.updated_at = change.at
     if change.claim and recipient.carrier is None:
@@ -492,7 +494,7 @@ def _put_off(rows: _Rows, change: Change) -> None:
 
 
 def _tell_metrics(
-    rows: _Rows, change: Change, moved: Message, recipient: _Recipient, path: Sequence[str], *, is_real: bool
+    rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, path: Sequence[str], *, is_real: bool
 ) -> None:
     ends = path[-1]
     if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own reasons are no bounces

@@ -11,25 +11,11 @@ from heliograph.rules.mail.address import parse_address
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
-from heliograph.storage.outcomes import Change
+from heliograph.storage.outcomes import Change, RecipientRow
 
 # taken: it is in the timeline, or waits for the record of its hand-over; known: it was there before; nobody: it is
 # about none of ours; later: it cannot be kept yet and has to come again.
 Taken = Literal["taken", "known", "nobody", "later"]
-
-
-class _Place(msgspec.Struct, frozen=True):
-    """A recipient of a message that a provider may mean, as `recipients_of` has it."""
-
-    message: int
-    position: int
-    address: str
-    given: str
-    status: str
-    late: int
-    carrier: str | None
-    carrier_id: str | None
-    detail: str | None
 
 
 async def report_by_provider(
@@ -64,7 +50,7 @@ async def report_by_provider(
     return taken
 
 
-async def _places(tx: Tx, carrier: str, told: Sequence[ProviderReport]) -> list[_Place | None]:
+async def _places(tx: Tx, carrier: str, told: Sequence[ProviderReport]) -> list[RecipientRow | None]:
     ids = {id_ for one in told for id_ in (one.along, one.message_id) if id_}
     found = await tx.run("messages_by_id", ids=[(id_,) for id_ in ids]) if ids else []
     by_id = {id_: (key, None) for id_, key in found}
@@ -73,11 +59,11 @@ async def _places(tx: Tx, carrier: str, told: Sequence[ProviderReport]) -> list[
     by_carrier_id = {id_: (key, position) for id_, key, position in found}
     keys = {key for key, _ in (*by_id.values(), *by_carrier_id.values())}
     rows = await tx.run("recipients_of", messages=[(key,) for key in keys]) if keys else []
-    recipients: dict[int, list[_Place]] = {}
+    recipients: dict[int, list[RecipientRow]] = {}
     for row in rows:
-        recipients.setdefault(row[0], []).append(_Place(*row))
+        recipients.setdefault(row[0], []).append(RecipientRow(*row))
 
-    def place(one: ProviderReport) -> _Place | None:
+    def place(one: ProviderReport) -> RecipientRow | None:
         of_carrier = next((by_carrier_id[id_] for id_ in one.carrier_ids if id_ in by_carrier_id), None)
         meant = by_id.get(one.along or "") or of_carrier or by_id.get(one.message_id or "")
         return _meant(recipients.get(meant[0], []), one.address, of_carrier) if meant else None
@@ -85,7 +71,9 @@ async def _places(tx: Tx, carrier: str, told: Sequence[ProviderReport]) -> list[
     return [place(one) for one in told]
 
 
-def _meant(everyone: Sequence[_Place], address: str | None, of_carrier: tuple[int, int] | None) -> _Place | None:
+def _meant(
+    everyone: Sequence[RecipientRow], address: str | None, of_carrier: tuple[int, int] | None
+) -> RecipientRow | None:
     """By address; without one by the hand-over's id, or where there is one recipient alone."""
     if address:
         parsed = parse_address(address.strip())
@@ -105,7 +93,7 @@ async def _known(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in await tx.run("told_to", messages=messages)}
 
 
-async def _keep(tx: Tx, place: _Place, one: ProviderReport, at: int) -> Taken:
+async def _keep(tx: Tx, place: RecipientRow, one: ProviderReport, at: int) -> Taken:
     """Until its hand-over is recorded; the second one before that has to come again, lest it be lost."""
     report = msgspec.json.encode(one.report).decode()
     row = {"message": place.message, "position": place.position, "report": report}

@@ -9,9 +9,9 @@ from heliograph.rules.delivery import lanes, routing
 from heliograph.rules.delivery.content import SmsContent, WhatsappContent
 from heliograph.rules.delivery.outcome import IncomingText
 from heliograph.rules.ids import timestamp
-from heliograph.rules.phones.gsm import segment
 from heliograph.rules.phones.opt_out import PhoneChannel
 from heliograph.rules.phones.phone import country_of
+from heliograph.rules.phones.sms import sms_content
 from heliograph.rules.setup.records import Platform, Team
 from heliograph.rules.setup.snapshot import Setup
 
@@ -78,13 +78,4 @@ def _content(
     if channel == "whatsapp":
         return WhatsappContent(template="", language="", body=body, is_answer=True)
     own = to if _NUMBER.fullmatch(to) else routing.sender_id(team, country)
-    segments = segment(body)
-    return SmsContent(
-        body=body,
-        sender_id=own or platform.brand,
-        platform_sender=own is None,
-        encoding=segments.encoding,
-        segments=segments.billed(team.record.segmenting),
-        parts=segments.udh,
-        is_answer=True,
-    )
+    return sms_content(team, platform, own, body, is_answer=True)
