@@ -24,8 +24,10 @@ MAY_IMPORT: dict[str, str] = {
     "words/": "rules/ words/",
     "runtime/": "rules/ runtime/",
     "web/": "rules/ words/ runtime/ web/",
+    "smtp/": "rules/ smtp/",
     "channels/carrier.py": "rules/",
     "channels/line.py channels/web.py": "rules/ runtime/ channels/carrier.py channels/line.py",
+    "channels/email/": "rules/ runtime/ smtp/ channels/carrier.py channels/line.py channels/web.py itself",
     "channels/*/": "rules/ runtime/ channels/carrier.py channels/line.py channels/web.py itself",
     "storage/engine/": "rules/ runtime/ storage/engine/",
     "storage/": "rules/ runtime/ storage/ storage/engine/",
@@ -34,15 +36,15 @@ MAY_IMPORT: dict[str, str] = {
     "deliver/": "rules/ words/ runtime/ handover.py channels/carrier.py channels/webhook/ storage/ deliver/",
     "api/": "runtime/ web/ accept/ manage/ deliver/reports.py rules/ words/ storage/ channels/carrier.py api/",
     "compat/": "web/ accept/ manage/ rules/ words/ storage/ compat/",
-    "submission/": "runtime/ web/ accept/ rules/ words/ storage/ submission/",
+    "submission/": "runtime/ web/ smtp/ accept/ rules/ words/ storage/ submission/",
     "dashboard/": (
         "web/ runtime/ accept/ manage/ handover.py rules/ words/ storage/ channels/carrier.py sealing.py dashboard/"
     ),
     ROOT_FILES: "rules/ sealing.py",
     "opening.py": "rules/ runtime/ settings.py datafolder.py storage/ storage/engine/",
     "app.py server.py": (
-        "opening.py app.py web/ api/ compat/ submission/ dashboard/ accept/ deliver/ manage/ handover.py channels/ "
-        "storage/ rules/ words/ runtime/ " + ROOT_FILES
+        "opening.py app.py web/ smtp/ api/ compat/ submission/ dashboard/ accept/ deliver/ manage/ handover.py "
+        "channels/ storage/ rules/ words/ runtime/ " + ROOT_FILES
     ),
     "cli/": (
         "opening.py app.py server.py manage/ rules/ words/ runtime/ channels/webhook/ storage/ storage/engine/ cli/ "
@@ -407,6 +409,8 @@ def test_the_docs_show_the_same_table() -> None:
         ("web/router.py", "from heliograph.storage.store import Store"),
         ("compat/postal.py", "from heliograph.api.call import Call"),
         ("submission/intake.py", "from heliograph.api.app import Api"),
+        ("smtp/wire.py", "from heliograph.web.budget import ByteBudget"),
+        ("channels/sms/smpp.py", "from heliograph.smtp.wire import SmtpWire"),
         ("web/route.py", "from heliograph.accept.context import Context"),
         ("server.py", "from heliograph.cli import main"),
     ],

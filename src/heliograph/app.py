@@ -21,7 +21,7 @@ from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check
-from heliograph.channels.email.bounce_server import Returns, protocol
+from heliograph.channels.email.bounce_server import Returns, returns_server
 from heliograph.channels.email.mx import Mx, asking
 from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.relay import Relay
@@ -93,11 +93,12 @@ from heliograph.runtime.clock import Clock
 from heliograph.runtime.watch import LoopWatch
 from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import BadSetting, Settings
+from heliograph.smtp.certificate import Certificate, certificate_until
+from heliograph.smtp.listener import SmtpServer
+from heliograph.smtp.session import Tls
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.submission import intake
-from heliograph.submission.certificate import Certificate, certificate_until
-from heliograph.submission.listener import Submissions
-from heliograph.submission.session import Hall
+from heliograph.submission.session import submission_server
 from heliograph.web.budget import ByteBudget
 from heliograph.web.front import Front
 from heliograph.web.reading import Reads
@@ -167,7 +168,6 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
 }
 
 
-Protocols = Callable[[], asyncio.Protocol]  # one for each connection
 Loop = Callable[[], Awaitable[None]]
 
 
@@ -180,8 +180,8 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     context: Context
     front: Front
     workers: Sequence[Worker | WebhookWorker]  # none in a process that serves the API alone
-    returns: Protocols | None  # for mail that comes back
-    submissions: Submissions
+    returns: SmtpServer | None  # for mail that comes back
+    submissions: SmtpServer
     duties: dict[str, Loop]  # by name; they run until they are cancelled, the workers' until they are stopped
     clients: Sequence[Carriers | Web | Poster]  # with their own connections
 
@@ -250,6 +250,7 @@ def build(
     )
     budget, door = ByteBudget(settings.body_memory_mb * MIB), Admission(context, limits)
     certificate = make_certificate(settings)
+    tls: Tls = lambda: certificate.context if certificate else None  # noqa: E731
     duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context)
     duties["secret"] = partial(follow_secret, store, secrets.settle)
     if answers:
@@ -267,17 +268,8 @@ def build(
         context=context,
         front=make_front(settings, secrets, context, management, door, budget, tools.outgoing, tools.web),
         workers=[worker, webhooks] if works else [],
-        returns=make_returns(settings, secrets, store, clock, certificate)
-        if works and settings.bounce_listen
-        else None,
-        submissions=Submissions(
-            Hall(
-                name=mail_name(settings, store),
-                intake=intake.MailIntake(context, door),
-                budget=budget,
-                certificate=certificate,
-            )
-        ),
+        returns=make_returns(settings, secrets, store, clock, tls) if works and settings.bounce_listen else None,
+        submissions=submission_server(mail_name(settings, store), tls, intake.MailIntake(context, door), budget),
         duties=duties,
         clients=[carriers, tools.web, tools.checked_web, poster],
     )
@@ -371,9 +363,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
     }
 
 
-def make_returns(
-    settings: Settings, secrets: Secrets, store: Store, clock: Clock, certificate: Certificate | None
-) -> Protocols:
+def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock, tls: Tls) -> SmtpServer:
     """What listens for bounces, complaints and mail for teams."""
     returns = Returns(
         secrets.envelope,
@@ -385,7 +375,7 @@ def make_returns(
         folder=settings.data,
         ask=asking("{}:{}".format(*settings.resolver) if settings.resolver else None),
     )
-    return protocol(returns, mail_name(settings, store), lambda: certificate.context if certificate else None)
+    return returns_server(mail_name(settings, store), tls, returns)
 
 
 def mail_name(settings: Settings, store: Store) -> str:
@@ -394,7 +384,7 @@ def mail_name(settings: Settings, store: Store) -> str:
 
 
 def make_certificate(settings: Settings) -> Certificate | None:
-    """Of SMTP submission."""
+    """Of SMTP submission, and of what comes back."""
     if settings.submission_cert is None or settings.submission_key is None:
         return None
     try:

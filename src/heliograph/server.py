@@ -158,8 +158,8 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
         opened.push_async_callback(app.close)
         for bound in _for(RETURNS, sockets):
             assert app.returns
-            server = await asyncio.get_running_loop().create_server(app.returns, sock=bound)
-            opened.callback(server.close)
+            await app.returns.listen(bound, listening.BACKLOG)
+            opened.push_async_callback(app.returns.drain, LEAVE_S)  # mail servers try again by themselves
         duties = app.duties | {
             "slow clients": connections.sweep,
             "garbage": collect_when_idle,

@@ -22,10 +22,10 @@ from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.runtime.metrics import Families
 from heliograph.settings import BadSetting, Settings, read_settings
+from heliograph.smtp.certificate import certificate_until
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.outbox import LaneDepth
 from heliograph.storage.store import Store
-from heliograph.submission.certificate import certificate_until
 from heliograph.web.front import Front
 from heliograph.web.request import Request
 from tests.asked import asked

@@ -2,25 +2,31 @@
 
 import asyncio
 import logging.config
+import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from heliograph.channels.email.bounce_server import ListenLimits, Returns, protocol
+from heliograph.channels.email.bounce_server import ListenLimits, Returns, returns_server
 from heliograph.channels.email.dkim import Signer, SigningKey, make_key
 from heliograph.channels.email.parts import READ_MAX
 from heliograph.rules.delivery.outcome import Report
 from heliograph.rules.ids import ulid
 from heliograph.rules.mail.verp import sign
 from tests.channels.smtp_peer import Authority
+from tests.service import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 
 KEY, NOW = b"k" * 32, 1_800_000_000_000
 ID = "eml_01HZX3V7Q9K2M4N6P8R0S2T4V6"
 AWAY = 1
+OF_TEAM = "help@acme.test"
 OURS = sign(KEY, ID, 7, "bounce.example.com", NOW)
 NOTICE = b"From: MAILER-DAEMON@mx.example\r\nSubject: failure notice\r\n\r\n%b\r\n"
 BOUNCE = NOTICE % b"Could not deliver: 550 5.1.1 no such user"
@@ -48,12 +54,25 @@ def sent(id_: str = ALONE, key: SigningKey = SIGNING, domain: str = "acme.test")
     return f"Received: from us by them; now\r\n{signature}{head}\r\nHi\r\n"
 
 
+class Mailbox:
+    """Of a team."""
+
+    def owner(self, address: str) -> str | None:
+        return "tm_acme" if address == OF_TEAM else None
+
+    async def take(self, *_: object) -> None:
+        raise AssertionError("nothing is to come so far")
+
+
 class Peer:
     """A client of the listener, and what the listener made of it."""
 
-    def __init__(self, port: int, taken: list[tuple[str, int, Report]]) -> None:
+    def __init__(
+        self, port: int, taken: list[tuple[str, int, Report]], stop: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         self.port = port
         self.taken = taken
+        self.stop = stop
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator["Talk"]:
@@ -99,7 +118,9 @@ class Talk:
 
 
 @asynccontextmanager
-async def listening(tls: ssl.SSLContext | None = None, **limits: float) -> AsyncIterator[Peer]:
+async def listening(
+    tls: ssl.SSLContext | None = None, folder: Path | None = None, **limits: float
+) -> AsyncIterator[Peer]:
     taken: list[tuple[str, int, Report]] = []
 
     async def receive(message_id: str, position: int, report: Report) -> None:
@@ -117,16 +138,15 @@ async def listening(tls: ssl.SSLContext | None = None, **limits: float) -> Async
     def keys_of(domain: str) -> list[SigningKey]:
         return [SIGNING] if domain == "acme.test" else []
 
-    returns = Returns(KEY, lambda: NOW, address_of, receive, keys_of, ListenLimits(**limits))  # type: ignore[arg-type]
-    server = await asyncio.get_running_loop().create_server(
-        protocol(returns, "mx.example", lambda: tls), "127.0.0.1", 0
-    )
-    try:
-        yield Peer(server.sockets[0].getsockname()[1], taken)
-        while returns.peers:
-            await asyncio.sleep(0.001)
-    finally:
-        server.close()
+    returns = Returns(KEY, lambda: NOW, address_of, receive, keys_of, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
+    server = returns_server("mx.example", lambda: tls, returns)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        await server.listen(bound, 100)
+        try:
+            yield Peer(bound.getsockname()[1], taken, partial(server.drain, PATIENCE_S))
+        finally:
+            await server.drain(PATIENCE_S)
+    assert returns.waiting == 0
 
 
 @pytest.mark.parametrize(
@@ -207,7 +227,7 @@ async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFix
     caplog.set_level("DEBUG", "mail.log")
     async with listening() as peer, peer.connect() as talk:
         assert await talk.answer() == "220"
-        assert await talk.ask("EHLO \x1b[2J", "\x1b[31mROOT", "QUIT") == ["250", "500", "221"]
+        assert await talk.ask("EHLO \x1b[2J", "\x1b[31mROOT", "QUIT") == ["500", "500", "221"]
     assert not [record for record in caplog.records if record.name != "asyncio"]
 
 
@@ -290,3 +310,25 @@ async def test_a_session_ends_in_time() -> None:
         with pytest.raises(ConnectionResetError):
             await talk.trickle()
     assert peer.taken == []
+
+
+async def test_no_room_on_the_disk_is_said_at_the_end_of_the_mail(tmp_path: Path) -> None:
+    """What is left of the mail would else be taken for commands."""
+    async with listening(folder=tmp_path / "gone") as peer, peer.connect() as talk:
+        await talk.begin(OF_TEAM)
+        long = BOUNCE + b"MAIL FROM:<>\r\n" * (READ_MAX // 10)
+        assert await talk.send(long + b".\r\n") == "451"
+        assert await talk.ask("NOOP", "QUIT") == ["250", "221"]
+    assert peer.taken == []
+
+
+async def test_a_stop_lets_a_mail_finish() -> None:
+    async with listening() as peer, peer.connect() as idle, peer.connect() as sending:
+        assert await idle.answer() == "220"
+        await sending.begin(OURS)
+        stopping = asyncio.create_task(peer.stop())
+        assert await idle.answer() == "421"
+        assert await sending.send(BOUNCE + b".\r\n") == "250"
+        assert await sending.answer() == "421"
+        await stopping
+    assert len(peer.taken) == 1

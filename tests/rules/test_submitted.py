@@ -234,7 +234,7 @@ def test_a_boundary_that_is_missing_or_not_closed() -> None:
 
 def test_long_mails_are_read_in_pieces() -> None:
     head, count = b"Subject: x\r\n", PIECE // 2
-    dots = read_submitted(head + b"\r\n" + b"..x\r\n" * count, addresses(TO))
+    dots = read_submitted(head + b"\r\n" + b".x\r\n" * count, addresses(TO))
     assert dots.request["text"] == ".x\n" * count
     coded = b"Content-Transfer-Encoding: quoted-printable\r\n\r\n" + b"a=C3=BC=\r\n" * count
     assert read_submitted(head + coded, addresses(TO)).request["text"] == "aü" * count

@@ -3,7 +3,9 @@
 import signal
 import smtplib
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,13 @@ from tests.submission.conftest import HOST, deliver, free_port, mail
 
 # A client has a minute to show its key, and a mail a minute to begin with: here less.
 HURRIED = """
-from heliograph.submission import listener, session, wire
+from msgspec.structs import replace
+from heliograph.smtp import wire
+from heliograph.submission import session
 from heliograph.cli.main import main
 
-session.AUTH_S, wire.MAIL_S, listener.UNKNOWN_MAX, listener.CONNECTIONS_MAX = 2.0, 1.0, 3, 5
+session.AUTH_S, session.SESSION_S, wire.MAIL_S = 2.0, 4.0, 1.0
+session.LIMITS = replace(session.LIMITS, strangers=3, connections=5)
 main()
 """
 
@@ -95,3 +100,15 @@ def test_several_processes_share_the_port(own: Own) -> None:
     for _ in range(8):
         with own.client() as client:
             assert deliver(client, mail(To="delivered@simulator.test"))[0] == 250
+
+
+def test_who_sends_no_mail_is_sent_away_however_often_it_speaks(own: Own) -> None:
+    client = own.client()
+    while (said := client.docmd("NOOP"))[0] == 250:
+        time.sleep(0.01)
+    assert said == (421, b"4.4.2 Too slow")
+    stranger = socket.create_connection((HOST, own.port), timeout=PATIENCE_S)
+    with suppress(ConnectionError):
+        while True:  # a byte now and then wins no time
+            stranger.sendall(b"x")
+            time.sleep(0.001)

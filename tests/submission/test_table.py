@@ -9,8 +9,9 @@ import ssl
 import pytest
 
 from heliograph.rules.refusals import DirectSendsPaused
+from heliograph.smtp.session import Terms
 from heliograph.submission.replies import reply_to
-from heliograph.submission.session import Hall, Session
+from heliograph.submission.session import LIMITS, Submission
 from tests.service import PATIENCE_S, TOKENS, until
 from tests.submission.conftest import HOST, Post, deliver, mail
 
@@ -178,7 +179,7 @@ def test_options_of_dsn_and_base64_without_its_end_are_taken(post: Post) -> None
 
 
 def test_a_team_that_may_send_again_soon_is_told_to_wait() -> None:
-    assert reply_to(DirectSendsPaused("wait")).startswith(b"450 4.7.1 direct_sends_paused")
+    assert reply_to(DirectSendsPaused("wait")).startswith("450 4.7.1 direct_sends_paused")
 
 
 # -- MIME --------------------------------------------------------------------------------------------------
@@ -382,7 +383,8 @@ def test_a_key_that_is_revoked_meanwhile_sends_no_more(post: Post) -> None:
 def test_a_key_in_the_clear_stays_on_this_machine() -> None:
     """Seen from another address, there is no AUTH before STARTTLS."""
     wire = Stranger()
-    session = Session(Hall(name="x", intake=None, budget=None, certificate=None), wire)  # type: ignore[arg-type]
+    terms = Terms(name="x", limits=LIMITS, tls=lambda: None, too_large="")
+    session = Submission(terms, None, None, wire)  # type: ignore[arg-type]
     session._greet("EHLO", "x")
     assert not [line for line in wire.said if b"AUTH" in line]
     session._mail("FROM:<a@acme.test>")

@@ -30,8 +30,8 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.setup.records import Caller
 from heliograph.runtime import metrics
+from heliograph.smtp.wire import HungUp, TooSlow
 from heliograph.storage.store import StoreUnavailable
-from heliograph.submission.wire import HungUp, TooSlow
 from heliograph.web.bodies import parse_json, to_request
 from heliograph.web.status import status_of
 

@@ -2,10 +2,7 @@
 
 from heliograph.rules import refusals as r
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.text import CONTROLS
 from heliograph.web.status import status_of
-
-TEXT_MAX = 480  # octets: a reply line has at most 512 (RFC 5321, 4.5.3.1.5)
 
 BY_STATUS = {
     401: "535 5.7.8",
@@ -32,16 +29,11 @@ BY_REFUSAL: dict[type[Refusal], str] = {
 }
 
 
-def reply_to(refusal: Refusal) -> bytes:
+def reply_to(refusal: Refusal) -> str:
     """One line: the code that a program reads, then the refusal's own, then its words."""
     kind = type(refusal)
     code = BY_REFUSAL.get(kind) or BY_STATUS.get(status_of(kind), DEFAULT)
     words = refusal.message
     if isinstance(refusal, r.RecipientSuppressed) and refusal.details:
         words = ", ".join(refusal.details["addresses"])
-    return line(f"{code} {refusal.code}: {words}")
-
-
-def line(text: str) -> bytes:
-    """What a client may print: ASCII, no control characters, not too long."""
-    return CONTROLS.sub(" ", text).encode("ascii", "backslashreplace")[:TEXT_MAX]
+    return f"{code} {refusal.code}: {words}"

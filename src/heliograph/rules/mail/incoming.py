@@ -184,7 +184,7 @@ def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[st
 
 
 def _tree(raw: bytes) -> tuple[bytes, Fields, list[Leaf]]:
-    mail = plain(raw, is_stuffed=False)
+    mail = plain(raw)
     fields, body = read_head(mail, 1, len(mail), is_strict=False)
     return mail, fields, read_leaves(mail, firsts(fields), body, is_strict=False)
 

@@ -57,7 +57,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: Collection[str] = ()) -> Submitted:
-    """`raw`: as SMTP carries it; `recipients`: of the envelope; `more`: types of files beside the spec's.
+    """`recipients`: of the envelope; `more`: types of files beside the spec's.
 
     A Refusal says what is wrong with the mail.
     """

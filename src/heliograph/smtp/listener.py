@@ -1,24 +1,26 @@
-"""Where SMTP submission listens, who is connected, and how they leave."""
+"""Where a server for SMTP listens, who is connected, and how they leave."""
 
 import asyncio
 import socket
+from collections.abc import Callable
+from typing import Any
 
 from heliograph.rules.client_address import network_of
-from heliograph.submission.session import Hall, Session
-from heliograph.submission.wire import SmtpWire
+from heliograph.smtp.session import SmtpDialogue, SmtpLimits
+from heliograph.smtp.wire import SmtpWire
 
-CONNECTIONS_MAX = 1024
-UNKNOWN_MAX = 128  # of one address, or one IPv6 network, that have not shown a key
 BUSY = b"421 4.7.0 Too many connections, try again later"
 
 
-class Submissions:
-    def __init__(self, hall: Hall) -> None:
-        self._hall = hall
+class SmtpServer:
+    def __init__(self, limits: SmtpLimits, session: Callable[[SmtpWire], SmtpDialogue[Any]]) -> None:
+        """`session`: makes the one of a new connection."""
+        self._limits = limits
+        self._session = session
         self._servers: list[asyncio.Server] = []
-        self._open: dict[SmtpWire, tuple[Session, str]] = {}  # with the peer's network
+        self._open: dict[SmtpWire, tuple[SmtpDialogue[Any], str]] = {}  # with the peer's network
 
-    async def listen(self, bound: socket.socket, backlog: int, *, tls_first: bool) -> None:
+    async def listen(self, bound: socket.socket, backlog: int, *, tls_first: bool = False) -> None:
         async def begin(wire: SmtpWire) -> None:
             await self._run(wire, tls_first)
 
@@ -31,7 +33,7 @@ class Submissions:
             if not tls_first:
                 wire.say(BUSY)
             return
-        session = Session(self._hall, wire)
+        session = self._session(wire)
         self._open[wire] = session, peer
         try:
             await session.run(tls_first=tls_first)
@@ -39,8 +41,13 @@ class Submissions:
             del self._open[wire]
 
     def _has_room(self, peer: str) -> bool:
-        unknown = sum(its == peer and not session.is_known for session, its in self._open.values())
-        return len(self._open) < CONNECTIONS_MAX and unknown < UNKNOWN_MAX
+        limits, own = self._limits, [session for session, its in self._open.values() if its == peer]
+        strangers = sum(not session.is_known for session in own)
+        return (
+            len(self._open) < limits.connections
+            and len(own) < limits.per_peer
+            and (limits.strangers is None or strangers < limits.strangers)
+        )
 
     async def drain(self, seconds: float) -> None:
         """Take no more connections, and let those that are sending a mail finish it."""

@@ -1,4 +1,4 @@
-"""The certificate of SMTP submission, and its renewal while the service runs."""
+"""The certificate of our SMTP servers, and its renewal while the service runs."""
 
 import asyncio
 import ssl

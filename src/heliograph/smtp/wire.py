@@ -2,25 +2,22 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 
 from heliograph.rules.limits import KIB
-from heliograph.rules.refusals import PayloadTooLarge, Refusal
-from heliograph.web.budget import ByteBudget, HeldBody
 
 log = structlog.get_logger()
 
 LINE_MAX = 12 * KIB + 2  # octets with the line end (RFC 4954, 4); commands are shorter
 UNREAD_MAX = 64 * KIB  # that wait to be read; the connection reads no more meanwhile
-BUDGETED = 64 * KIB  # mails above this count against the byte budget
 SLOWEST = 32 * KIB  # octets of a mail a second, after the first …
 MAIL_S = 60.0  # … so many seconds
 WRITE_S = 60.0  # a client that reads nothing of our replies for this long is gone
 HANDSHAKE_S = 20.0
 LEAVE_S = 1.0  # in which a client that is sent away reads why
-TOO_LARGE = "The mail is larger than SIZE says. Send less, for example a link instead of an attachment."
+BROKEN = b"421 4.3.0 Something broke, try again later"
 END = b"\r\n.\r\n"
 
 
@@ -59,7 +56,7 @@ class SmtpWire(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.peer = (transport.get_extra_info("peername") or ("",))[0]
-        self.task = self._loop.create_task(self._speak(), name="submission")
+        self.task = self._loop.create_task(self._speak(), name="smtp")
 
     async def _speak(self) -> None:
         try:
@@ -68,7 +65,8 @@ class SmtpWire(asyncio.Protocol):
         except HungUp:
             pass
         except Exception:
-            log.exception("a submission broke", peer=self.peer)
+            log.exception("an SMTP session broke", peer=self.peer)
+            self.hang_up(BROKEN)
         finally:
             self.transport.close()
 
@@ -103,6 +101,10 @@ class SmtpWire(asyncio.Protocol):
 
     # -- the dialogue calls these --------------------------------------------------------------------------
 
+    @property
+    def has_unread(self) -> bool:
+        return bool(self._unread)
+
     def say(self, reply: bytes) -> None:
         self._replies += reply + b"\r\n"
 
@@ -124,52 +126,47 @@ class SmtpWire(asyncio.Protocol):
         self._replies.clear()
         self._loop.call_later(LEAVE_S, self.transport.close)
 
+    def abort(self) -> None:
+        self.transport.abort()
+
     async def line(self, seconds: float) -> bytes:
         """The next one, without its end, or TooSlow. What was said is written when there is none yet."""
+        until = self._loop.time() + seconds  # for all of it: a byte now and then wins no time
         while (end := self._unread.find(b"\n", 0, LINE_MAX)) < 0:
             if len(self._unread) >= LINE_MAX:
                 raise BadLine
-            await self._more(seconds)
+            await self._more(until - self._loop.time())
         line = bytes(self._unread[: end + 1])
         del self._unread[: end + 1]
         if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
             raise BadLine
         return line[:-2]
 
-    async def mail(self, most: int, budget: ByteBudget, holder: HeldBody) -> bytearray:
-        """Up to the dot on a line of its own, with its dots still doubled, or TooSlow."""
-        mail, size, waited_s = bytearray(b"\r\n"), 0, 0.0  # the line end of the command may be the one before the dot
-        refusal: Refusal | None = None  # it is read to its end, so that the client reads why
+    async def mail(self) -> AsyncIterator[bytes]:
+        """Pieces up to the dot on a line of its own, without the dots that keep other lines from being that.
+
+        Raises TooSlow. Whoever stops before the end must hang up, because what follows are no commands.
+        """
+        held = b"\r\n"  # the line end of the command may be the one before the dot
+        skipped, size, waited_s = len(held), 0, 0.0
         while True:
             if not self._unread:
                 began = self._loop.time()
                 await self._more(MAIL_S + size / SLOWEST - waited_s)
                 waited_s += self._loop.time() - began
                 continue
-            searched = max(0, len(mail) - len(END) + 1)
-            mail += self._unread
+            piece = held + self._unread
             size += len(self._unread)
             self._unread.clear()
-            if (end := mail.find(END, searched)) >= 0:
-                break
-            if refusal is None:
-                refusal = await self._room(mail, most, budget, holder)
-            if refusal is not None:
-                del mail[: -len(END)]
-        self._unread += mail[end + len(END) :]
-        if refusal is not None or end > most:
-            raise refusal or PayloadTooLarge(TOO_LARGE)
-        return mail[2 : end + 2]
-
-    async def _room(self, mail: bytearray, most: int, budget: ByteBudget, holder: HeldBody) -> Refusal | None:
-        if len(mail) > most + len(END):
-            return PayloadTooLarge(TOO_LARGE)
-        if len(mail) > BUDGETED:
-            try:
-                await budget.take(holder, len(mail) - holder.held)
-            except Refusal as refusal:
-                return refusal
-        return None
+            end = piece.find(END)
+            cut = end + 2 if end >= 0 else _safe_cut(piece)
+            if cut >= skipped:
+                yield piece[:cut].replace(b"\r\n..", b"\r\n.")[skipped:]
+                skipped = 0
+            held = piece[cut:]
+            if end >= 0:
+                self._unread += piece[end + len(END) :]
+                return
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
         """What came in the clear after the command is not for us to read (RFC 3207, 6)."""
@@ -200,3 +197,9 @@ class SmtpWire(asyncio.Protocol):
                 await self._waiting
         except TimeoutError:
             raise TooSlow from None
+
+
+def _safe_cut(piece: bytes) -> int:
+    """Before a line end that may begin the end of the mail, or a line whose dot is doubled."""
+    cut = piece.find(b"\r", max(0, len(piece) - len(END) + 1))
+    return len(piece) if cut < 0 else cut
