@@ -17,7 +17,7 @@ def test_a_histogram_counted_in_portions_is_the_librarys() -> None:
     for portion in (1, 7, len(values)):
         registry = CollectorRegistry()
         metric = Histogram("some_seconds", "Some.", registry=registry, buckets=metrics.QUICK_S)
-        kept = metrics._Steps(metric)
+        kept = metrics._Steps(metric, metrics.QUICK_S)
         for number, value in enumerate(values):
             kept.observe(value)
             if number % portion == 0:
