@@ -8,9 +8,9 @@ import pytest
 
 from heliograph.channels.email.authentication import ask_about
 from heliograph.channels.email.dkim import Signer, SigningKey, make_key, public_record
-from heliograph.channels.email.resolve import DnsSilent
 from heliograph.channels.email.spf import Sending, check_spf
 from heliograph.channels.email.verify import signatures_in, verify
+from heliograph.channels.resolver import DnsSilent
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ from functools import partial
 from ipaddress import ip_network
 from typing import cast
 
-import dns.asyncresolver
 import dns.flags
 import dns.message
 import dns.rcode
@@ -17,6 +16,7 @@ import pytest
 
 from heliograph.channels.email import dns_check
 from heliograph.channels.email.dns_check import Authorities, check, check_at, zone_of
+from heliograph.channels.resolver import NameServers
 from heliograph.rules.setup.domain_records import Record, Verdict, expected
 
 pytestmark = pytest.mark.anyio
@@ -142,10 +142,8 @@ async def _start(peers: Sequence[Peer], stack: AsyncExitStack) -> int:
     return port
 
 
-def system_at(port: int) -> dns.asyncresolver.Resolver:
-    system = dns.asyncresolver.Resolver(configure=False)
-    system.nameservers, system.port = ["127.0.0.1"], port
-    return system
+def system_at(port: int) -> NameServers:
+    return NameServers(("127.0.0.1", port), dns_check.LOOK_UP_S)
 
 
 async def check_authorities(records: list[Record], port: int) -> dict[str, Verdict]:

@@ -20,9 +20,9 @@ from heliograph.channels.email import pool
 from heliograph.channels.email.mta_sts import Policies, Policy, https_fetch, read_id, read_policy
 from heliograph.channels.email.mx import Mx
 from heliograph.channels.email.pool import PoolLimits, Prepared
-from heliograph.channels.email.resolve import Resolver, Unknown, networks
+from heliograph.channels.email.resolve import Resolver, networks
 from heliograph.channels.email.smtp import SmtpOptions, Timeouts
-from heliograph.channels.web import Answers
+from heliograph.channels.resolver import Answers, Unknown
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup.carrier_kinds import MxOptions
 from tests.channels.dns_peer import DnsPeer, Zone
@@ -330,8 +330,9 @@ async def test_that_a_name_does_not_exist_is_remembered_for_five_minutes() -> No
             with contextlib.suppress(Unknown):
                 await resolver.addresses(name)
         assert dns.asked["gone.test", "A"] == 1
-        assert resolver._asked and isinstance(resolver._asked.cache, Answers)
-        kept = [node.value.expiration - time.time() for node in resolver._asked.cache.data.values()]
+        asked = resolver._servers._asked
+        assert asked and isinstance(asked.cache, Answers)
+        kept = [node.value.expiration - time.time() for node in asked.cache.data.values()]
     assert len(kept) >= 3
     assert all(0 < seconds <= 300 for seconds in kept)
 
@@ -346,8 +347,7 @@ async def test_a_name_server_that_fails_is_asked_again_later(failing: str, expec
 
 async def test_no_name_server_at_all() -> None:
     async with net({}, {}, resolver="127.0.0.1:9") as there:
-        there.mx._resolver._asked = await there.mx._resolver._make()
-        there.mx._resolver._asked.lifetime = 0.3
+        there.mx._resolver._servers._lifetime_s = 0.3
         assert action(await there.send()) == DEFERRED
 
 

@@ -1,4 +1,4 @@
-"""What the channels share: an HTTP client, reading of answers, errors and callbacks, a DNS cache."""
+"""What the channels share: an HTTP client, reading of answers, errors and callbacks."""
 
 import hashlib
 import hmac
@@ -12,7 +12,6 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 import aiohttp
-import dns.resolver
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
@@ -30,7 +29,6 @@ IDLE_S = 10.0  # shorter than most servers keep a connection, so that few close 
 ANSWER_MAX = 64 * 1024  # octets
 WORDS_MAX = 300  # characters of a carrier's text
 FIELDS_MAX = 200  # of a form
-NO_S = 300  # how long to believe that a name does not exist
 HIDDEN_MIN = 4  # characters: hiding less would leave holes in ordinary words
 
 FORBIDDEN = CallbackAnswer(status=403)
@@ -41,15 +39,6 @@ Verdict = Literal["refused", "deferred", "unreachable"]
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]{1,6})\]")
 _SECONDS = re.compile("[0-9]{1,6}")
 _WORD = re.compile("[A-Za-z0-9]+")
-
-
-class Answers(dns.resolver.LRUCache):
-    """Caches answers for their TTL, "no such name" for at most five minutes: without a SOA record it would last."""
-
-    def put(self, key: Any, value: dns.resolver.Answer) -> None:
-        if value.rrset is None:
-            value.expiration -= max(0, value.chaining_result.minimum_ttl - NO_S)
-        super().put(key, value)
 
 
 class Unreachable(Exception):

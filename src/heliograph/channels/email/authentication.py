@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from heliograph.channels.email.resolve import DnsSilent
 from heliograph.channels.email.spf import Ask, Sending, check_spf
 from heliograph.channels.email.verify import ForeignSignature, signatures_in, values_of, verify
+from heliograph.channels.resolver import DnsSilent
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.mail.incoming import Authentication, Verdict
 from heliograph.rules.mail.submitted import read_addresses

@@ -5,12 +5,10 @@ A resolver set by an operator is queried instead, for private DNS and for networ
 
 import asyncio
 from collections.abc import Sequence
-from functools import cached_property
 from ipaddress import ip_address
 from typing import Protocol
 
 import dns.asyncquery
-import dns.asyncresolver
 import dns.exception
 import dns.flags
 import dns.message
@@ -18,12 +16,12 @@ import dns.name
 import dns.rcode
 import dns.rdata
 import dns.rdatatype
-import dns.resolver
 from dns.rdtypes.ANY.CNAME import CNAME
 from dns.rdtypes.ANY.MX import MX
 from dns.rdtypes.ANY.TXT import TXT
 from msgspec.structs import replace
 
+from heliograph.channels.resolver import DnsSilent, NameServers, Unknown
 from heliograph.rules.denied import Network, is_denied
 from heliograph.rules.setup.domain_records import (
     Record,
@@ -80,7 +78,7 @@ async def zone_of(domain: str, resolver: tuple[str, int] | None = None) -> str:
     try:
         async with asyncio.timeout(LOOK_UP_S):
             response = await source.ask(name, "SOA")
-    except (NotAnswered, dns.exception.DNSException, TimeoutError):
+    except (NotAnswered, DnsSilent, dns.exception.DNSException, TimeoutError):
         return ""
     owners = [one.name for one in (*response.answer, *response.authority) if one.rdtype == dns.rdatatype.SOA]
     return next((one.to_text(omit_final_dot=True) for one in owners if name.is_subdomain(one) and len(one) > 2), "")
@@ -94,6 +92,8 @@ async def _verdict(source: Source, record: Record) -> Verdict:
         return judge(record, found)
     except NotAnswered as error:
         return unanswered(f"{record.type} {record.name} could not be looked up: {error}")
+    except DnsSilent as error:
+        return unanswered(f"{record.type} {record.name} could not be looked up ({error}).")
     except dns.exception.DNSException as error:  # its text names our own resolvers
         return unanswered(f"{record.type} {record.name} could not be looked up ({type(error).__name__}).")
 
@@ -168,12 +168,12 @@ class Authorities:
 
     def __init__(
         self,
-        system: dns.asyncresolver.Resolver | None = None,
+        system: NameServers | None = None,
         *,
         port: int = 53,
         allow: Sequence[Network] = (),
     ) -> None:
-        self._system = system
+        self._system = system or NameServers(None, LOOK_UP_S)
         self._port = port
         self._allow = allow
         self._known: dict[dns.name.Name, asyncio.Task[list[str]]] = {}
@@ -220,21 +220,16 @@ class Authorities:
 
     async def _name_servers(self, name: dns.name.Name) -> list[dns.name.Name]:
         try:
-            answer = await self._resolver.resolve(name, "NS", raise_on_no_answer=False, search=False)
-        except dns.resolver.NXDOMAIN:
+            answer = await self._system.ask(name, "NS")
+        except Unknown:
             return []
         if answer.rrset is None or answer.rrset.name != name:  # an alias's zone is not the name's
             return []
         return sorted(rdata.target for rdata in answer.rrset)[:HOSTS_MAX]
 
     async def _addresses(self, host: dns.name.Name) -> list[str]:
-        try:
-            return list((await self._resolver.resolve_name(host, search=False)).addresses())
-        except dns.exception.DNSException:  # the others may have one
-            return []
-
-    @cached_property
-    def _resolver(self) -> dns.asyncresolver.Resolver:
-        system = self._system or dns.asyncresolver.Resolver()
-        system.timeout, system.lifetime = LOOK_UP_S / 2, LOOK_UP_S
-        return system
+        """Those that are known: other hosts may have some."""
+        answers = await asyncio.gather(
+            *(self._system.ask(host, kind) for kind in ("A", "AAAA")), return_exceptions=True
+        )
+        return [record.address for answer in answers if not isinstance(answer, BaseException) for record in answer]

@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 import aiohttp
 import msgspec
 
-from heliograph.channels.email.resolve import DnsSilent, Forbidden, Resolver, Unknown
+from heliograph.channels.email.resolve import Forbidden, Resolver
+from heliograph.channels.resolver import DnsSilent, Unknown
 from heliograph.channels.web import CheckedAddresses
 
 POLICY_MAX = 64 * 1024  # octets

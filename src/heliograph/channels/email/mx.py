@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.email.mta_sts import Fetch, Policies, https_fetch
 from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
-from heliograph.channels.email.resolve import DnsSilent, Exchange, Forbidden, NullMx, Resolver, Unknown, networks
+from heliograph.channels.email.resolve import Exchange, Forbidden, NullMx, Resolver, networks
 from heliograph.channels.email.smtp import DEFAULT_OPTIONS, Destination, SmtpOptions
 from heliograph.channels.email.spf import Ask
 from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
+from heliograph.channels.resolver import DnsSilent, Unknown
 from heliograph.rules.delivery.outcome import Deferred, Outcome, Refused, Trouble
 from heliograph.rules.setup.carrier_kinds import MxOptions
 

@@ -6,27 +6,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-import dns.asyncresolver
-import dns.exception
 import dns.flags
 import dns.name
-import dns.resolver
 import msgspec
 
 from heliograph.channels.email.tls import Pin
-from heliograph.channels.web import Answers
+from heliograph.channels.resolver import NameServers, Unknown
 from heliograph.rules.denied import Network, is_denied
 
 LIFETIME_S = 15.0  # of one query with all its retries
-CACHED_MAX = 20_000  # answers
-
-
-class DnsSilent(Exception):
-    """DNS did not answer."""
-
-
-class Unknown(Exception):
-    """The name does not exist, or has no address."""
 
 
 class NullMx(Exception):
@@ -48,10 +36,11 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 class Resolver:
     def __init__(self, server: str | None, allow: Sequence[Network], random: Random) -> None:
         """`server`: host:port; None: the system's."""
-        self._server = server
+        host, _, port = (server or "").rpartition(":")
+        self._servers = NameServers((host, int(port)) if server else None, LIFETIME_S)
+        self._ask = self._servers.ask
         self._allow = allow
         self._random = random
-        self._asked: dns.asyncresolver.Resolver | None = None
 
     async def exchange(self, domain: str) -> Exchange:
         answer = await self._ask(domain, "MX")
@@ -105,30 +94,6 @@ class Resolver:
             return []
         return [_text(record.exchange) if kind == "MX" else record.address for record in answer]
 
-    async def _ask(self, name: str, kind: str) -> Any:
-        """An Answer, empty when the name has no such record."""
-        try:
-            resolver = self._asked = self._asked or await self._make()
-            return await resolver.resolve(dns.name.from_text(name), kind, raise_on_no_answer=False, search=False)
-        except dns.resolver.NXDOMAIN:
-            raise Unknown from None
-        except (dns.exception.DNSException, OSError) as error:
-            raise DnsSilent(type(error).__name__) from None
-
-    async def _make(self) -> dns.asyncresolver.Resolver:
-        resolver = dns.asyncresolver.Resolver(configure=self._server is None)
-        if self._server:
-            host, _, port = self._server.rpartition(":")
-            found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port))
-            resolver.nameservers = [str(found[0][4][0])]
-            resolver.port = int(port)
-        resolver.cache = Answers(CACHED_MAX)
-        resolver.lifetime = LIFETIME_S
-        # AD in a query asks for AD in the answer (RFC 6840); large answers come over UDP up to the usual size.
-        resolver.flags = dns.flags.RD | dns.flags.AD
-        resolver.use_edns(0, 0, 1232)
-        return resolver
-
 
 def networks(ranges: Sequence[str]) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(text) for text in ranges)
@@ -138,5 +103,5 @@ def _text(name: dns.name.Name) -> str:
     return name.to_text(omit_final_dot=True).lower() if name != dns.name.root else ""
 
 
-def _is_secure(answer: dns.resolver.Answer) -> bool:
+def _is_secure(answer: Any) -> bool:
     return bool(answer.response.flags & dns.flags.AD)

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import msgspec
 
-from heliograph.channels.email.resolve import DnsSilent
+from heliograph.channels.resolver import DnsSilent
 from heliograph.rules.mail.incoming import Verdict
 
 LOOKUPS_MAX = 10

@@ -4,21 +4,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from ipaddress import ip_network
 
-import dns.asyncresolver
-import dns.exception
-import dns.name
-import dns.resolver
 import msgspec
 
-from heliograph.channels.web import Answers
+from heliograph.channels.resolver import DnsSilent, NameServers, Unknown
 from heliograph.rules.denied import is_denied
 from heliograph.rules.setup.webhook_url import Target, parse_target
 from heliograph.rules.webhooks.retry import Silence
 
 LIFETIME_S = 5.0  # of one query with all its retries
-CACHED_MAX = 20_000  # answers
-
-_name = lru_cache(CACHED_MAX)(dns.name.from_text)
+CACHED_MAX = 20_000  # verdicts
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]  # a host's addresses, all of them
 
@@ -70,43 +64,23 @@ class Guard:
 
 
 class Names:
-    """Resolves without threads: names that hang must not use up a pool that all endpoints share."""
-
     def __init__(self, server: tuple[str, int] | None = None) -> None:
-        """`server`: IP address and port; None: the system's."""
-        self._server = server
-        self._asked: dns.asyncresolver.Resolver | None = None
+        """`server`: host and port; None: the system's."""
+        self._servers = NameServers(server, LIFETIME_S)
 
     async def addresses(self, host: str) -> list[str]:
         """IPv4 first. If the query for one family fails, the other family's answer is enough."""
         if host == "localhost":  # RFC 6761: not to be looked up in DNS
             return ["127.0.0.1"]
         found: list[str] = []
-        failed: Unresolved | None = None
+        failed: DnsSilent | None = None
         for kind in ("A", "AAAA"):  # in turn: usually both are cached, and two tasks would cost more than the answers
             try:
-                found += await self._ask(host, kind)
-            except Unresolved as error:
+                found += [record.address for record in await self._servers.ask(host, kind)]
+            except Unknown:
+                break
+            except DnsSilent as error:
                 failed = error
         if failed and not found:
-            raise failed
+            raise Unresolved("dns_silent", f"DNS gives no answer for {host} ({failed})") from None
         return found
-
-    async def _ask(self, host: str, kind: str) -> list[str]:
-        try:
-            resolver = self._asked = self._asked or self._make()
-            answer = await resolver.resolve(_name(host), kind, raise_on_no_answer=False, search=False)
-        except dns.resolver.NXDOMAIN:
-            return []
-        except (dns.exception.DNSException, OSError) as error:
-            why = f"DNS gives no answer for {host} ({type(error).__name__})"
-            raise Unresolved("dns_silent", why) from None
-        return [record.address for record in answer]
-
-    def _make(self) -> dns.asyncresolver.Resolver:
-        resolver = dns.asyncresolver.Resolver(configure=self._server is None)
-        if self._server:
-            resolver.nameservers, resolver.port = [self._server[0]], self._server[1]
-        resolver.cache = Answers(CACHED_MAX)
-        resolver.lifetime = LIFETIME_S
-        return resolver
