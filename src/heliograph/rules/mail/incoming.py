@@ -15,7 +15,7 @@ from heliograph.rules.limits import BODY_OCTETS_MAX, KIB
 from heliograph.rules.mail.address import Address, parse_address
 from heliograph.rules.mail.attachments import TYPE_OF
 from heliograph.rules.mail.mime_text import decoded, unwrapped
-from heliograph.rules.mail.mime_tree import Fields, Leaf, firsts, plain, read_head, read_leaves
+from heliograph.rules.mail.mime_tree import FOREIGN, Fields, Leaf, firsts, plain, read_head, read_leaves
 from heliograph.rules.mail.submitted import CODED_MAX, FLOWED_MAX, one_line, read_addresses, unflowed
 
 EVENT = "email.received"
@@ -185,8 +185,8 @@ def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[st
 
 def _tree(raw: bytes) -> tuple[bytes, Fields, list[Leaf]]:
     mail = plain(raw)
-    fields, body = read_head(mail, 1, len(mail), is_strict=False)
-    return mail, fields, read_leaves(mail, firsts(fields), body, is_strict=False)
+    fields, body = read_head(mail, 1, len(mail), FOREIGN)
+    return mail, fields, read_leaves(mail, firsts(fields), body, FOREIGN)
 
 
 def _sorted(mail: bytes, parts: Sequence[Leaf]) -> tuple[dict[str, str], list[Leaf]]:

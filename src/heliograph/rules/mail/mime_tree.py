@@ -18,9 +18,22 @@ DEPTH_MAX = 10
 HEADER_MAX = 256 * KIB  # of the mail, and of each part
 
 _NAME = re.compile(r"[!-9;-~]{1,200}")
-_FOLDED = re.compile(r"\n(?=[ \t])")
+_FOLDED = re.compile(r"\n[ \t]+")
 
 Fields = list[tuple[str, str]]  # names as given, values unfolded
+
+
+class MimeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    parts: int = PARTS_MAX
+    depth: int = DEPTH_MAX
+    header: int = HEADER_MAX  # octets
+    fields: int = HEADER_MAX  # of one header
+    value: int = HEADER_MAX  # characters of a field, with its name
+    is_strict: bool = False  # refuse what is beyond them, instead of leaving it out
+
+
+OURS = MimeLimits(is_strict=True)  # of whom we can tell what is wrong with it
+FOREIGN = MimeLimits()
 
 
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,25 +66,33 @@ def plain(raw: bytes | bytearray) -> bytes:
     return b"".join(pieces)
 
 
-def read_head(mail: bytes, start: int, end: int, *, is_strict: bool = True) -> tuple[Fields, int]:
+def read_head(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple[Fields, int]:
     """The fields of the part that starts here, and where its body starts. Before every start is a line end."""
     stop = mail.find(b"\n\n", start - 1, end)
     stop = end if stop < 0 else stop
-    if is_strict and stop - start > HEADER_MAX:
-        raise InvalidRequest(f"A header has more than {HEADER_MAX} bytes. Send less, or an empty line after it.")
-    fields = []
-    for line in _FOLDED.sub("", decoded(mail[start : max(start, min(stop, start + HEADER_MAX))], "")).split("\n"):
-        name, colon, value = line.partition(":")
-        if colon and _NAME.fullmatch(name.rstrip(" \t")):
-            fields.append((name.rstrip(" \t"), value.strip()))
+    if limits.is_strict and stop - start > limits.header:
+        raise InvalidRequest(f"A header has more than {limits.header} bytes. Send less, or an empty line after it.")
+    fields = read_fields(decoded(mail[start : max(start, min(stop, start + limits.header))], ""), limits)
+    if not fields and not limits.is_strict and stop >= start:  # it has no header at all
+        return fields, start
     return fields, min(stop + 2, end)
+
+
+def read_fields(block: str, limits: MimeLimits) -> Fields:
+    """The `Name: value` lines of a header, with folded lines joined; everything else is skipped."""
+    fields: Fields = []
+    for line in _FOLDED.sub(" ", block).split("\n"):
+        name, colon, value = line[: limits.value].partition(":")
+        if colon and len(fields) < limits.fields and _NAME.fullmatch(name.rstrip(" \t")):
+            fields.append((name.rstrip(" \t"), value.strip()))
+    return fields
 
 
 def firsts(fields: Fields) -> dict[str, str]:
     return {name.lower(): value for name, value in reversed(fields)}
 
 
-def read_leaves(mail: bytes, head: dict[str, str], body: int, *, is_strict: bool = True) -> list[Leaf]:
+def read_leaves(mail: bytes, head: dict[str, str], body: int, limits: MimeLimits) -> list[Leaf]:
     """In their order; those of parts inside parts at the place of these. What is beyond the limits is refused, or left
     out.
     """
@@ -83,20 +104,22 @@ def read_leaves(mail: bytes, head: dict[str, str], body: int, *, is_strict: bool
         kind = type_name(fields.get("content-type", ""))
         given = parameters(fields.get("content-type", ""))
         boundary = given.get("boundary", "").rstrip()
-        if not kind.startswith("multipart/") or not boundary or (depth == DEPTH_MAX and not is_strict):
+        if not kind.startswith("multipart/") or not boundary or (depth == limits.depth and not limits.is_strict):
             leaves.append(_leaf(fields, kind, given, start, end, is_alternative=is_alternative))
             continue
-        if depth == DEPTH_MAX:
+        if depth == limits.depth:
             raise InvalidRequest(f"The mail has parts inside parts {depth} times. Nest them less.")
         inner = []
         for piece_start, piece_end in _pieces(mail, boundary.encode(), start, end):
             count += 1
-            if count > PARTS_MAX:
-                if not is_strict:
+            if count > limits.parts:
+                if not limits.is_strict:
                     break
-                raise InvalidRequest(f"The mail has more than {PARTS_MAX} parts. Send fewer, or one archive.")
-            own, begins = read_head(mail, piece_start, piece_end, is_strict=is_strict)
+                raise InvalidRequest(f"The mail has more than {limits.parts} parts. Send fewer, or one archive.")
+            own, begins = read_head(mail, piece_start, piece_end, limits)
             inner.append((firsts(own), begins, piece_end, depth + 1, kind == "multipart/alternative"))
+        if not inner and not limits.is_strict and count <= limits.parts:  # its boundary is never said
+            leaves.append(_leaf(fields, kind, given, start, end, is_alternative=is_alternative))
         waiting += reversed(inner)
     return leaves
 

@@ -15,7 +15,7 @@ from heliograph.rules.limits import BODY_OCTETS_MAX, MIB, NAME_ADDR_MAX
 from heliograph.rules.mail.address import Address, name_addr, parse_address, parse_name_addr
 from heliograph.rules.mail.attachments import ALLOWED_TYPES, TYPE_OF, type_of
 from heliograph.rules.mail.mime_text import decoded, unwrapped, without_words
-from heliograph.rules.mail.mime_tree import Fields, Leaf, firsts, plain, read_head, read_leaves, type_name
+from heliograph.rules.mail.mime_tree import OURS, Fields, Leaf, firsts, plain, read_head, read_leaves, type_name
 from heliograph.rules.mail.tnef import unpacked
 from heliograph.rules.options import OWN_HEADERS
 from heliograph.rules.refusals import BodyTooLong, InvalidAttachment, InvalidRequest
@@ -39,7 +39,7 @@ OPTION_HEADERS = {
 }
 JSON_HEADERS = {"x-heliograph-variables": "variables", "x-heliograph-template-variables": "variables",
                 "x-metadata": "metadata"}  # fmt: skip
-OURS = ("x-heliograph-", "x-pm-", *TAG_HEADERS, *JSON_HEADERS)  # removed before sending
+REMOVED = ("x-heliograph-", "x-pm-", *TAG_HEADERS, *JSON_HEADERS)  # removed before sending
 
 _SPACES = re.compile(r"[ \t\r\n]+")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:(])|([^",;:<>()\s]+)|\s+|.', re.DOTALL)
@@ -64,9 +64,9 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: 
     if b"\0" in raw:
         raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
     mail = plain(raw)
-    fields, body = read_head(mail, 1, len(mail))
+    fields, body = read_head(mail, 1, len(mail), OURS)
     head = firsts(fields)
-    parts = read_leaves(mail, head, body)
+    parts = read_leaves(mail, head, body, OURS)
     to, cc = (_mailboxes(fields, name) for name in ("to", "cc"))
     if len(to) + len(cc) > SHOWN_MAX:
         raise InvalidRequest(f"To and Cc have more than {SHOWN_MAX} addresses. Name fewer.")
@@ -291,7 +291,7 @@ def _kept(fields: Fields) -> dict[str, str]:
     allowed = tuple(map(str.lower, OWN_HEADERS))
     for name, value in fields:
         lower = name.lower()
-        if lower in allowed or (lower.startswith("x-") and len(lower) > 2 and not lower.startswith(OURS)):
+        if lower in allowed or (lower.startswith("x-") and len(lower) > 2 and not lower.startswith(REMOVED)):
             kept.setdefault(lower, (name, one_line(value)))
     return {name: value for name, value in kept.values() if value}
 
@@ -304,7 +304,7 @@ def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
     metadata: dict[str, str] = {}
     for name, value in fields:
         lower = name.lower()
-        if not lower.startswith(OURS):
+        if not lower.startswith(REMOVED):
             continue
         text = one_line(value)
         if "\0" in text:
