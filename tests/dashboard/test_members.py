@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.people import PASSWORD
 
@@ -59,6 +61,7 @@ def test_who_may_change_members(site: Site) -> None:
         assert page.goto(TEAM.replace("team_acme", "team_sandbox")).status == 404
 
 
+@pytest.mark.in_full
 def test_an_owner_gets_no_link_to_accounts_of_other_teams(site: Site) -> None:
     """A link is the whole account: by inviting an operator nobody becomes one."""
     boss = site.open("boss@example.com", "--operator")

@@ -134,6 +134,7 @@ def test_the_batch_that_it_came_in(site: Site) -> None:
     expect(page.get_by_label("Facts")).to_contain_text(batch["id"])
 
 
+@pytest.mark.in_full
 def test_failed_ones_are_sent_again(site: Site, sent: dict[str, str], shoot: Shoot) -> None:
     page = owner(site, "again", f"{TEAM}/messages/{sent['failed']}", "developer")
     shoot(page, "message-failed")

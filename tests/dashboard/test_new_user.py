@@ -65,6 +65,7 @@ def link(page: Any, name: str) -> Any:
     return page.locator("main").get_by_role("link", name=re.compile(name, re.I)).first
 
 
+@pytest.mark.in_full
 def test_from_an_empty_folder_to_a_bounce_explained(page: Any, shoot: Shoot, tmp_path: Path) -> None:
     with name_server() as peer, Relay() as relay, printed_link(tmp_path, HELIOGRAPH_RESOLVER=peer.at) as first:
         start = first.partition("/dashboard")[0]

@@ -90,6 +90,7 @@ def test_it_works_without_a_script(site: Site) -> None:
     assert page.goto("/dashboard/teams/team_acme/team/new").status == 403
 
 
+@pytest.mark.in_full
 def test_an_operator_and_out_again(site: Site, shoot: Shoot) -> None:
     page = sign_in(site, "root", "/dashboard/operator/people")
     expect(page.get_by_role("heading", name="People")).to_be_visible()

@@ -115,6 +115,7 @@ def test_records_as_panels_want_them(site: Site) -> None:
     expect(rows.first.locator(".name code")).to_have_text("_heliograph")
 
 
+@pytest.mark.in_full
 def test_keys_rotate_and_a_brand_changes(site: Site, peer: DnsPeer) -> None:
     page = site.open("owner@acme.test", "--team", "team_acme", "--role", "owner", path=f"{ACME}/domains/dom_acme")
     page.get_by_role("button", name="Rotate keys").click()

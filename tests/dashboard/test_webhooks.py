@@ -102,6 +102,7 @@ def test_a_replay_that_took_the_most_says_so() -> None:
     assert told_again(100_000).endswith("That is the most at once: replay again for the rest.")
 
 
+@pytest.mark.in_full
 def test_change_rotate_disable_remove(site: Site, receiver: str) -> None:
     page = site.open("bob@example.com", *DEVELOPER)
     first = add(page, f"{receiver}/change")

@@ -61,6 +61,7 @@ PROOFS = {
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
     "access": ["tests/dashboard/test_access.py", "tests/dashboard/test_injection.py"],
+    "pages": ["tests/dashboard"],
     "postgres": [f"tests/{folder}" for folder in sorted(ONE_DATABASE)],
 }
 ALSO = {"P24": "failover", "P25": "upgrade"}  # promises that are known by another name

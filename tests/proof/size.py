@@ -37,7 +37,7 @@ SIZES = {
     "P28 expiring": (20, 200),
     "P28 suppressed": (5, 50),
     "P28 suspended": (5, 50),
-    "P29 at once": (6, 50),
+    "P29 at once": (2, 50),
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),
     "guesses from an address": (2, 20),  # of fifty
