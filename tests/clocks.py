@@ -22,6 +22,9 @@ class TestClock(Clock):
     def now(self) -> int:
         return self.count() + self._ahead
 
+    def of(self, team: int) -> int:
+        return self.now() + self.moved.get(team, 0)
+
     def forward(self, ms: int) -> None:
         self.later += max(0, ms)
 
@@ -41,6 +44,9 @@ class StandingClock(Clock):
 
     def count(self) -> int:
         return self._now
+
+    def of(self, team: int) -> int:
+        return self._now + self.moved.get(team, 0)
 
     def forward(self, ms: int) -> None:
         self._now += max(0, ms)

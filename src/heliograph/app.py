@@ -63,6 +63,7 @@ from heliograph.deliver.duties.request_log import write_requests
 from heliograph.deliver.duties.retention import purge_expired
 from heliograph.deliver.duties.secret import follow_secret
 from heliograph.deliver.duties.sqlite_log import watch_log
+from heliograph.deliver.duties.team_clocks import move_clocks
 from heliograph.deliver.endpoint import Opened
 from heliograph.deliver.incoming import Incoming
 from heliograph.deliver.reports import address_of, take_by_carrier, take_by_recipient, take_texts
@@ -348,6 +349,7 @@ def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains:
     return {
         "early reports": partial(apply_early_reports, store),
         "delays": partial(tell_delays, store),
+        "test clocks": partial(move_clocks, store),
         "carriers": partial(keep_carriers, store, carriers),
         "reclaim": partial(reclaim_dead, store),
         "retention": partial(purge_expired, store),

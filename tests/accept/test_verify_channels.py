@@ -416,7 +416,7 @@ async def test_again_counts_against_pumping(lines: Lines) -> None:
     lines.sms.answer = REFUSE
     await lines.verifying.resend(started.id)
     now = lines.clock.now()
-    tallies = await lines.store.database.read(lambda tx: conversion.tallies(tx, [(1, PHONE)], now))
+    tallies = await lines.store.database.read(lambda tx: conversion.tallies(tx, {(1, PHONE): now}))
     assert [sum(starts for starts, _ in tally.values()) for tally in tallies.values()] == [2, 2, 2]
 
 

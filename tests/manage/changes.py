@@ -304,6 +304,12 @@ async def a_live_team(world: World) -> Values:
     return await a_team(world, "live")
 
 
+async def a_clocked_team(world: World) -> Values:
+    made = await a_team(world)
+    await world.apply(f'[[teams]]\nid = "{made["team"]}"\ntest_clock = true\n')
+    return made
+
+
 async def a_suspended_team(world: World) -> Values:
     made = await a_team(world)
     await world.done("team", "suspend", made["team"])
@@ -664,6 +670,8 @@ CHANGES = [
          again=True),
     page(f"{TEAM}/settings/keep", "team.keep", {"keep_content_days": "3", "keep_messages_days": "9"}, a_team,
          who="operator", again=True),
+    page(f"{TEAM}/settings/test-clock", "team.test_clock", {"on": "yes"}, a_team, who="operator", again=True),
+    page(f"{TEAM}/settings/test-clock/advance", "team.advance", {"hours": "1"}, a_clocked_team, who="operator"),
     page(f"{TEAM}/settings/live", "team.live", {}, a_team, who="operator", again=True),
     page(f"{TEAM}/settings/sandbox", "team.sandbox", {}, a_live_team, who="operator", again=True),
     page(f"{OPERATOR}/teams", "team.create", {"id": "team_new{n}", "name": "Team {n}"}, team="team_new{n}", again=True),
@@ -721,6 +729,7 @@ EXCEPTIONS = {
     "POST /dashboard/sign-out": "a session is ended by who has it",
     f"POST {TEAM}/inbox/{{id}}/unread": "a mark for the team's own eyes, like the one that opening it leaves",
     f"POST {TEAM}/templates/preview": "shows what stands in the editor",
+    "POST /v1/test-clock": "the page's change, for a sandbox team: tests/api/test_team_clock.py",
     "POST /v1/emails": "accepts a message",
     "POST /v1/sms": "accepts a message",
     "POST /v1/whatsapp": "accepts a message",

@@ -32,6 +32,17 @@ WHOLE = {
     "due_webhooks": {"delivery": "min(): the first entry of an index, from webhook to webhook"},
     "waiting_teams": {"outbox": "min(): the first entry of an index, from team to team"},
     "deliveries_of": {"delivery": "LIMIT"},
+    "next_due": {"outbox": "min(), and what is in work", "delay": "what was put off in the last minutes"},
+    **{
+        name: {table: "all that one team has, when its test clock is turned off"}
+        for name, table in (
+            *(("end_messages", "message"), ("added_of_team", "verification"), ("forget_work", "outbox")),
+            *(("forget_tries", "delivery"), ("forget_deliveries", "delivery"), ("forget_events", "event")),
+            *(("forget_verifications", "verification"), ("forget_batches", "batch"), ("forget_keys", "idempotency")),
+            *(("forget_marketing", "marketing"), ("forget_conversion", "conversion")),
+            ("forget_answers", "text_answer"),
+        )
+    },
     "moving_messages": {"outbox": "what one team has in the queue, when it erases an address"},
     "working_messages": {"outbox": "what one team has in the queue, when it erases an address"},
     "search_unseen": {"outbox": "what one team has in the queue"},
@@ -285,7 +296,24 @@ INDEXES = {
     "insert_delays": "",
     "insert_relayed_delays": "",
     "any_due_delay": "delay_due",
-    "due_delays": "delay_due outbox_pkey recipient_pkey",
+    "due_delays": "delay_due message_pkey outbox_pkey recipient_pkey",
+    "due_delays_of": "delay_due message_pkey outbox_pkey recipient_pkey",
+    # -- test_clock
+    "next_due": "delay_due delay_pkey delivery_due message_by_id message_pkey outbox_claimed outbox_due "
+    "verification_waiting",
+    "end_messages": "message_by_id",
+    "added_of_team": "verification_by_state verification_by_age",
+    "forget_work": "outbox_pkey",
+    "forget_tries": "attempt_pkey delivery_by_event",
+    "forget_deliveries": "delivery_by_event",
+    "forget_events": "event_by_team",
+    "forget_verifications": "verification_by_age",
+    "forget_batches": "batch_pkey",
+    "forget_marketing": "marketing_by_address",
+    "forget_conversion": "conversion_pkey",
+    "forget_answers": "text_answer_pkey",
+    "forget_counts": "",
+    "forget_keys": "idempotency_pkey",
     "settle_delays": "delay_pkey",
     "messages_by_id": "message_by_id",
     "told_to": "event_by_message",

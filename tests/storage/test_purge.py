@@ -9,8 +9,8 @@ from heliograph.rules.options import Added
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import retention
+from heliograph.storage.forgetting import WHOLE, purge_ended
 from heliograph.storage.outcomes import Change
-from heliograph.storage.retention import WHOLE, _purge_ended
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.entries import SET_UP, set_up
@@ -142,7 +142,7 @@ async def test_what_an_operator_sent_again_meanwhile_stays(store: Store, clock: 
     (key,) = (await sql("SELECT key FROM message"))[0]
     reopened = [(key, "none", 1)]
     await store.database.write(lambda tx: tx.run("reopen_messages", messages=reopened))
-    await store.database.write(partial(_purge_ended, rows=[(key,)], queries=WHOLE))
+    await store.database.write(partial(purge_ended, rows=[(key,)], queries=WHOLE))
     assert (await counts(sql))["message"] == 1
 
 

@@ -145,7 +145,7 @@ async def test_no_rows_are_no_work(store: Store) -> None:
         await tx.write({"insert_contents": [], "update_accounts": []})
         await tx.write({})
         await tx.run("insert_audit", entries=[])
-        await tx.run("remember_idempotency", keys=[], now=0, over=0)
+        await tx.run("remember_idempotency", keys=[], window=0, over=0)
         return await tx.run("find_suppressed", addresses=[])
 
     assert await store.database.write(story) == []

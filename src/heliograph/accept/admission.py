@@ -54,7 +54,8 @@ class Admission:
 
     def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
         """What the key has left, after this request was taken from it; or a Refusal."""
-        key, record, now = caller.key, caller.team.record, self._context.clock.now()
+        key, record = caller.key, caller.team.record
+        now = self._context.clock.of(record.ref)
         self._context.state.used[key.id] = now
         if record.suspended:
             raise TeamSuspended()
@@ -108,7 +109,8 @@ class Admission:
 
     def look(self, caller: Caller) -> Turn:
         """What the key has left, where nothing is taken from it."""
-        return self._rates.take(caller.key.id, caller.team.record.rate_limit, self._context.clock.now(), cost=0)
+        record = caller.team.record
+        return self._rates.take(caller.key.id, record.rate_limit, self._context.clock.of(record.ref), cost=0)
 
     def keeps(self, caller: Caller) -> bool:
         """Whether a request that was answered goes into the team's log: so many in a second."""
@@ -127,11 +129,12 @@ class Admission:
         refusal: Refusal | None = None,
     ) -> None:
         """Into the team's log: every refusal, and of the others what `keeps` has chosen."""
-        now, requests = self._context.clock.now(), self._context.state.requests
+        clock, requests, team = self._context.clock, self._context.state.requests, caller.team.record.ref
+        now = clock.now()
         logged = LoggedRequest(
             id=id_,
-            at=now,
-            team=caller.team.record.ref,
+            at=now + clock.moved.get(team, 0),
+            team=team,
             key=caller.key.id,
             route=route,
             status=status,

@@ -65,7 +65,7 @@ async def send_batch(
             id=id_,
             team=caller.team.record.ref,
             key_id=caller.key.id,
-            created_at=context.clock.now(),
+            created_at=context.clock.of(caller.team.record.ref),
             sends=made,
             strict=strict,
             respond=lambda told: respond(id_, told),

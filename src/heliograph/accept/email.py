@@ -255,7 +255,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     _check_mode(request)
     recipients = read_recipients(request.to, request.cc, request.bcc, request.reply_to)
     replies_to = _replies_to(setup, caller.team, request) if request.replies else ""
-    timing = read_options(request, context.clock.now())
+    timing = read_options(request, context.clock.of(caller.team.record.ref))
     _check_subject(request.subject)
     if request.headers:
         check_mail_headers(request.headers)
@@ -383,7 +383,7 @@ def email_acceptance(
     id_: str = "",
 ) -> Acceptance:
     """With an `id_` of its own when it is made in a thread: ids are given on the event loop alone."""
-    team, now, id_ = caller.team, context.clock.now(), id_ or context.clock.new_id("eml_")
+    team, now, id_ = caller.team, context.clock.of(caller.team.record.ref), id_ or context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
     status = first_status(context, draft.timing, now)
     added = msgspec.json.encode(draft.added)
@@ -440,7 +440,7 @@ def email_acceptance(
         lane=lanes.LANE["email"],
         status=status,
         sandbox=team.sandbox,
-        caught=caller.caught,
+        caught=caller.caught or team.simulated,
         key_id=caller.key.id,
         created_at=now,
         credit_low=team.record.credit_low,

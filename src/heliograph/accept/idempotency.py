@@ -46,7 +46,9 @@ async def run_idempotent(
     context.running[request] = retry_key.fingerprint
     try:
         row = await context.store.messages.remembered(key_id, retry_key.hash)
-        found = idempotency.decide(row, retry_key.fingerprint, context.clock.now())
+        caller = context.store.setup.current.callers.get(key_id)
+        now = context.clock.of(caller.team.record.ref if caller else 0)
+        found = idempotency.decide(row, retry_key.fingerprint, now)
         if found is not None and found.response is not None:
             return Sent(found.made, None, found.response, replayed=True)
         return await run()

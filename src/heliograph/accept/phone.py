@@ -85,7 +85,7 @@ def draft_message(
     variables = read_variables(request.variables)
     locale = read_locale(request.locale) if request.locale is not None else None
     to = read_phone(request.to)
-    timing = read_options(request, context.clock.now())
+    timing = read_options(request, context.clock.of(caller.team.record.ref))
     if not request.template_id:
         raise TemplateIdRequired(param="template_id")
     template = find_template(caller.team, request.template_id, channel)
@@ -116,7 +116,7 @@ def _draft_free(
     free: FreeText,
     origin: dict[str, str] | None,
 ) -> PhoneDraft:
-    to, timing = read_phone(request.to), read_options(request, context.clock.now())
+    to, timing = read_phone(request.to), read_options(request, context.clock.of(caller.team.record.ref))
     sender_id = free.sender_id or context.store.setup.current.platform.brand
     return PhoneDraft(
         to=to,
@@ -140,11 +140,11 @@ def check_phone_allowed(caller: Caller, phone: str) -> None:
 def carriers_for(
     context: Context, caller: Caller, channel: Channel, phone: str, country: str | None
 ) -> list[CarrierRecord]:
-    """Who can take it now, in order; magic numbers, and what is caught, always go to the simulator."""
+    """Who can take it now, in order; magic numbers, and what only simulators may have, always go to the simulator."""
     if magic.is_magic_phone(phone):
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
-    if caller.caught:
+    if caller.caught or caller.team.simulated:
         return [routing.builtin_simulator(channel)]
     return context.handover.reachable(channel, country)
 
@@ -161,7 +161,7 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
         )
     setup = context.store.setup.current
     asked = routing.candidates(channel, draft.country, setup.carriers)
-    simulated = caller.caught or magic.is_magic_phone(draft.to)
+    simulated = caller.caught or caller.team.simulated or magic.is_magic_phone(draft.to)
     is_counted = caller.team.sandbox and not simulated and routing.leaves(asked)
 
     def check(found: Found, now: int) -> None:
@@ -194,7 +194,8 @@ def phone_acceptance(
     check: LastCheck,
 ) -> Acceptance:
     """`check` is the channel's own last rules, asked before the price is held."""
-    team, now, id_ = caller.team, context.clock.now(), context.clock.new_id(PREFIXES[channel])
+    team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
+    now = context.clock.of(team.record.ref)
     status = first_status(context, draft.timing, now)
     added = msgspec.json.encode(draft.added)
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
@@ -212,7 +213,7 @@ def phone_acceptance(
         lane=lanes.LANE[channel],
         status=status,
         sandbox=team.sandbox,
-        caught=caller.caught,
+        caught=caller.caught or team.simulated,
         octets_most=team.record.octets_most,
         key_id=caller.key.id,
         created_at=now,

@@ -69,7 +69,9 @@ class RateLimits:
             known[one.process, one.key] = one.count
             since = one.count - before if one.count >= before else one.count  # less than before: it was restarted
             if since and (rate := rate_of(one.key)):
-                self._buckets[one.key] = (max(-2 * rate, self._tokens(one.key, rate, now) - since), now)
+                _, at = self._buckets.get(one.key, (0.0, now))
+                # Never back: a team's test clock may be ahead of everybody's.
+                self._buckets[one.key] = (max(-2 * rate, self._tokens(one.key, rate, now) - since), max(at, now))
         self._heard = known
 
     def count_alone(self) -> None:

@@ -20,7 +20,7 @@ class RescheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 async def reschedule(
     context: Context, caller: Caller, channel: Channel, id_: str, request: RescheduleRequest
 ) -> dict[str, Any]:
-    now = context.clock.now()
+    now = context.clock.of(caller.team.record.ref)
     due_at = read_timing(request.scheduled_at, None, now).starts(now)
 
     def check(found: Waiting) -> None:

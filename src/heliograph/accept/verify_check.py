@@ -35,7 +35,7 @@ async def check_verification(context: Context, caller: Caller, id_: str, request
     def digest(salt: str) -> str:
         return code_digest(context.code_key, bytes.fromhex(salt), code).hex()
 
-    item = Check(id=id_, team=caller.team.record.ref, at=context.clock.now(), digest=digest)
+    item = Check(id=id_, team=caller.team.record.ref, at=context.clock.of(caller.team.record.ref), digest=digest)
     result = await context.store.verifications.check(item)
     return CheckRecord(
         id=id_, verified=result.verified, status=result.status, remaining_attempts=remaining(result.wrong)

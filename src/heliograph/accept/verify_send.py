@@ -94,25 +94,25 @@ async def send_code(
         if error is None:
             break
     error = error and error.replace(code, "…")  # some repeat what they refuse
-    next_at = _next_at(context.clock.now(), asked[-1]) if left else None
+    next_at = _next_at(context.clock.of(caller.team.record.ref), asked[-1]) if left else None
     return Dispatched(channel=channel, asked=asked, error=error, next_at=next_at)
 
 
 async def send_due(context: Context) -> None:
     """The codes whose last channel told no receipt in time, or a failure, by the next one."""
-    store = context.store
+    store, clock = context.store, context.clock
 
     async def send(due: Claimed) -> None:
         caller = store.setup.current.callers.get(due.key_id)
         sent = Dispatched(channel=due.channel, asked=(), error=None, next_at=None)
         if caller and due.sandbox == CAUGHT:
             caller = replace(caller, caught=True)
-        if caller and context.clock.now() < due.expires_at:  # else its key is gone or it is over: it stays as it is
+        if caller and clock.of(due.team) < due.expires_at:  # else its key is gone or it is over: it stays as it is
             ways = ways_of(context, caller, due.phone, channels_from(due.channels, due.channel)[1:])
             sent = await send_code(
                 context, caller, due.id, due.to, due.phone, ways, due.expires_at, locale_in(due.added)
             )
-        await store.verifications.finish(sent.finish(due.id, due.team, due.key_id, context.clock.now(), store.owner))
+        await store.verifications.finish(sent.finish(due.id, due.team, due.key_id, clock.of(due.team), store.owner))
 
     await asyncio.gather(*map(send, await store.verifications.claim_codes(store.owner, AT_ONCE)))
 
@@ -140,7 +140,7 @@ def _carriers(context: Context, caller: Caller, normal: str, channel: Channel) -
         return []
     if channel != "email":
         return carriers_for(context, caller, channel, normal, country_of(normal))
-    simulated = caller.caught or magic.is_magic_email(normal)
+    simulated = caller.caught or caller.team.simulated or magic.is_magic_email(normal)
     return [builtin_simulator("email")] if simulated else context.handover.reachable("email", None)
 
 
@@ -213,7 +213,7 @@ def _parcel(
         content=msgspec.json.encode(content),
         attempt=0,
         country=country,
-        left_s=left_s(expires_at, context.clock.now()),
+        left_s=left_s(expires_at, context.clock.of(team.record.ref)),
         priority="critical",
     )
 

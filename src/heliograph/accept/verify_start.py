@@ -242,7 +242,7 @@ async def _check_recipient(context: Context, caller: Caller, to: CodeTo) -> None
 
 
 async def _finish(context: Context, start: Start, sent: Dispatched, response: bytes) -> None:
-    item = sent.finish(start.id, start.team, start.key_id, context.clock.now(), start.owner, response)
+    item = sent.finish(start.id, start.team, start.key_id, context.clock.of(start.team), start.owner, response)
     await context.store.verifications.finish(replace(item, retry_key=start.retry_key, counted_at=start.created_at))
 
 
@@ -250,7 +250,7 @@ def _start(
     context: Context, caller: Caller, to: CodeTo, id_: str, ways: Ways, retry_key: IdempotencyKey | None
 ) -> Start:
     record, platform = caller.team.record, context.store.setup.current.platform
-    now, salt = context.clock.now(), context.clock.entropy(16)
+    now, salt = context.clock.of(record.ref), context.clock.entropy(16)
     carriers = [carrier for found in ways.values() for carrier in found]
     is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that no carrier takes is not
     is_mail = "email" in to.channels
@@ -277,7 +277,7 @@ def _start(
         channels=to.channels,
         magic=magic.is_magic(to.normal),
         sandbox=caller.team.sandbox,
-        caught=caller.caught,
+        caught=caller.caught or caller.team.simulated,
         salt=salt.hex(),
         digest=code_digest(context.code_key, salt, code_of(context, id_, to.normal)).hex(),
         price=0 if magic.is_magic(to.normal) else phone_price(caller.team, to.normal, _price(context, caller, to)),

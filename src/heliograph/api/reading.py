@@ -226,7 +226,7 @@ async def list_verifications(call: Call) -> Response:
 
 async def read_me(call: Call) -> Response:
     record, account = call.caller.team.record, await call.context.store.ledger.account(call.team)
-    used = account.used if account.month == month_of(call.context.clock.now()) else 0
+    used = account.used if account.month == month_of(call.context.clock.of(call.team)) else 0
     return answer(
         Me(
             team=TeamView(id=record.id, name=record.name),

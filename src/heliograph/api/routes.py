@@ -39,6 +39,7 @@ from heliograph.api import (
     rendering,
     scheduled,
     suppressions,
+    team_clock,
     template_drafts,
     webhooks,
 )
@@ -264,6 +265,13 @@ V1 = [
           example={"email": "ada@example.com", "reason": "manual"}),
     Route(method="GET", path="/v1/suppressions/{email}", call=suppressions.read, scopes=MANAGE,
           summary="Read a suppression", answer=suppressions.SuppressionRecord, refusals=(r.SuppressionNotFound,)),
+
+    Route(method="GET", path="/v1/test-clock", call=team_clock.read, scopes=EITHER, fresh=True,
+          summary="Read the team's time, which its test clock moves", answer=team_clock.TestClockRecord,
+          refusals=(r.TestClockNotFound,)),
+    Route(method="POST", path="/v1/test-clock", call=team_clock.advance, scopes=EITHER,
+          summary="Move the team's time forward, and do what becomes due on the way", body=team_clock.AdvanceRequest,
+          answer=team_clock.TestClockRecord, refusals=(r.TestClockNotFound,), example={"advance_s": 432000}),
 
     Route(method="GET", path="/v1/opt-outs", call=opt_outs.list_all, scopes=MANAGE,
           summary="List the phones that opted out, newest first", query=(LIMIT, opt_outs.AFTER),

@@ -234,7 +234,7 @@ class Dashboard:
                 headers = [*HEADERS]
                 if notice:
                     headers.append((b"set-cookie", f"{FLASH}=; Path=/dashboard; Max-Age=0".encode()))
-                reader = Reader(self._tools.context.clock.now(), visit.zone) if visit else None
+                reader = Reader(self._now(visit), visit.zone) if visit else None
                 return Response(status, await self._rendered(size, template, shared | values, reader), headers, HTML)
             case Redirect(to=to, notice=notice, cookies=given):
                 headers = [*HEADERS, (b"location", to.encode("latin-1", "replace"))]
@@ -249,6 +249,11 @@ class Dashboard:
             case Stream(chunks=chunks, content_type=kind, filename=name):
                 return Response(200, b"", HEADERS + saved_as(name), kind.encode(), chunks)
         raise AssertionError(answer)
+
+    def _now(self, visit: Visit) -> int:
+        """A team's pages tell times by its own clock."""
+        clock, team = self._tools.context.clock, visit.team_found
+        return clock.of(team.record.ref) if team else clock.now()
 
     async def _rendered(self, size: int, template: str, values: dict[str, Any], reader: Reader | None) -> bytes:
         """Small pages one after the other: between two of them others are answered."""

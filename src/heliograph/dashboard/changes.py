@@ -131,6 +131,8 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             sandbox="Team went back to the sandbox",
             suspend="Team suspended",
             resume="Suspension lifted",
+            test_clock="Test clock turned on or off",
+            advance="Test clock moved",
         ),
     ),
     "credit": ("Billing", _all(book="Credit booked")),

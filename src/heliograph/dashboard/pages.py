@@ -249,6 +249,8 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", f"{TEAM}/settings", settings.show, "viewer"),
     PageRoute("POST", f"{TEAM}/settings", settings.save, "owner"),
     PageRoute("POST", f"{TEAM}/settings/keep", settings.keep, "owner", suspended=True),
+    PageRoute("POST", f"{TEAM}/settings/test-clock", settings.set_test_clock, "owner"),
+    PageRoute("POST", f"{TEAM}/settings/test-clock/advance", settings.advance, "developer"),
     PageRoute("POST", f"{TEAM}/settings/live", settings.go_live, "owner"),
     PageRoute("POST", f"{TEAM}/settings/sandbox", settings.leave_live, "owner", suspended=True),
     # Operator

@@ -64,12 +64,12 @@ class Dispatch:
         if claim.reports:
             self.waited(claim.queue, 0.0)
             await self._hear(claim)
-            return await self._record(claim, apply_report(claim, self._clock.now()))
+            return await self._record(claim, apply_report(claim, self._clock.of(claim.team)))
         self.suppressed.enter(claim)
         try:
             change = await self._hand_over(claim)
         except Barred as barred:
-            change = to_change(claim, None, barred.refusal, self._clock.now(), self._jitter)
+            change = to_change(claim, None, barred.refusal, self._clock.of(claim.team), self._jitter)
         finally:
             self.suppressed.leave(claim)
         return await self._record(claim, change)
@@ -95,20 +95,20 @@ class Dispatch:
         with tracing.span(f"hand over {claim.channel}", claim.trace, "PRODUCER", **about) as span:
             asked = await self._handover.in_turn(
                 lambda tried: choose_carrier(claim, self._store.setup.current, {*self._handover.closed_to(), *tried}),
-                lambda carrier: to_parcel(claim, carrier, self._clock.now(), passage),
+                lambda carrier: to_parcel(claim, carrier, self._clock.of(claim.team), passage),
             )
             carrier, outcome = self._said(claim, asked)
             span.note(heliograph_carrier=carrier.id if carrier else "none", heliograph_outcome=word_of(outcome))
         passage.end()
         if isinstance(outcome, Accepted):
-            waited = self._clock.now() - (claim.first_at if claim.attempt else claim.held_at or claim.due_at)
+            waited = self._clock.of(claim.team) - (claim.first_at if claim.attempt else claim.held_at or claim.due_at)
             metrics.to_handover(claim.channel, LANE[claim.channel], claim.priority).observe(waited / SECOND_MS)
-        change = to_change(claim, carrier, outcome, self._clock.now(), self._jitter)
+        change = to_change(claim, carrier, outcome, self._clock.of(claim.team), self._jitter)
         return replace(change, asked=asked)
 
     def bar(self, claim: Claim, suppressed: bool) -> Refused | None:
         """Why it is not handed over any more (contract 16)."""
-        if claim.expires_at is not None and self._clock.now() >= claim.expires_at:
+        if claim.expires_at is not None and self._clock.of(claim.team) >= claim.expires_at:
             return Refused(detail=own("expired", TOO_LATE))
         team = self._store.setup.current.teams_by_ref.get(claim.team)
         if team and team.record.suspended:

@@ -181,10 +181,11 @@ class Endpoint:
 
     async def _try(self, due: Due, hook: Webhook) -> DeliveryTry:
         clock = self._shared.clock
-        at, own = clock.now(), self.lease.webhook.endswith(OWN)
+        at, own = clock.of(due.team), self.lease.webhook.endswith(OWN)
         url = hook.url if not own else due.told.callback if due.told else None
-        posted = await self._post(due, hook, at, url)
-        made = to_try(self.lease, due, posted, at=at, now=clock.now(), jitter=lambda: clock.below(2001) / 1000 - 1)
+        posted = await self._post(due, hook, clock.now(), url)  # signed by real time: verifiers have no other
+        now = clock.of(due.team)
+        made = to_try(self.lease, due, posted, at=at, now=now, jitter=lambda: clock.below(2001) / 1000 - 1)
         return replace(made, state=made.state if due.told and url else "exhausted", elsewhere=own)
 
     async def _post(self, due: Due, hook: Webhook, at: int, url: str | None) -> Posted:
@@ -253,7 +254,7 @@ class Endpoint:
         self._recorded.add(made.due.key)
         self._shared.unrecorded.discard(made.due.key)
         if not isinstance(failing_since, Exception):
-            return why_disable(made, failing_since, self._shared.clock.now())
+            return why_disable(made, failing_since, self._shared.clock.of(made.due.team))
         self.until = 0
         if not isinstance(failing_since, NotOurs):
             log.error("try not recorded", webhook=self.lease.webhook, error=type(failing_since).__name__)

@@ -37,7 +37,7 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
         if id_ in current.teams:
             check_fields({"id": "There is a team with this id already."})
         record = msgspec.convert({"name": id_} | fields | {"ref": ref}, TeamRecord)
-        _check_catch(record)
+        _check_mode(record)
         entry = actor.did(store.clock.now(), "team.create", id_, team=id_)
         return SetupChange(rows=[to_row("team", id_, record, id_)], new_teams=[NewTeam(ref, credit)], audit=entry)
 
@@ -57,7 +57,7 @@ async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> Team
         before = msgspec.to_builtins(found.record)
         verify = before.get("verify", {}) | fields.get("verify", {})
         after = msgspec.convert(before | fields | {"verify": verify}, TeamRecord)
-        _check_catch(after)
+        _check_mode(after)
         return after
 
     return await _change(store, actor, "team.plan", team, revise, given)
@@ -93,6 +93,17 @@ async def set_retention(store: Store, actor: Actor, team: str, given: Fields) ->
     return await _change(store, actor, "team.keep", team, revise, given)
 
 
+async def set_test_clock(store: Store, actor: Actor, team: str, on: bool) -> TeamRecord:
+    """Turning it off deletes the team's messages, codes and events: they have times that have not come."""
+
+    def revise(found: Team, _: Setup) -> TeamRecord:
+        after = replace(found.record, test_clock=on)
+        _check_mode(after)
+        return after
+
+    return await _change(store, actor, "team.test_clock", team, revise, {"test_clock": on})
+
+
 async def go_live(store: Store, actor: Actor, team: str) -> TeamRecord:
     def revise(found: Team, current: Setup) -> TeamRecord:
         checks = checklist(found, current.carriers, credit=0)  # which is good to have, and not needed
@@ -121,8 +132,9 @@ def _read(given: Fields) -> dict[str, Any]:
     return fields
 
 
-def _check_catch(record: TeamRecord) -> None:
-    check_fields({"catch": record.wrong_catch} if record.wrong_catch else {})
+def _check_mode(record: TeamRecord) -> None:
+    wrong = {"catch": record.wrong_catch, "test_clock": record.wrong_test_clock}
+    check_fields({name: why for name, why in wrong.items() if why})
 
 
 async def _change(

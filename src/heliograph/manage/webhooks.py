@@ -138,7 +138,7 @@ class Webhooks:
             secret=sealed_secret(self._vault, id_, secret),
             events=events,
             description=description,
-            created_at=now,
+            created_at=now + self._store.clock.moved.get(_team(self._store.setup.current, team).record.ref, 0),
             format=form,
             asked=tuple(asked),
         )

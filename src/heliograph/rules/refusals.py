@@ -501,6 +501,12 @@ class OptOutNotFound(Refusal):
     fix = "Check the number and the channel; it may have been removed already."
 
 
+class TestClockNotFound(Refusal):
+    """The team has no test clock: it is live, or the clock is not turned on."""
+
+    fix = "Turn it on in the settings of a sandbox team, or by test_clock = true in its setup file."
+
+
 class WebhookNotFound(Refusal):
     """The team has no webhook with this id."""
 
@@ -528,6 +534,7 @@ OF_SETUP = (
     TeamSuspended,
     InsufficientScope,
     NotFound,
+    TestClockNotFound,
     SandboxFromLocked,
     NoApprovedBrandDomain,
     FromDomainUnverified,

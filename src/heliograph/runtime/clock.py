@@ -8,6 +8,7 @@ import os
 import secrets
 import struct
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -31,11 +32,16 @@ class Clock:
         self._ahead = self.wall() - self.count()
         self._compared = False  # the wall clock has agreed with the shared one before
         self._off = 0
+        self.moved: Mapping[int, int] = {}  # team → ms by which its test clock is ahead (ADR 0041)
         self.apart = 0  # by how many ms the wall clock was ahead of the shared one, when they were last compared
 
     def now(self) -> int:
         """Milliseconds since 1970, UTC: the count and what it is behind by, in one step."""
         return time.monotonic_ns() // 1_000_000 + self._ahead
+
+    def of(self, team: int) -> int:
+        """A team's time: everybody's, and what its test clock is ahead by."""
+        return time.monotonic_ns() // 1_000_000 + self._ahead + self.moved.get(team, 0)
 
     def wall(self) -> int:
         """The machine's time of day."""

@@ -39,7 +39,6 @@ def weight(item: Item) -> int:
 async def accept(
     tx: Tx, items: Sequence[Item], publisher: Publisher, name_of: NameOf, leases: Leases
 ) -> list[Sent[Any] | Exception]:
-    now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(
@@ -54,7 +53,7 @@ async def accept(
     desk = _Desk(
         accounts,
         await _suppressed(tx, sends, accounts, name_of),
-        await _marketing(tx, sends, now),
+        await _marketing(tx, sends),
         await _opted_out(tx, sends, accounts, name_of),
     )
 
@@ -64,7 +63,7 @@ async def accept(
     batches: list[tuple[Any, ...]] = []
     for item in items:
         try:
-            if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, now)):
+            if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, item.created_at)):
                 answers.append(replay)
                 continue
             taken = desk.take(item)
@@ -78,12 +77,13 @@ async def accept(
             batches.append((item.id, item.team, len(taken.sends), None if taken.sends else item.created_at))
         answers.append(taken.made)
     if memories:
-        await remember(tx, memories, now, remembered, leases)
+        await remember(tx, memories, remembered, leases)
     if batches:
         await tx.run("insert_batches", batches=batches)
     if accepted:
         later = await write_accepted(tx, accepted, accounts)
-        await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i, _ in accepted}, now)
+        low = {i.team: (i.credit_low, i.created_at) for i, _ in accepted}
+        await tell_low_credit(tx, publisher, credit, accounts, low)
         if later:
             await _tell_scheduled(tx, publisher, later)
         await audit.write(tx, *(item.audit for item, _ in accepted))
@@ -160,10 +160,14 @@ class _Desk(msgspec.Struct):
 
 
 async def tell_low_credit(
-    tx: Tx, publisher: Publisher, before: dict[int, int], accounts: dict[int, Account], low: dict[int, int], at: int
+    tx: Tx,
+    publisher: Publisher,
+    before: dict[int, int],
+    accounts: dict[int, Account],
+    low: dict[int, tuple[int, int]],
 ) -> None:
-    """An event for each team whose credit fell below its mark just now."""
-    for team, mark in low.items():
+    """An event for each team whose credit fell below its mark just now; `low`: each one's mark, and its time."""
+    for team, (mark, at) in low.items():
         account = accounts[team]
         if before[team] >= mark > account.available:
             data = {"credit": format_money(account.available), "held": format_money(account.held)}
@@ -202,7 +206,7 @@ async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:
     """Decide as `accept` does and write nothing (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
     suppressed = await _suppressed(tx, [item], accounts, name_of)
-    marketing = await _marketing(tx, [item], item.created_at)
+    marketing = await _marketing(tx, [item])
     opted_out = bool(await _opted_out(tx, [item], accounts, name_of))
     to = item.team, item.marketing_to or ""
     return item.decide(Found(suppressed[item.team], accounts[item.team], marketing[to], opted_out))
@@ -253,11 +257,12 @@ def replayed(
 
 
 async def remember(
-    tx: Tx, rows: list[tuple[Any, ...]], now: int, found: dict[tuple[str, str], Remembered], leases: Leases
+    tx: Tx, rows: list[tuple[Any, ...]], found: dict[tuple[str, str], Remembered], leases: Leases
 ) -> None:
     """Take idempotency keys; when another process was faster, undo everything and start over."""
     over = await leases.over(tx) if any(row.abandoned for row in found.values()) else 0
-    if rows and len(await tx.run("remember_idempotency", keys=rows, now=now, over=over)) < len(rows):
+    given = {"window": IDEMPOTENCY_WINDOW_MS, "over": over}
+    if rows and len(await tx.run("remember_idempotency", keys=rows, **given)) < len(rows):
         raise Conflict("an Idempotency-Key was taken by another process")
 
 
@@ -287,11 +292,11 @@ async def _opted_out(tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Ac
     return {(t, c, watched[t, c, name]) for t, c, name in await tx.run("find_opted_out", phones=list(watched))}
 
 
-async def _marketing(tx: Tx, items: Sequence[Acceptance], now: int) -> dict[tuple[int, str], list[int]]:
-    watched = {(item.team, item.marketing_to) for item in items if item.marketing_to}
+async def _marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int, str], list[int]]:
+    watched = {(item.team, item.marketing_to): item.created_at - DAY_MS for item in items if item.marketing_to}
     found: dict[tuple[int, str], list[int]] = defaultdict(list)
     if watched:
-        rows = await tx.run("find_marketing", addresses=list(watched), since=now - DAY_MS)
+        rows = await tx.run("find_marketing", addresses=[(*to, since) for to, since in watched.items()])
         for team, address, created_at in rows:
             found[team, address].append(created_at)
     return found

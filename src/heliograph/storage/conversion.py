@@ -1,7 +1,7 @@
 """Counts of starts and verifications by place and hour: what the conversion guard's decisions use."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from heliograph.rules.verify.conversion import KNOWN_MS, WINDOW_MS, Tally, areas, hour_of
 from heliograph.storage.engine.database import Tx
@@ -9,19 +9,20 @@ from heliograph.storage.engine.database import Tx
 Phone = tuple[int, str]  # team, number
 
 
-async def tallies(tx: Tx, phones: Iterable[Phone], now: int) -> dict[tuple[int, str], Tally]:
-    """The last day in every place of these phones, by team and place."""
-    asked = {(team, area) for team, phone in phones for area in areas(phone)}
+async def tallies(tx: Tx, phones: Mapping[Phone, int]) -> dict[tuple[int, str], Tally]:
+    """The last day in every place of these phones, by team and place; `phones`: each with its team's time."""
+    asked = {(team, area, now - WINDOW_MS) for (team, phone), now in phones.items() for area in areas(phone)}
     found: dict[tuple[int, str], Tally] = defaultdict(dict)
     if asked:
-        for team, area, hour, *counts in await tx.run("conversion", areas=list(asked), after=now - WINDOW_MS):
+        for team, area, hour, *counts in await tx.run("conversion", areas=list(asked)):
             found[team, area][hour] = counts
     return found
 
 
-async def known(tx: Tx, phones: Iterable[Phone], now: int) -> set[Phone]:
+async def known(tx: Tx, phones: Mapping[Phone, int]) -> set[Phone]:
     """Those that verified lately."""
-    return {(team, phone) for team, phone in await tx.run("known_phones", phones=list(phones), after=now - KNOWN_MS)}
+    asked = [(*phone, now - KNOWN_MS) for phone, now in phones.items()]
+    return {(team, phone) for team, phone in await tx.run("known_phones", phones=asked)}
 
 
 async def count(tx: Tx, changes: Iterable[tuple[int, str, int, int, int]]) -> None:

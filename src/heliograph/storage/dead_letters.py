@@ -179,7 +179,8 @@ async def _retry(
     if holds:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=holds)
-        await tell_low_credit(tx, publisher, credit, accounts, {team: low.get(team, 0) for team in accounts}, entry.at)
+        marks = {team: (low.get(team, 0), entry.at) for team in accounts}
+        await tell_low_credit(tx, publisher, credit, accounts, marks)
     if going:
         await _queue(tx, [(messages[letter.message], letter.position) for letter in going], entry.at)
         await _leave(tx, going, "sending", RETRIED, messages, entry)

@@ -1,6 +1,7 @@
 """Emails that were put off: `email.delayed` is told once, five minutes later (contract 17)."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,15 +25,26 @@ class Delays:
         self._publisher = publisher
 
     async def tell_due(self) -> None:
-        now, publisher = self._clock.now(), self._publisher
-        while await self._database.read(lambda tx: tx.run("any_due_delay", now=now)):
-            if await self._database.write(lambda tx: _tell(tx, now, publisher)) < PORTION:
-                return
+        clock, publisher = self._clock, self._publisher
+        while await self._database.read(partial(_any, now=clock.now())):
+            if await self._database.write(lambda tx: _tell(tx, clock, publisher)) < PORTION:
+                break
+        for team in clock.moved:
+            if await self._database.read(partial(_any, now=clock.of(team))):
+                await self._database.write(partial(_tell, clock=clock, publisher=publisher, team=team))
 
 
-async def _tell(tx: Tx, now: int, publisher: Publisher) -> int:
-    rows = await tx.run("due_delays", now=now, limit=PORTION)
-    changes = [change for row in rows if (change := _change(row, now))]
+async def _any(tx: Tx, now: int) -> bool:
+    return bool(await tx.run("any_due_delay", now=now))
+
+
+async def _tell(tx: Tx, clock: Clock, publisher: Publisher, team: int | None = None) -> int:
+    """Of one team whose clock is ahead, or of all by everybody's."""
+    if team is None:
+        rows = await tx.run("due_delays", now=clock.now(), limit=PORTION)
+    else:
+        rows = await tx.run("due_delays_of", team=team, now=clock.of(team), limit=PORTION)
+    changes = [change for row in rows if (change := _change(row, clock.of(row[-1])))]
     late = {(change.message, change.position) for change in changes}
     settled = [(message, position, int((message, position) in late)) for message, position, *_ in rows]
     if changes:
@@ -44,7 +56,7 @@ async def _tell(tx: Tx, now: int, publisher: Publisher) -> int:
 
 def _change(row: Sequence[Any], now: int) -> Change | None:
     """None where nobody waits any more: it ended, or a carrier took it."""
-    message, position, since, relayed, gives_up_at, status, detail, due_at, first_at, expires_at = row
+    message, position, since, relayed, gives_up_at, status, detail, due_at, first_at, expires_at, _ = row
     waits = due_at is not None
     if is_final(status) or not (waits or relayed):
         return None

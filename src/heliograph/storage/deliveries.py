@@ -124,14 +124,15 @@ class _Replay(msgspec.Struct, frozen=True, kw_only=True):
     heard: Callable[[str], bool]
     entry: AuditEntry
     now: int
+    ahead: int  # of the team's test clock: so much older the ids of its events may be than their times
 
 
 # -- owning endpoints ------------------------------------------------------------------------------------------
 
 
-async def due_webhooks(tx: Tx, owner: str, now: int, leases: Leases) -> dict[str, bool]:
-    """Those with deliveries due now, and whether another process serves them."""
-    rows = await tx.run("due_webhooks", owner=owner, now=now)
+async def due_webhooks(tx: Tx, owner: str, now: int, moved: list[tuple[str, int]], leases: Leases) -> dict[str, bool]:
+    """Those with deliveries due now, and whether another process serves them; `moved`: webhooks with their own now."""
+    rows = await tx.run("due_webhooks", owner=owner, now=now, moved=moved)
     over = await leases.over(tx) if any(lease_until is not None for _, lease_until in rows) else 0
     return {webhook: lease_until is not None and lease_until > over for webhook, lease_until in rows}
 
@@ -260,7 +261,7 @@ async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[st
         created_after=start,
         created_before=end,
         # An id is made when its event is written: while the store was away, that was later than the event.
-        after=after or id_ + ulid(max(0, start - MINUTE_MS), 0),
+        after=after or id_ + ulid(max(0, start - MINUTE_MS - asked.ahead), 0),
         end=id_ + ulid(min(end, now) + DAY_MS, 0),
         limit=PORTION,
     )
@@ -318,8 +319,14 @@ class Deliveries:
 
     async def due_webhooks(self) -> dict[str, bool]:
         """Those with deliveries due now, also disabled ones, and whether another process serves them."""
-        now = self._clock.now()
-        return await self._database.read(lambda tx: due_webhooks(tx, self._owner, now, self._leases))
+        now, setup = self._clock.now(), self._setup.current
+        moved = [
+            (line, now + ahead)
+            for team, ahead in setup.moved.items()
+            for hook in setup.webhooks.get(team, ())
+            for line in (hook.id, hook.id + OWN)
+        ]
+        return await self._database.read(lambda tx: due_webhooks(tx, self._owner, now, moved, self._leases))
 
     async def claim(self, webhooks: Sequence[str]) -> list[Lease]:
         return await self._database.write(lambda tx: claim(tx, self._owner, webhooks, self._leases))
@@ -334,7 +341,9 @@ class Deliveries:
 
     async def due(self, webhook: str, limit: int) -> DueDeliveries:
         """At most `limit` of each kind, with their events."""
-        now = self._clock.now()
+        hook = self._setup.current.records.get(("webhook", webhook.removesuffix(OWN)))
+        team = self._setup.current.teams.get(hook.team) if isinstance(hook, Webhook) else None
+        now = self._clock.of(team.record.ref if team else 0)
         return await self._database.read(lambda tx: due(tx, webhook, limit, now))
 
     def record(self, made: DeliveryTry) -> Awaitable[int | None]:
@@ -379,8 +388,16 @@ class Deliveries:
 
         Returns how many, at most REPLAY_MAX. Raises NoSuchEvents, and then sends none.
         """
-        now, ids = self._clock.now(), wanted.event_ids
-        asked = _Replay(team=team, webhook=webhook, wanted=wanted, heard=heard, entry=entry, now=now)
+        now, ids = self._clock.of(team), wanted.event_ids
+        asked = _Replay(
+            team=team,
+            webhook=webhook,
+            wanted=wanted,
+            heard=heard,
+            entry=entry,
+            now=now,
+            ahead=self._clock.moved.get(team, 0),
+        )
         if ids is not None:
             done = await self._database.write(lambda tx: replay_ids(tx, asked, ids))
         else:
@@ -401,7 +418,7 @@ class Deliveries:
             subject=subject,
             type=type_,
             detail=msgspec.json.encode(payload).decode(),
-            created_at=self._clock.now(),
+            created_at=self._clock.of(team),
         )
 
         async def story(tx: Tx) -> None:

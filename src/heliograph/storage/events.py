@@ -87,7 +87,7 @@ class Events:
 
     async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent]:
         """Published events after this id, oldest first; one more than the limit, when there are more."""
-        before = self._clock.now() - SETTLING_MS
+        before = self._clock.of(team) - SETTLING_MS
         rows = await self._database.read(
             lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
         )

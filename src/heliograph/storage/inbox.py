@@ -109,16 +109,17 @@ class Inbox:
         given: dict[str, Any] = {"text": wanted.text, "address": wanted.address, "unread": int(wanted.unread)}
         given["carriers"] = [(id_,) for id_ in carriers]
         prefixes = [PREFIXES[channel] for channel in channels]
-        queries = ("inbox_messages", "inbox_messages_end")
-        return await self._database.read(lambda tx: _page(tx, queries, InboxLine, team, prefixes, wanted, given))
+        queries, ahead = ("inbox_messages", "inbox_messages_end"), self._clock.moved.get(team, 0)
+        return await self._database.read(lambda tx: _page(tx, queries, InboxLine, team, prefixes, wanted, given, ahead))
 
     async def codes(self, team: int, wanted: InboxSearch) -> InboxPage[CodeLine]:
-        given = {"text": wanted.text, "address": wanted.address, "now": self._clock.now()}
+        given = {"text": wanted.text, "address": wanted.address, "now": self._clock.of(team)}
         prefixes, queries = [PREFIXES["verification"]], ("inbox_codes", "inbox_codes_end")
-        return await self._database.read(lambda tx: _page(tx, queries, CodeLine, team, prefixes, wanted, given))
+        ahead = self._clock.moved.get(team, 0)
+        return await self._database.read(lambda tx: _page(tx, queries, CodeLine, team, prefixes, wanted, given, ahead))
 
     async def code(self, team: int, id_: str) -> CodeLine | None:
-        now = self._clock.now()
+        now = self._clock.of(team)
         rows = await self._database.read(lambda tx: tx.run("inbox_code", team=team, id=id_, now=now))
         return CodeLine(*rows[0]) if rows else None
 
@@ -198,10 +199,12 @@ async def _page(
     prefixes: Sequence[str],
     wanted: InboxSearch,
     given: dict[str, Any],
+    ahead: int,  # of the team's test clock: so much older its ids may be than its times
 ) -> InboxPage[Line]:
     cleared = await tx.run("inbox_cleared_at", team=team)
     since: int | None = cleared[0][0] if cleared else None
-    times: list[str] = [ulid(at, LAST_OF_A_MS) for at in (since, wanted.since) if at is not None]
+    wish = None if wanted.since is None else max(0, wanted.since - ahead)
+    times: list[str] = [ulid(at, LAST_OF_A_MS) for at in (since, wish) if at is not None]
     low, high = max([_body(wanted.after), *times]), _body(wanted.before) or "~"
     lines: list[Line] = []
     ends: list[str] = []  # without prefix: how far the channels were searched that have more
@@ -212,6 +215,8 @@ async def _page(
         if len(rows) <= wanted.limit:
             ((last, count),) = await tx.run(queries[1], **span)
             ends += [_body(last)] if count == SCAN else []
+    if ahead and wanted.since is not None:
+        lines = [line for line in lines if line.created_at > wanted.since]
     lines.sort(key=lambda line: _body(line.id), reverse=True)
     if ends:  # beyond the nearest end, something newer may be missing
         lines = [line for line in lines if _body(line.id) >= max(ends)]

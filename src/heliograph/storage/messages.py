@@ -11,7 +11,8 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.runtime import tracing
-from heliograph.storage import accepts, audit, retention, search
+from heliograph.runtime.clock import Clock
+from heliograph.storage import accepts, audit, forgetting, search
 from heliograph.storage.contents import SMALL, Room, read_content
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.group import GroupCommit
@@ -45,8 +46,9 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Messages:
-    def __init__(self, database: Database, publisher: Publisher, name_of: NameOf, leases: Leases) -> None:
+    def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: NameOf, leases: Leases) -> None:
         self._database = database
+        self._clock = clock
         self._name_of = name_of
         self._leases = leases
         self._accepts: GroupCommit[accepts.Item, Sent[Any]] = GroupCommit(
@@ -88,22 +90,25 @@ class Messages:
             rows = await tx.run("find_message", team=team, id=id_)
             if not rows:
                 return None
-            done = await retention.put_away(tx, rows[0][0], whole=whole)
+            done = await forgetting.put_away(tx, rows[0][0], whole=whole)
             await audit.write(tx, entry if done else None)
             return done
 
         return await self._database.write(story)
 
     async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
-        return await self._database.read(lambda tx: search.messages(tx, team, wanted))
+        seen = search.seen_by(self._clock, team, wanted)
+        return await self._database.read(lambda tx: search.messages(tx, team, seen))
 
     async def count(self, team: int, wanted: Search, most: int = COUNT_MOST) -> Counted:
         """No further than `most`. With a part, a key or a sender domain: of those that may fit, by the index alone."""
-        return await self._database.read(lambda tx: search.count(tx, team, wanted, most))
+        seen = search.seen_by(self._clock, team, wanted)
+        return await self._database.read(lambda tx: search.count(tx, team, seen, most))
 
     async def states(self, team: int, wanted: Search, most: int = COUNT_MOST) -> dict[str, int]:
         """How many messages of a tag or of a template are in which state, no further than `most` for each channel."""
-        return await self._database.read(lambda tx: search.states(tx, team, wanted, most))
+        seen = search.seen_by(self._clock, team, wanted)
+        return await self._database.read(lambda tx: search.states(tx, team, seen, most))
 
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
         """How many recipients of each message are in which state."""

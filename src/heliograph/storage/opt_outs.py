@@ -115,7 +115,7 @@ class OptOuts:
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:
         """Whether it was not there before; else there is no entry."""
-        row, publisher = (team, phone, channel, "manual", self._clock.now()), self._publisher
+        row, publisher = (team, phone, channel, "manual", self._clock.of(team)), self._publisher
 
         async def story(tx: Tx) -> bool:
             made = await list_phones(tx, [row], publisher)
@@ -125,7 +125,7 @@ class OptOuts:
         return await self._database.write(story)
 
     async def remove(self, team: int, phone: str, channels: Sequence[str], entry: AuditEntry) -> bool:
-        now, publisher = self._clock.now(), self._publisher
+        now, publisher = self._clock.of(team), self._publisher
 
         async def story(tx: Tx) -> bool:
             gone = await unlist(tx, team, await self._names(tx, team, phone), channels, now, publisher)

@@ -80,6 +80,7 @@ class LaneDepth(msgspec.Struct, frozen=True):
 
 
 MessageId = tuple[int, str]  # team, id
+Now = tuple[int, Mapping[int, int]]  # everybody's time, and how far teams are ahead of it
 DUE_AT = 11  # of the columns that a claim returns
 WAKE_MOST = 2000  # rows in one transaction
 CANCELED = "it was canceled before it was sent"
@@ -89,7 +90,7 @@ _reports = msgspec.json.Decoder(tuple[DueReport, ...])
 
 
 async def claim(
-    tx: Tx, owner: str, lane: str, most: int, room: Mapping[Priority, int], turn: int, now: int, leases: Leases
+    tx: Tx, owner: str, lane: str, most: int, room: Mapping[Priority, int], turn: int, now: Now, leases: Leases
 ) -> list[Claim]:
     """`room`: how many of each priority at most; `turn`: how many this process has claimed of the lane before."""
     due = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if room[priority]}
@@ -98,14 +99,14 @@ async def claim(
     lease_until = await leases.until(tx)
     if leases.off():
         return []
-    given = {"owner": owner, "lease_until": lease_until, "now": now}
+    given = {"owner": owner, "lease_until": lease_until}
     wishes = Counter(take_turns(turn, most, {priority: room[priority] for priority in due}))
-    taken = {p: await _claim_fairly(tx, queue_of(lane, p), due[p], wishes[p], given) for p in due}
+    taken = {p: await _claim_fairly(tx, queue_of(lane, p), due[p], wishes[p], now, given) for p in due}
     # What one priority leaves over goes to those that got all they may, so a short batch means an empty lane.
     for priority, rows in taken.items():
         rest = min(most - sum(map(len, taken.values())), room[priority] - len(rows))
         if rest and len(rows) == wishes[priority]:
-            rows += await _claim_fairly(tx, queue_of(lane, priority), due[priority], rest, given)
+            rows += await _claim_fairly(tx, queue_of(lane, priority), due[priority], rest, now, given)
     order = take_turns(turn, most, {priority: len(rows) for priority, rows in taken.items()})
     if len(order) < most:
         await _due_teams(tx, lane, now)
@@ -113,18 +114,19 @@ async def claim(
     return await _read(tx, [next(left[priority]) for priority in order], order)
 
 
-async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, given: dict[str, Any]) -> list[Any]:
+async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: Now, given: dict[str, Any]) -> list[Any]:
     """Every team with due work gets the same share of the batch: none starves another (P9).
 
     What small teams leave over goes to those that filled their share.
     """
-    turn = given["now"] % len(teams)
+    at, moved = now
+    turn = at % len(teams)
     teams = teams[turn:] + teams[:turn]
     rows: list[Any] = []
     while teams and len(rows) < most:
         teams = teams[: most - len(rows)]
         share = (most - len(rows)) // len(teams)
-        who = [(team,) for team in teams]
+        who = [(team, at + moved.get(team, 0)) for team in teams]
         got = await tx.run("claim", lane=queue, teams=who, share=share, claims=CLAIMS_MAX, **given)
         rows += got
         taken = Counter(row[2] for row in got)
@@ -142,14 +144,14 @@ def _in_turn(rows: list[Any]) -> list[Any]:
     return [row for _, row in sorted(placed, key=lambda place: place[0])]
 
 
-async def _due_teams(tx: Tx, lane: str, now: int) -> dict[Priority, list[int]]:
+async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
     """Those with due work, the most urgent first; when the next of the others' is due is noted."""
     rows = await tx.run("waiting_teams", lanes=[(queue_of(lane, priority),) for priority in PRIORITIES])
-    if later := [due_at - now for _, _, due_at in rows if due_at > now]:
+    at, moved = now
+    waits = [(queue, team, due_at - at - moved.get(team, 0)) for queue, team, due_at in rows]
+    if later := [wait for _, _, wait in waits if wait > 0]:
         note(tx, lane, min(later))
-    due = {
-        p: [team for queue, team, due_at in rows if queue == queue_of(lane, p) and due_at <= now] for p in PRIORITIES
-    }
+    due = {p: [team for queue, team, wait in waits if queue == queue_of(lane, p) and wait <= 0] for p in PRIORITIES}
     return {priority: teams for priority, teams in due.items() if teams}
 
 
@@ -263,7 +265,7 @@ class Outbox:
 
     async def claim(self, lane: str, most: int, room: Mapping[Priority, int] | None = None) -> list[Claim]:
         """`room`: how many of each priority at most; None: any."""
-        now, turn, leases = self._clock.now(), self._turns[lane], self._leases
+        now, turn, leases = (self._clock.now(), self._clock.moved), self._turns[lane], self._leases
         rooms = room or dict.fromkeys(PRIORITIES, most)
         claims = await self._database.write(lambda tx: claim(tx, self._owner, lane, most, rooms, turn, now, leases))
         self._turns[lane] += len(claims)
@@ -295,7 +297,7 @@ class Outbox:
 
     async def cancel(self, whose: MessageId, channel: Channel) -> Waiting | None:
         """Call back what no worker has touched; None: there is no such message."""
-        now, publisher = self._clock.now(), self._publisher
+        now, publisher = self._clock.of(whose[0]), self._publisher
 
         async def story(tx: Tx) -> Waiting | None:
             found = await _find_waiting(tx, whose, channel)
@@ -335,7 +337,7 @@ class Outbox:
             check(waiting)
             await tx.run("move_rows", keys=[(row[0],) for row in rows], due_at=due_at)
             await tx.run("change_record", message=message, record=moved)
-            note(tx, LANE[channel], max(0, due_at - self._clock.now()))
+            note(tx, LANE[channel], max(0, due_at - self._clock.of(whose[0])))
             return waiting
 
         return await self._database.write(story)

@@ -56,7 +56,7 @@ class Received:
 
     async def put(self, new: NewReceived, digest: str) -> Fate:
         """Raises StorageLimitReached."""
-        now = self._clock.now()
+        now = self._clock.of(new.team)
         return await self._database.write(lambda tx: _put(tx, new, digest, now, self._publisher))
 
     async def newest(self, team: int, before: str, limit: int) -> list[ReceivedLine]:

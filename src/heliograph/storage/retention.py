@@ -3,15 +3,17 @@
 Webhook deliveries go after 30 days. The ledger stays, and so does whatever has not ended.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from heliograph.rules.delivery.retry import ABSENT_KEPT_MS
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
-from heliograph.storage import contents, deliveries, grams, imports, outcomes, requests, tags, texts
+from heliograph.storage import deliveries, imports, outcomes, requests, tags, texts
 from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.forgetting import BODY, WHOLE, purge_ended
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
 NOTICES_KEPT_MS = 30 * DAY_MS
@@ -48,26 +50,26 @@ LONE = {
     "old_batches": "purge_batches",
     "old_received": "purge_received",
 }
-BODY = ("purge_blobs", "mark_bodiless")
-WHOLE = (
-    *("purge_events", "purge_parts", "purge_delays", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
-    *("purge_recipients", "purge_messages"),
-)
 DEFAULTS = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_MESSAGES_DAYS}
 
 
-async def purge(database: Database, now: int, teams: Collection[TeamRecord] = ()) -> None:
-    """Delete what has expired, in portions. A team that is not given keeps the defaults."""
+async def purge(
+    database: Database, now: int, teams: Collection[TeamRecord] = (), moved: Mapping[int, int] = MappingProxyType({})
+) -> None:
+    """Delete what has expired, in portions. A team that is not given keeps the defaults.
+
+    `moved`: teams whose clock is ahead, and by how much.
+    """
     for query, age in AGES.items():
         while len(await database.write(partial(_run, query=query, before=now - age, limit=PORTION))) == PORTION:
             continue
-    contents, messages = _kept(teams, "keep_content_days", now), _kept(teams, "keep_messages_days", now)
-    await _put_away(database, "ended_messages", contents | {"has_body": 1}, partial(_purge_ended, queries=BODY))
+    contents, messages = (_kept(teams, field, now, moved) for field in ("keep_content_days", "keep_messages_days"))
+    await _put_away(database, "ended_messages", contents | {"has_body": 1}, partial(purge_ended, queries=BODY))
     await _put_away(database, "old_received_bodies", contents, partial(_purge_lone, query="purge_received_bodies"))
     for find, query in LONE.items():
         await _put_away(database, find, messages, partial(_purge_lone, query=query))
     # No team keeps contents longer than messages: what goes now has none any more.
-    await _put_away(database, "ended_messages", messages | {"has_body": 0}, partial(_purge_ended, queries=WHOLE))
+    await _put_away(database, "ended_messages", messages | {"has_body": 0}, partial(purge_ended, queries=WHOLE))
     for portion in (
         partial(deliveries.purge, before=now - DELIVERIES_KEPT_MS),
         partial(requests.purge, now=now),
@@ -111,33 +113,14 @@ async def _purge_lone(tx: Tx, rows: Sequence[Any], query: str) -> None:
     await tx.run(query, old=rows)
 
 
-async def put_away(tx: Tx, message: int, *, whole: bool) -> bool:
-    """One message's content, or all of it, before its time; False: it has not ended."""
-    if not await tx.run("lock_ended", messages=[(message,)]):
-        return False
-    for queries in (BODY, WHOLE) if whole else (BODY,):
-        await _purge_ended(tx, [(message,)], queries)
-    return True
-
-
-async def _purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> None:
-    if queries is WHOLE:
-        await tx.run("lock_grams")
-    ended = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
-    if queries is WHOLE:
-        await tags.forget(tx, ended)
-    else:
-        await contents.drop(tx, ended)
-    for query in queries:
-        await tx.run(query, messages=ended)
-    if queries is WHOLE:
-        await grams.note_deleted(tx, [key for (key,) in ended])
-
-
-def _kept(teams: Collection[TeamRecord], field: str, now: int) -> dict[str, Any]:
-    """What is over for teams that keep it as long as most do, and for each that does not."""
+def _kept(teams: Collection[TeamRecord], field: str, now: int, moved: Mapping[int, int]) -> dict[str, Any]:
+    """What is over for teams that keep it as long as most do, and for each that does not or has a time of its own."""
     default = DEFAULTS[field]
-    own = [(t.ref, now - getattr(t, field) * DAY_MS) for t in teams if getattr(t, field) != default]
+    own = [
+        (t.ref, now + moved.get(t.ref, 0) - getattr(t, field) * DAY_MS)
+        for t in teams
+        if getattr(t, field) != default or t.ref in moved
+    ]
     return {"own": own, "before": now - default * DAY_MS, "limit": PORTION}
 
 

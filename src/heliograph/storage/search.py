@@ -15,7 +15,7 @@ from heliograph.rules.grams import SearchText
 from heliograph.rules.ids import PREFIXES, ulid
 from heliograph.rules.options import tag_hash
 from heliograph.rules.setup.records import Channel
-from heliograph.runtime.clock import OFF_MS
+from heliograph.runtime.clock import OFF_MS, Clock
 from heliograph.storage import find
 from heliograph.storage.contents import ANY_SIZE
 from heliograph.storage.deliveries import StoredAttempt
@@ -50,6 +50,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     created_after: int = 0
     created_before: int = FOREVER
     before: str | None = None
+    ahead: int = 0  # of the team's test clock: so much older its ids may be than its times
 
 
 class MessageLine(msgspec.Struct, frozen=True):
@@ -252,9 +253,14 @@ def _channels(wanted: Search) -> list[Channel]:
     ]
 
 
+def seen_by(clock: Clock, team: int, wanted: Search) -> Search:
+    """By the team's own clock."""
+    return msgspec.structs.replace(wanted, ahead=clock.moved[team]) if team in clock.moved else wanted
+
+
 def _ends(wanted: Search) -> tuple[str, str]:
     """Between which ids, without prefix, the search is made."""
-    low = ulid(max(0, wanted.created_after - OFF_MS), _LAST)
+    low = ulid(max(0, wanted.created_after - OFF_MS - wanted.ahead), _LAST)
     high = ulid(max(0, wanted.created_before + OFF_MS), _FIRST)
     if wanted.id_start:
         low, high = max(low, wanted.id_start[4:]), min(high, wanted.id_start[4:] + "~")

@@ -16,6 +16,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
 from heliograph.storage.events import Event, Publisher
+from heliograph.storage.forgetting import forget_team
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.versions import keep_versions
 
@@ -100,6 +101,11 @@ async def write(
         stopped = [(id_,) for id_, team in after.items() if team.record.suspended and not _is_suspended(current, id_)]
         if stopped:
             await tx.run("delete_links_of_teams", teams=stopped)
+        for id_, before in current.teams.items():
+            if before.record.test_clock and not after[id_].record.test_clock:
+                await forget_team(tx, before)
+                if before.clock:
+                    await save(tx, [to_row("test_clock", id_, None, id_)], current.version)
     for team in new_teams:
         await tx.run("insert_account", team=team.ref, credit=team.credit)
     entries = [(team.ref, "topup", team.credit, None, now, 0) for team in new_teams if team.credit]
@@ -168,6 +174,7 @@ class SetupStore:
         # One that began before this and ends after it must not bring back what was.
         if found is not seen and (self.current is seen or found.version > self.current.version):
             self.current = found
+            self._clock.moved = found.moved
             self._database.hints.hear()  # a pause may be over, a webhook enabled
         return self.current
 

@@ -44,6 +44,7 @@ from heliograph.storage.requests import Requests
 from heliograph.storage.sessions import Sessions
 from heliograph.storage.setup import SetupStore
 from heliograph.storage.suppressions import Suppressions
+from heliograph.storage.team_clocks import TeamClocks
 from heliograph.storage.texts import ReceivedTexts
 from heliograph.storage.tries import Tries
 from heliograph.storage.upkeep import Upkeep
@@ -81,6 +82,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: Deliveries
     suppressions: Suppressions
     opt_outs: OptOuts
+    team_clocks: TeamClocks
     texts: ReceivedTexts
     imports: Imports
     erasures: Erasures
@@ -141,7 +143,7 @@ def make_store(
         attachments=attachments,
         setup=setup,
         versions=Versions(database),
-        messages=Messages(database, setup.publisher, name_of, leases),
+        messages=Messages(database, clock, setup.publisher, name_of, leases),
         batches=Batches(database),
         verifications=Verifications(database, clock, setup.publisher, leases),
         outbox=Outbox(database, clock, owner, leases, setup),
@@ -158,6 +160,7 @@ def make_store(
         deliveries=Deliveries(database, clock, owner, leases, setup),
         suppressions=Suppressions(database, clock, setup.publisher, name_of),
         opt_outs=OptOuts(database, clock, setup.publisher, name_of),
+        team_clocks=TeamClocks(database, clock, setup),
         texts=ReceivedTexts(database, clock, setup, name_of),
         imports=Imports(database, clock, setup.publisher),
         erasures=Erasures(database, setup.publisher),

@@ -133,7 +133,7 @@ class Suppressions:
 
     async def add(self, given: NewSuppression, entry: AuditEntry) -> bool:
         """Whether it was not there before; else there is no entry."""
-        now, publisher = self._clock.now(), self._publisher
+        now, publisher = self._clock.of(given.team), self._publisher
 
         async def story(tx: Tx) -> bool:
             made = await setup.suppress(tx, [given], now, publisher)
@@ -144,7 +144,7 @@ class Suppressions:
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
         """Also for an erased address: anyone who knows it can release it."""
-        now, publisher = self._clock.now(), self._publisher
+        now, publisher = self._clock.of(team), self._publisher
 
         async def story(tx: Tx) -> bool:
             names = [address, self.name_of(team, address)] if (await account(tx, team)).erased else [address]

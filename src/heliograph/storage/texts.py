@@ -57,9 +57,10 @@ class ReceivedTexts:
             if team is None:
                 tx.afterwards.append(metrics.unclaimed_texts(way.channel, way.carrier).inc)
                 continue
-            await self._tell(tx, way, team, text, now)
+            at = self._clock.of(team.record.ref)
+            await self._tell(tx, way, team, text, at)
             if word := read_word(text.text, team.record.opt_out):
-                await self._obey(tx, way, team, text, word, now)
+                await self._obey(tx, way, team, text, word, at)
 
     async def _last_writers(self, tx: Tx, way: Way, texts: Sequence[IncomingText], now: int) -> dict[str, Team]:
         if way.team is not None:

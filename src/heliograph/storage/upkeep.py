@@ -37,4 +37,4 @@ class Upkeep:
     async def purge(self) -> None:
         """Delete what retention no longer keeps."""
         teams = [team.record for team in self._setup.current.teams.values()]
-        await retention.purge(self._database, self._clock.now(), teams)
+        await retention.purge(self._database, self._clock.now(), teams, self._clock.moved)

@@ -148,20 +148,19 @@ async def start(
     tx: Tx, items: Sequence[Start], publisher: Publisher, leases: Leases
 ) -> list[Sent[Any] | None | Exception]:
     """None: go and ask a carrier. An answer: this key was served before."""
-    now = items[-1].created_at
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(tx, [(i.key_id, i.retry_key.hash) for i in items if i.retry_key], leases)
-    lately = await _lately(tx, items, now)
+    lately = await _lately(tx, items)
     answers: list[Sent[Any] | None | Exception] = []
     begun: list[Start] = []
     for item in items:
         before = msgspec.structs.replace(accounts[item.team])
         try:
-            if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, now)):
+            if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, item.created_at)):
                 answers.append(replay)
                 continue
-            _decide(item, lately, accounts[item.team], now)
+            _decide(item, lately, accounts[item.team])
         except Refusal as refusal:
             accounts[item.team] = before
             answers.append(refusal)
@@ -171,10 +170,11 @@ async def start(
         answers.append(None)
     if begun:
         lease_until = await leases.until(tx, IDEMPOTENCY_LEASE_MS)
-        await remember(tx, [_key(i, lease_until) for i in begun if i.retry_key], now, remembered, leases)
+        await remember(tx, [_key(i, lease_until) for i in begun if i.retry_key], remembered, leases)
         await _begin(tx, begun, accounts, lease_until)
         tell(tx, "started", len(begun))
-        await tell_low_credit(tx, publisher, credit, accounts, {i.team: i.credit_low for i in begun}, now)
+        low = {i.team: (i.credit_low, i.created_at) for i in begun}
+        await tell_low_credit(tx, publisher, credit, accounts, low)
     return answers
 
 
@@ -185,9 +185,8 @@ def tell(tx: Tx, outcome: str, count: int = 1) -> None:
 
 async def rehearse(tx: Tx, item: Start) -> None:
     """Decide as `start` does and write nothing (dry_run)."""
-    now = item.created_at
     accounts = await lock_accounts(tx, {item.team})
-    _decide(item, await _lately(tx, [item], now), accounts[item.team], now)
+    _decide(item, await _lately(tx, [item]), accounts[item.team])
 
 
 async def again(tx: Tx, item: Resend, leases: Leases) -> Sent[Any] | None:
@@ -207,10 +206,10 @@ async def again(tx: Tx, item: Resend, leases: Leases) -> Sent[Any] | None:
     if row.owner is not None:
         raise VerifyRateLimited("This code is being sent right now.", param="id", retry_after=1)
     accounts = await lock_accounts(tx, {start_.team})
-    _decide(start_, await _lately(tx, [start_], now), accounts[start_.team], now)
+    _decide(start_, await _lately(tx, [start_]), accounts[start_.team])
     await save_accounts(tx, accounts.values())
     lease_until = await leases.until(tx, IDEMPOTENCY_LEASE_MS)
-    await remember(tx, [_key(start_, lease_until)] if start_.retry_key else [], now, remembered, leases)
+    await remember(tx, [_key(start_, lease_until)] if start_.retry_key else [], remembered, leases)
     await tx.run(
         "resend_verification", team=start_.team, id=start_.id, at=str(now), owner=start_.owner, lease_until=lease_until
     )
@@ -343,12 +342,12 @@ async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher)
     return len(items)
 
 
-def _decide(item: Start, lately: "_Lately", account: Account, now: int) -> None:
+def _decide(item: Start, lately: "_Lately", account: Account) -> None:
     """Raises when a limit is reached or credit is short."""
     if item.sandbox_most is not None:
-        pricing.take_sandbox(account, item.sandbox_most, now)
+        pricing.take_sandbox(account, item.sandbox_most, item.created_at)
     if not item.magic:
-        item.check(lately.recent(item, now))
+        item.check(lately.recent(item))
     pricing.hold(account, item.price)
 
 
@@ -360,8 +359,8 @@ class _Lately(msgspec.Struct, frozen=True):
     tallies: dict[tuple[int, str], Tally]
     known: set[tuple[int, str]]
 
-    def recent(self, item: Start, now: int) -> Recent:
-        phone, today = self.phones[item.team, item.phone], now - now % DAY_MS
+    def recent(self, item: Start) -> Recent:
+        phone, today = self.phones[item.team, item.phone], item.created_at - item.created_at % DAY_MS
         return Recent(
             [at for at, _ in phone],
             self.prefixes[item.team, item.prefix],
@@ -377,21 +376,23 @@ class _Lately(msgspec.Struct, frozen=True):
             self.tallies[item.team, area].setdefault(hour_of(item.created_at), [0, 0])[0] += 1
 
 
-async def _lately(tx: Tx, items: Sequence[Start], now: int) -> _Lately:
+async def _lately(tx: Tx, items: Sequence[Start]) -> _Lately:
     limited = [item for item in items if not item.magic]
-    asked = {(item.team, item.phone) for item in limited}
-    lately = _Lately(defaultdict(list), defaultdict(list), await conversion.tallies(tx, asked, now), set())
+    asked = {(item.team, item.phone): item.created_at for item in limited}
+    lately = _Lately(defaultdict(list), defaultdict(list), await conversion.tallies(tx, asked), set())
     if asked:
         # A code can be sent again as long as its verification lives, and each time counts like a start.
-        day, window = now - DAY_MS, now - PREFIX_WINDOW_MS
-        rows = await tx.run("phone_starts", phones=list(asked), since=day - VERIFICATION_MS)
-        for team, phone, at, wrong, resent in rows:
+        day = {place: now - DAY_MS for place, now in asked.items()}
+        phones = [(*place, since - VERIFICATION_MS) for place, since in day.items()]
+        for team, phone, at, wrong, resent in await tx.run("phone_starts", phones=phones):
             times = [(at, wrong), *((int(one), 0) for one in resent.split())]
-            lately.phones[team, phone] += [one for one in times if one[0] > day]
-        wide = list({(item.team, item.prefix) for item in limited})
-        for team, prefix, at, resent in await tx.run("prefix_starts", prefixes=wide, since=window - VERIFICATION_MS):
-            lately.prefixes[team, prefix] += [one for one in (at, *map(int, resent.split())) if one > window]
-        lately.known.update(await conversion.known(tx, asked, now))
+            lately.phones[team, phone] += [one for one in times if one[0] > day[team, phone]]
+        window = {(item.team, item.prefix): item.created_at - PREFIX_WINDOW_MS for item in limited}
+        prefixes = [(*place, since - VERIFICATION_MS) for place, since in window.items()]
+        for team, prefix, at, resent in await tx.run("prefix_starts", prefixes=prefixes):
+            times_ = (at, *map(int, resent.split()))
+            lately.prefixes[team, prefix] += [one for one in times_ if one > window[team, prefix]]
+        lately.known.update(await conversion.known(tx, asked))
     return lately
 
 
@@ -502,19 +503,20 @@ class Verifications:
         return await self._database.write(lambda tx: again(tx, item, self._leases))
 
     async def cancel(self, team: int, id_: str) -> None:
-        now = self._clock.now()
+        now = self._clock.of(team)
         await self._database.write(lambda tx: cancel(tx, team, id_, now, self._publisher))
 
     async def claim_codes(self, owner: str, limit: int) -> list[Claimed]:
         """Those whose next channel's turn has come, for this process to ask its carriers."""
         now = self._clock.now()
+        by = {"now": now, "moved": [(team, now + ahead) for team, ahead in self._clock.moved.items()]}
 
         async def story(tx: Tx) -> list[Claimed]:
             lease_until = await self._leases.until(tx, IDEMPOTENCY_LEASE_MS)
-            rows = await tx.run("claim_codes", owner=owner, lease_until=lease_until, now=now, limit=limit)
+            rows = await tx.run("claim_codes", owner=owner, lease_until=lease_until, limit=limit, **by)
             return [Claimed(*row) for row in rows]
 
-        if not await self._database.read(lambda tx: tx.run("any_code_due", now=now)):
+        if not await self._database.read(lambda tx: tx.run("any_code_due", **by)):
             return []
         return await self._database.write(story)
 
@@ -526,10 +528,10 @@ class Verifications:
 
     async def get(self, team: int, id_: str) -> VerificationLine | None:
         """Never its code: nobody has that."""
-        now = self._clock.now()
+        now = self._clock.of(team)
         rows = await self._database.read(lambda tx: tx.run("find_verification", team=team, id=id_, now=now))
         return VerificationLine(*rows[0]) if rows else None
 
     async def search(self, team: int, wanted: Search) -> SearchPage[VerificationLine]:
-        now = self._clock.now()
+        now, wanted = self._clock.of(team), search.seen_by(self._clock, team, wanted)
         return await self._database.read(lambda tx: search.verifications(tx, team, wanted, now))

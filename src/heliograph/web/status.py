@@ -44,6 +44,7 @@ STATUS: dict[type[Refusal], int] = {
     r.AlreadySending: 409,
     r.SuppressionNotFound: 404,
     r.OptOutNotFound: 404,
+    r.TestClockNotFound: 404,
     r.WebhookNotFound: 404,
     r.InternalError: 500,
     r.ServiceUnavailable: 503,

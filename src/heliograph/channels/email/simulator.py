@@ -65,6 +65,8 @@ class EmailSimulator(Carrier):
             return Refused(detail=HELD_BACK)
         if behaviour in REFUSALS:
             return REFUSALS[behaviour]
+        if behaviour == "deferred":  # by the usual schedule, until it is given up
+            return Deferred(detail=BUSY)
         if parcel.attempt < DEFERRALS.get(behaviour, 0):
             delayed = behaviour == "delayed" and parcel.attempt == 1
             return Deferred(detail=BUSY, retry_after_ms=self._step_ms, delayed=delayed)

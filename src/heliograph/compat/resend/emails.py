@@ -116,7 +116,7 @@ def _made(told: Fates, *, with_errors: bool) -> bytes:
 
 def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
     """The same mail as /v1/emails is sent it, with recipients' names; whatever is wrong with it is refused there."""
-    given, now = given_as(ResendEmail, value), call.context.clock.now()
+    given, now = given_as(ResendEmail, value), call.context.clock.of(call.team)
     if given.topic_id is not None:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
     use = given.template
@@ -232,7 +232,7 @@ async def read_attachment(call: Call) -> Response:
 
 async def move(call: Call) -> Response:
     given = given_as(ResendMove, call.json)
-    wanted = RescheduleRequest(scheduled_at=in_full(given.scheduled_at, call.context.clock.now()))
+    wanted = RescheduleRequest(scheduled_at=in_full(given.scheduled_at, call.context.clock.of(call.team)))
     await scheduled.reschedule(call.context, call.caller, "email", call.params["id"], wanted)
     return answer({"object": "email", "id": call.params["id"]})
 
@@ -277,7 +277,7 @@ def _email(call: Call, found: MessageRow | MessageLine, recipients: list[Recipie
         "cc": record.cc or None,
         "bcc": record.bcc or None,
         "reply_to": replies,
-        "last_event": _last_event(found.status, record.scheduled_at, recipients, call.context.clock.now()),
+        "last_event": _last_event(found.status, record.scheduled_at, recipients, call.context.clock.of(call.team)),
         "scheduled_at": record.scheduled_at,
         "tags": [{"name": name, "value": value} for name, value in record.tags.items()],
     }

@@ -72,7 +72,7 @@ async def send(call: Call) -> Response:
         template_id=template_id,
         variables=variables,
         scheduled_at=_send_at(form),
-        expires_at=_expires_at(form, call.context.clock.now()),
+        expires_at=_expires_at(form, call.context.clock.of(call.team)),
     )
     origin = {ACCOUNT: call.params["account"], **_service(form)}
     sent = await SEND[channel](call.context, call.caller, request, None, await _callback(call), free, origin)

@@ -52,7 +52,7 @@ async def _send_again(call: Call, found: VerificationLine) -> None:
         await resend_verification(call.context, call.caller, found.id, None)
     except VerifyRateLimited:
         interval = call.caller.team.record.verify.min_interval_s * SECOND_MS
-        if call.context.clock.now() - _times(found)[-1] >= interval:
+        if call.context.clock.of(call.team) - _times(found)[-1] >= interval:
             raise
         # The code went out a moment ago: it is the one that is asked for.
 
@@ -100,7 +100,7 @@ async def service(call: Call) -> Response:
 
 
 def _service(call: Call, sid: str, name: str) -> dict[str, Any]:
-    now, url = iso_time(call.context.clock.now()), f"{call.context.base_url}{VERIFY}/{sid}"
+    now, url = iso_time(call.context.clock.of(call.team)), f"{call.context.base_url}{VERIFY}/{sid}"
     return {
         "sid": sid,
         "account_sid": account(call.request),

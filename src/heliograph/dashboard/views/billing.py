@@ -19,7 +19,7 @@ async def show(visit: Visit) -> Answer:
     team, cursor = visit.team, _cursor(visit.query.get("before", ""))
     account = await visit.store.ledger.account(team.record.ref)
     page = await visit.store.ledger.page(team.record.ref, cursor, PAGE)
-    this_month = account.month == month_of(visit.context.clock.now())
+    this_month = account.month == month_of(visit.context.clock.of(visit.team.record.ref))
     return Page(
         "billing.html",
         {

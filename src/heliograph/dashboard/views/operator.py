@@ -101,7 +101,7 @@ async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: d
     account = await visit.store.ledger.account(record.ref)
     counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
     plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN}
-    this_month = account.month == month_of(visit.context.clock.now())
+    this_month = account.month == month_of(visit.context.clock.of(visit.team.record.ref))
     fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
     values = {
         "record": record,

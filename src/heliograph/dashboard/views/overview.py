@@ -70,7 +70,8 @@ def _sender(team: Team) -> str | None:
 
 
 async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
-    now, team, store = visit.context.clock.now(), visit.team, visit.context.store
+    team, store = visit.team, visit.context.store
+    now = visit.context.clock.of(team.record.ref)
     span, channel = visit.query.get("span", ""), visit.query.get("channel", "")
     span = span if span in SPANS else "day"
     channel = channel if channel in CHANNELS else ""

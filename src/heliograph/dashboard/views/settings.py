@@ -4,14 +4,15 @@ import re
 
 from heliograph.dashboard.render import are
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
-from heliograph.manage import teams
-from heliograph.rules.limits import DAY_MS
+from heliograph.manage import team_clock, teams
+from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.pricing import format_money
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.going_live import checklist, may_go_live
 from heliograph.storage.retention import DELIVERIES_KEPT_MS
 
 DELIVERIES_DAYS = DELIVERIES_KEPT_MS // DAY_MS
+HOUR_S = 3600
 KEEP = ("keep_content_days", "keep_messages_days")
 
 
@@ -34,6 +35,27 @@ async def keep(visit: Visit) -> Answer:
     except InvalidRequest as refusal:
         return await show(visit, given, errors_of(refusal))
     return Redirect(f"{visit.base}/settings", "Retention is saved.")
+
+
+async def set_test_clock(visit: Visit) -> Answer:
+    on = visit.form.get("on") == "yes"
+    try:
+        await teams.set_test_clock(visit.store, visit.actor, visit.team.record.id, on)
+    except InvalidRequest as refusal:
+        return await show(visit, errors=errors_of(refusal))
+    told = "The team has a test clock." if on else "The test clock is off. Messages, codes and events are deleted."
+    return Redirect(f"{visit.base}/settings", told)
+
+
+async def advance(visit: Visit) -> Answer:
+    """It goes on by itself: the page does not wait for what becomes due."""
+    hours = visit.form.get("hours", "").strip()
+    try:
+        seconds = int(hours) * HOUR_S if re.fullmatch("[0-9]{1,5}", hours) else 0
+        await team_clock.advance(visit.store, visit.actor, visit.team, seconds)
+    except InvalidRequest as refusal:
+        return await show(visit, {"hours": hours}, {"hours": errors_of(refusal).get("advance_s", "")})
+    return Redirect(f"{visit.base}/settings", "The test clock moves, and what becomes due on the way is done.")
 
 
 async def go_live(visit: Visit) -> Answer:
@@ -65,12 +87,16 @@ async def show(visit: Visit, given: dict[str, str] | None = None, errors: dict[s
     name = record.wanted if record.wanted and not record.wanted_refused else record.name
     stored = {"name": name, "credit_low": format_money(team.record.credit_low).removesuffix("00")}
     stored |= {name: str(getattr(team.record, name)) for name in KEEP}
-    given = stored | (given or {})
+    given = stored | {"hours": "24"} | (given or {})
+    ahead = visit.setup.moved.get(record.ref, 0)
     values = {
         "given": given,
         "errors": errors or {},
         "checks": checks,
         "ready": may_go_live(checks),
         "deliveries_days": DELIVERIES_DAYS,
+        "team_now": visit.context.clock.of(record.ref),
+        "ahead_hours": ahead // SECOND_MS // HOUR_S,
+        "clock_moves": any(team.record.ref == record.ref for team in visit.setup.moving),
     }
     return Page("settings.html", values, 400 if errors else 200)

@@ -3,7 +3,16 @@
 from typing import Literal, get_args
 
 Behaviour = Literal[
-    "delivered", "bounced", "asyncbounce", "complained", "suppressed", "failed", "softbounce", "delayed", "reply"
+    "delivered",
+    "bounced",
+    "asyncbounce",
+    "complained",
+    "suppressed",
+    "failed",
+    "softbounce",
+    "delayed",
+    "deferred",
+    "reply",
 ]
 PhoneBehaviour = Literal[
     "delivered", "failed", "sent_then_failed", "delivered_unread", "no_carrier", "read_undelivered", "answers"

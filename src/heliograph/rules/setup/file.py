@@ -368,6 +368,7 @@ class _Team(_Table):
     keep_messages_days: Annotated[int, between(1, records.KEEP_MESSAGES_DAYS_MAX)] = _ABSENT
     passthrough: Passthrough = _ABSENT
     catch: bool = _ABSENT
+    test_clock: bool = _ABSENT
     attachment_types: list[FileType] = _ABSENT
     domains: list[_SendingDomain] = _ABSENT
     layouts: list[_Layout] = _ABSENT

@@ -30,6 +30,7 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             page="/senders",
         ),
         *_catch_check(team),
+        *_clock_check(team),
         _carrier_check(carriers),
         Requirement(
             title="Credit",
@@ -50,6 +51,11 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
 def _catch_check(team: Team) -> list[Requirement]:
     told = "It catches what other services' programs send (catch). Ask an operator to turn that off."
     return [Requirement(title="Catching", text=told, done=False, needed=True)] if team.record.catch else []
+
+
+def _clock_check(team: Team) -> list[Requirement]:
+    told = "It has a test clock. Turn that off first: its messages, codes and events are then deleted."
+    return [Requirement(title="Test clock", text=told, done=False, needed=True)] if team.record.test_clock else []
 
 
 def may_go_live(checks: Sequence[Requirement]) -> bool:

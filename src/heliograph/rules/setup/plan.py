@@ -222,6 +222,8 @@ class _Planner:
         assert isinstance(record, TeamRecord)
         if wrong := record.wrong_catch:
             self._fail(f"{where}.catch", wrong)
+        if wrong := record.wrong_test_clock:
+            self._fail(f"{where}.test_clock", wrong)
         if wrong := record.wrong_days:
             self._fail(f"{where}.keep_messages_days", wrong)
         return record, old is None

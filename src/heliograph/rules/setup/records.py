@@ -116,13 +116,18 @@ class TeamRecord(Setting, frozen=True):
     asked_by: str = ""  # usr_… who asked for it last; told when it is decided
     passthrough: str = ""  # tpl_… of one variable, whose value is the free text of Twilio's programs
     catch: bool = False  # sandbox: what other services' programs send is taken whatever it is, and goes nowhere
-
+    test_clock: bool = False  # sandbox: it moves its own time, and only simulators serve it
     attachment_types: tuple[str, ...] = ()  # beside the spec's and the platform's
 
     @property
     def wrong_catch(self) -> str:
         """What is wrong with `catch`; empty: nothing."""
         return "expected false: a live team catches nothing" if self.catch and self.mode == "live" else ""
+
+    @property
+    def wrong_test_clock(self) -> str:
+        """What is wrong with `test_clock`; empty: nothing."""
+        return "expected false: a live team keeps real time" if self.test_clock and self.mode == "live" else ""
 
     @property
     def octets_most(self) -> int:
@@ -135,6 +140,14 @@ class TeamRecord(Setting, frozen=True):
         if self.keep_messages_days >= self.keep_content_days:
             return ""
         return f"expected at least {self.keep_content_days}: messages are kept as long as content (keep_content_days)"
+
+
+class TeamClock(Setting, frozen=True):
+    """How far a team's test clock is ahead of real time, and how far it is to be."""
+
+    team: str
+    ahead: int = 0  # ms
+    target: int = 0  # ms; more than `ahead` while what becomes due on the way is being done
 
 
 class Domain(Setting, frozen=True):
@@ -342,12 +355,15 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     inbound: frozenset[str] = frozenset()  # addresses
     webhooks: tuple[Webhook, ...] = ()
     hook_keys: tuple[Key, ...] = ()  # those that sign
+    clock: TeamClock | None = None  # None: it was never moved
     # What only the setup decides, decided once:
     sandbox: bool = False
+    simulated: bool = False  # it has a test clock: nothing that it sends reaches a real carrier
     approved_domains: tuple[Domain, ...] = ()  # those that it may send for, in the order they were made
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "sandbox", self.record.mode == "sandbox")
+        msgspec.structs.force_setattr(self, "simulated", self.sandbox and self.record.test_clock)
         approved = tuple(domain for domain in self.domains.values() if domain.usable)
         msgspec.structs.force_setattr(self, "approved_domains", approved)
 

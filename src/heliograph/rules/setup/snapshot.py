@@ -20,6 +20,7 @@ from heliograph.rules.setup.records import (
     SenderId,
     Setting,
     Team,
+    TeamClock,
     TeamRecord,
     Template,
     TemplateDraft,
@@ -31,6 +32,7 @@ KINDS: dict[str, type[Setting]] = {
     "platform": Platform,
     "carrier": CarrierRecord,
     "team": TeamRecord,
+    "test_clock": TeamClock,
     "domain": Domain,
     "dkim_key": DkimKey,
     "display_name": DisplayName,
@@ -68,6 +70,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
     webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # the enabled ones, by team
+    moved: Mapping[int, int] = {}  # teams whose test clock is ahead, and by how many ms
+    moving: tuple[Team, ...] = ()  # those whose test clock is on its way
     verified: Mapping[str, str] = {}  # domains that teams have verified, and whose
     platform_domains: Mapping[str, Domain] = {}  # by name
     platform_keys: tuple[DkimKey, ...] = ()
@@ -148,6 +152,8 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             for team in teams.values()
             if (enabled := tuple(hook for hook in team.webhooks if hook.enabled))
         },
+        moved={t.record.ref: t.clock.ahead for t in teams.values() if t.simulated and t.clock and t.clock.ahead},
+        moving=tuple(t for t in teams.values() if t.simulated and t.clock and t.clock.ahead < t.clock.target),
         verified=verified_domains(records.values()),
         platform_domains={r.name: r for r in own if isinstance(r, Domain)},
         platform_keys=tuple(r for r in own if isinstance(r, DkimKey)),
@@ -167,4 +173,5 @@ def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
         inbound=frozenset(r.address for r in belongings if isinstance(r, Inbound)),
         webhooks=tuple(r for r in belongings if isinstance(r, Webhook)),
         hook_keys=tuple(r for r in belongings if isinstance(r, Key) and r.secret),
+        clock=next((r for r in belongings if isinstance(r, TeamClock)), None),
     )

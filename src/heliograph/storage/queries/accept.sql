@@ -25,8 +25,8 @@ JOIN suppression s ON s.team = r.team AND s.address = r.address;
 
 -- name: find_marketing
 SELECT m.team, m.address, m.created_at
-FROM rows(:addresses, team bigint, address text) AS r
-JOIN marketing m ON m.team = r.team AND m.address = r.address AND m.created_at > :since
+FROM rows(:addresses, team bigint, address text, since bigint) AS r
+JOIN marketing m ON m.team = r.team AND m.address = r.address AND m.created_at > r.since
 ORDER BY m.created_at;
 
 -- name: insert_marketing
@@ -96,7 +96,7 @@ FROM rows(:keys, key_id text, hash text) AS r
 JOIN idempotency i ON i.key_id = r.key_id AND i.hash = r.hash;
 
 -- name: remember_idempotency
--- Takes a key that is new, expired or abandoned; a row that is missing in the answer was taken by another process.
+-- Takes a key that is new, expired by its team's time or abandoned; a row that is missing in the answer was taken by another process.
 INSERT INTO idempotency (key_id, hash, fingerprint, owner, lease_until, status, response, expires_at)
 SELECT key_id, hash, fingerprint, owner, lease_until, status, response, expires_at
 FROM rows(:keys, key_id text, hash text, fingerprint text, owner text, lease_until bigint, status bigint,
@@ -105,7 +105,7 @@ WHERE true
 ON CONFLICT (key_id, hash) DO UPDATE
 SET fingerprint = excluded.fingerprint, owner = excluded.owner, lease_until = excluded.lease_until,
     status = excluded.status, response = excluded.response, expires_at = excluded.expires_at
-WHERE idempotency.expires_at <= :now OR (idempotency.status IS NULL AND idempotency.lease_until <= :over)
+WHERE idempotency.expires_at <= excluded.expires_at - :window OR (idempotency.status IS NULL AND idempotency.lease_until <= :over)
 RETURNING hash;
 
 -- name: complete_idempotency

@@ -20,9 +20,26 @@ ON CONFLICT (message, position) DO UPDATE SET
 -- name: any_due_delay
 SELECT 1 FROM delay WHERE due_at <= :now LIMIT 1;
 
--- name: due_delays
-SELECT d.message, d.position, d.since, d.relayed, d.gives_up_at, r.status, r.detail, o.due_at, o.first_at, o.expires_at
+-- name: due_delays_of
+-- The same of one team, whose clock is ahead. CROSS: else SQLite begins with all messages of the team.
+SELECT d.message, d.position, d.since, d.relayed, d.gives_up_at, r.status, r.detail, o.due_at, o.first_at, o.expires_at,
+       m.team
 FROM delay d
+CROSS JOIN message m                                            --sqlite
+JOIN message m ON m.key = d.message AND m.team = :team          --postgres
+JOIN recipient r ON r.message = d.message AND r.position = d.position
+LEFT JOIN outbox o ON o.key = d.work AND o.message = d.message AND o.position = d.position AND o.promises IS NULL
+WHERE d.due_at <= :now
+  AND m.key = d.message AND m.team = :team                       --sqlite
+ORDER BY d.due_at LIMIT :limit
+FOR UPDATE OF d SKIP LOCKED  --postgres
+;
+
+-- name: due_delays
+SELECT d.message, d.position, d.since, d.relayed, d.gives_up_at, r.status, r.detail, o.due_at, o.first_at, o.expires_at,
+       m.team
+FROM delay d
+JOIN message m ON m.key = d.message
 JOIN recipient r ON r.message = d.message AND r.position = d.position
 LEFT JOIN outbox o ON o.key = d.work AND o.message = d.message AND o.position = d.position AND o.promises IS NULL
 WHERE d.due_at <= :now ORDER BY d.due_at LIMIT :limit

@@ -1,7 +1,7 @@
 -- Webhook deliveries: own an endpoint, read what is due for it, record tries, send again, delete.
 
 -- name: due_webhooks
--- With the end of the lease, when another process has one.
+-- With the end of the lease, when another process has one. `moved`: those whose team's clock is ahead.
 -- Skips from webhook to webhook along the index, so that one with 100,000 deliveries costs one step.
 WITH RECURSIVE waiting (webhook) AS (
     SELECT min(webhook) FROM delivery WHERE state = 'waiting'
@@ -11,8 +11,10 @@ WITH RECURSIVE waiting (webhook) AS (
 )
 SELECT w.webhook, CASE WHEN e.owner <> :owner THEN e.lease_until END
 FROM waiting w LEFT JOIN endpoint e ON e.webhook = w.webhook
+LEFT JOIN rows(:moved, webhook text, now bigint) AS r ON r.webhook = w.webhook
 WHERE w.webhook IS NOT NULL
-  AND EXISTS (SELECT 1 FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook AND d.due_at <= :now);
+  AND EXISTS (SELECT 1 FROM delivery d
+              WHERE d.state = 'waiting' AND d.webhook = w.webhook AND d.due_at <= coalesce(r.now, :now));
 
 -- name: claim_endpoints
 -- One's own are free as well: they are asked for only when the answer to an earlier claim or release was lost.

@@ -14,19 +14,20 @@ SELECT w.lane, w.team,
 FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: claim
+-- Each team's work that is due by its own time.
 -- PostgreSQL skips rows that another worker is claiming; SQLite has one writer at a time.
 UPDATE outbox SET owner = :owner, lease_until = :lease_until, claims = claims + 1, epoch = epoch + 1
 WHERE key IN (
-    SELECT o.key FROM rows(:teams, team bigint) AS t  --sqlite
-    JOIN outbox o ON o.key IN (                       --sqlite
-        SELECT i.key FROM outbox i                    --sqlite
-    SELECT o.key FROM rows(:teams, team bigint) AS t  --postgres
-    CROSS JOIN LATERAL (                              --postgres
-        SELECT i.key FROM outbox i                    --postgres
-        WHERE i.lane = :lane AND i.owner IS NULL AND i.team = t.team AND i.due_at <= :now AND i.claims < :claims
+    SELECT o.key FROM rows(:teams, team bigint, now bigint) AS t  --sqlite
+    JOIN outbox o ON o.key IN (                                   --sqlite
+        SELECT i.key FROM outbox i                                --sqlite
+    SELECT o.key FROM rows(:teams, team bigint, now bigint) AS t  --postgres
+    CROSS JOIN LATERAL (                                          --postgres
+        SELECT i.key FROM outbox i                                --postgres
+        WHERE i.lane = :lane AND i.owner IS NULL AND i.team = t.team AND i.due_at <= t.now AND i.claims < :claims
         ORDER BY i.due_at LIMIT :share
-    )                                                 --sqlite
-        FOR UPDATE SKIP LOCKED) AS o                  --postgres
+    )                                                             --sqlite
+        FOR UPDATE SKIP LOCKED) AS o                              --postgres
 )
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
           absent_at, due_at, expires_at, held_at;

@@ -1,22 +1,22 @@
 -- Verifications: start, dispatch, check. The code is nowhere, only its keyed digest.
 
 -- name: phone_starts
-SELECT v.team, v.phone, v.created_at, v.wrong, v.resent FROM rows(:phones, team bigint, phone text) AS r
-JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > :since
+SELECT v.team, v.phone, v.created_at, v.wrong, v.resent FROM rows(:phones, team bigint, phone text, since bigint) AS r
+JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > r.since
 ORDER BY v.created_at;
 
 -- name: prefix_starts
-SELECT v.team, v.prefix, v.created_at, v.resent FROM rows(:prefixes, team bigint, prefix text) AS r
-JOIN verification v ON v.team = r.team AND v.prefix = r.prefix AND v.created_at > :since
+SELECT v.team, v.prefix, v.created_at, v.resent FROM rows(:prefixes, team bigint, prefix text, since bigint) AS r
+JOIN verification v ON v.team = r.team AND v.prefix = r.prefix AND v.created_at > r.since
 ORDER BY v.created_at;
 
 -- name: known_phones
-SELECT DISTINCT v.team, v.phone FROM rows(:phones, team bigint, phone text) AS r
-JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > :after AND v.status = 'verified';
+SELECT DISTINCT v.team, v.phone FROM rows(:phones, team bigint, phone text, after bigint) AS r
+JOIN verification v ON v.team = r.team AND v.phone = r.phone AND v.created_at > r.after AND v.status = 'verified';
 
 -- name: conversion
-SELECT c.team, c.place, c.hour, c.starts, c.verified FROM rows(:areas, team bigint, place text) AS r
-JOIN conversion c ON c.team = r.team AND c.place = r.place AND c.hour > :after;
+SELECT c.team, c.place, c.hour, c.starts, c.verified FROM rows(:areas, team bigint, place text, after bigint) AS r
+JOIN conversion c ON c.team = r.team AND c.place = r.place AND c.hour > r.after;
 
 -- name: count_conversion
 INSERT INTO conversion (team, place, hour, starts, verified)
@@ -70,15 +70,18 @@ WHERE team = :team AND id = :id;
 UPDATE verification SET status = 'failed', reason = 'canceled', error_message = :error, next_at = NULL WHERE team = :team AND id = :id;
 
 -- name: any_code_due
-SELECT 1 FROM verification WHERE next_at <= :now AND owner IS NULL LIMIT 1;
+-- `moved`: teams whose clock is ahead, with their time.
+SELECT 1 FROM verification v LEFT JOIN rows(:moved, team bigint, now bigint) AS r ON r.team = v.team
+WHERE v.next_at IS NOT NULL AND v.next_at <= coalesce(r.now, :now) AND v.owner IS NULL LIMIT 1;
 
 -- name: claim_codes
 -- Their last channel told no receipt in time, or a failure.
 UPDATE verification SET owner = :owner, lease_until = :lease_until
 WHERE owner IS NULL
-  AND key IN (SELECT key FROM verification
-              WHERE next_at <= :now AND owner IS NULL ORDER BY next_at LIMIT :limit
-              FOR UPDATE SKIP LOCKED  --postgres
+  AND key IN (SELECT v.key FROM verification v LEFT JOIN rows(:moved, team bigint, now bigint) AS r ON r.team = v.team
+              WHERE v.next_at IS NOT NULL AND v.next_at <= coalesce(r.now, :now) AND v.owner IS NULL
+              ORDER BY v.next_at LIMIT :limit
+              FOR UPDATE OF v SKIP LOCKED  --postgres
              )
 RETURNING team, id, key_id, phone, coalesce(given, phone), channel, channels, expires_at, sandbox, added;
 

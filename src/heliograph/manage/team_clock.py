@@ -1,0 +1,20 @@
+"""A team's test clock, moved by whoever writes its tests."""
+
+from heliograph.rules.audit import Actor
+from heliograph.rules.setup.records import Team
+from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.team_clock import advanced, clock_of
+from heliograph.storage.setup import SetupChange
+from heliograph.storage.store import Store
+
+
+async def advance(store: Store, actor: Actor, team: Team, seconds: int) -> None:
+    """What becomes due on the way is done by the workers, in its order; then the clock has arrived."""
+    id_ = team.record.id
+
+    def decide(current: Setup, _: int) -> SetupChange:
+        clock = advanced(clock_of(current.teams[id_]), seconds)
+        entry = actor.did(store.clock.now(), "team.advance", id_, f"{seconds} s", team=id_)
+        return SetupChange(rows=[to_row("test_clock", id_, clock, id_)], audit=entry)
+
+    await store.setup.change(decide)

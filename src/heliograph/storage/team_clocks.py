@@ -1,0 +1,51 @@
+"""Teams' test clocks on their way: each stops where something is due, which then happens at its own time (ADR 0041)."""
+
+from msgspec.structs import replace
+
+from heliograph.rules.delivery.lanes import PRIORITIES, SLOTS, queue_of
+from heliograph.rules.setup.records import Team
+from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.team_clock import clock_of, next_stop
+from heliograph.runtime.clock import Clock
+from heliograph.storage import retention, setup
+from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.events import OWN
+from heliograph.storage.setup import SetupStore
+
+LANES = [(queue_of(lane, priority),) for lane in SLOTS for priority in PRIORITIES]
+
+
+class TeamClocks:
+    def __init__(self, database: Database, clock: Clock, setup: SetupStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._setup = setup
+
+    async def step(self, team: Team) -> bool:
+        """Move it to its next stop; False: what is due there is not done yet."""
+        seen = self._setup.current
+        stop = await self._database.read(lambda tx: self._next_stop(tx, seen, team.record.id))
+        if stop is None:
+            return False
+        if stop == clock_of(team).target:
+            await retention.purge(self._database, self._clock.now(), [team.record], {team.record.ref: stop})
+        await self._database.write(lambda tx: self._move(tx, seen, team))
+        await self._setup.refresh()
+        return True
+
+    async def _next_stop(self, tx: Tx, current: Setup, id_: str) -> int | None:
+        team = current.teams[id_]
+        ref = team.record.ref
+        hooks = [(line,) for hook in current.webhooks.get(ref, ()) for line in (hook.id, hook.id + OWN)]
+        ((due,),) = await tx.run("next_due", team=ref, lanes=LANES, webhooks=hooks)
+        return next_stop(clock_of(team), due, self._clock.now())
+
+    async def _move(self, tx: Tx, seen: Setup, team: Team) -> None:
+        """Under the lock of the setup: whoever comes second finds the clock moved, or something due."""
+        current = await setup.locked(tx, seen)
+        now = current.teams[team.record.id]
+        if now.clock == team.clock and now.simulated:
+            stop = await self._next_stop(tx, current, team.record.id)
+            if stop is not None:
+                moved = replace(clock_of(now), ahead=stop)
+                await setup.save(tx, [to_row("test_clock", moved.team, moved, moved.team)], current.version)

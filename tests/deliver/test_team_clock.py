@@ -1,0 +1,125 @@
+"""Six days by a team's test clock are what six days would have been: the same events, in the same order, at the same
+times."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.accept.email import EmailRequest, send_email
+from heliograph.app import App, build
+from heliograph.cli.apply import apply_file
+from heliograph.manage import team_clock
+from heliograph.opening import make_secrets, open_store
+from heliograph.rules.audit import SERVICE
+from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import DAY_MS, HOUR_MS, SECOND_MS
+from heliograph.rules.setup.file import read_setup_file
+from heliograph.rules.setup.records import Team
+from heliograph.settings import Settings
+from heliograph.storage.team_clocks import LANES
+from tests.channels.hook_receiver import Receiver
+from tests.clocks import TestClock
+from tests.service import PATIENCE_S
+
+pytestmark = pytest.mark.anyio
+LATE_MS = 20 * SECOND_MS  # what a busy machine may need for what is due
+TEAM = """
+[[teams]]
+id = "{id}"
+mode = "sandbox"
+test_clock = {on}
+  [[teams.keys]]
+  name = "server"
+  [[teams.webhooks]]
+  url = "{url}"
+  events = ["email.delivered"]
+"""
+
+
+@pytest.fixture
+async def app(settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[App]:
+    """Without jitter, so that two runs have the same times."""
+    monkeypatch.setattr(clock, "below", lambda limit: limit // 2)
+    settings = msgspec.structs.replace(settings, webhook_allow_private=("127.0.0.0/8",))
+    secrets = make_secrets(settings)
+    async with open_store(settings, clock, "seat/0", secrets) as store, Receiver(("500",)) as receiver:
+        teams = [
+            TEAM.format(id=id_, on=on, url=receiver.url)
+            for id_, on in (("team_clocked", "true"), ("team_plain", "false"))
+        ]
+        await apply_file(store, settings, read_setup_file("".join(teams), {}))
+        app = build(settings, "all", secrets, store, clock)
+        names = ("worker", "webhooks", "delays", "test clocks")
+        tasks = [asyncio.ensure_future(app.duties[name]()) for name in names]
+        yield app
+        for worker in app.workers:
+            await worker.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await app.close()
+
+
+class Run:
+    """What one team sends, and what it is told."""
+
+    def __init__(self, app: App, id_: str) -> None:
+        self.context, self.store, self.id = app.context, app.context.store, id_
+        self.begun = self.context.clock.of(self.team.record.ref)
+
+    @property
+    def team(self) -> Team:
+        return self.store.setup.current.teams[self.id]
+
+    async def send(self, to: str, **fields: Any) -> None:
+        caller = next(one for one in self.store.setup.current.callers.values() if one.team is self.team)
+        await send_email(self.context, caller, EmailRequest(to=to, subject="Hello", text="Hi", **fields), None)
+
+    async def send_all(self) -> None:
+        await self.send("deferred@simulator.test")
+        await self.send("softbounce@simulator.test")
+        for hours in (30, 7):
+            await self.send(f"delivered+{hours}@simulator.test", scheduled_at=timestamp(self.begun + hours * HOUR_MS))
+
+    async def told(self) -> list[tuple[str, str, int]]:
+        """Every event and every try of a webhook: what, about whom, and how long after the begin."""
+        ref, (hook,) = self.team.record.ref, self.team.webhooks
+        seen = [(e.type, e.recipient or "", e.created_at) for e in await self.store.events.feed(ref, "", 100)]
+        assert seen == sorted(seen, key=lambda one: one[2]), "the feed is in the order of times"
+        for delivery in await self.store.deliveries.page(hook.id, None, 100):
+            seen += [(f"{delivery.type} {one.number}", delivery.event, one.at) for one in delivery.attempts]
+        names = {
+            event: str(number) for number, event in enumerate(sorted({who for _, who, _ in seen if "evt_" in who}))
+        }
+        told = [(what, names.get(who, who), at - self.begun) for what, who, at in seen]
+        return sorted(told, key=lambda one: one[:2])
+
+    async def due(self) -> int | None:
+        given = {"team": self.team.record.ref, "lanes": LANES, "webhooks": [(hook.id,) for hook in self.team.webhooks]}
+        ((due,),) = await self.store.database.read(lambda tx: tx.run("next_due", **given))
+        return None if due is None else int(due)
+
+
+async def test_six_days_are_the_same_by_either_clock(app: App, clock: TestClock) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        moved = Run(app, "team_clocked")
+        await moved.send_all()
+        await team_clock.advance(moved.store, SERVICE, moved.team, 6 * DAY_MS // SECOND_MS)
+        while moved.store.setup.current.moving:
+            await asyncio.sleep(0.02)
+        plain = Run(app, "team_plain")
+        await plain.send_all()
+        end = plain.begun + 6 * DAY_MS
+        while (due := await plain.due()) is not None and due <= end:
+            clock.forward(due - clock.now())
+            plain.store.hints.hear()
+            await asyncio.sleep(0.02)
+        clock.forward(end - clock.now())
+        here, there = await moved.told(), await plain.told()
+    assert [one[:2] for one in here] == [one[:2] for one in there]
+    assert {"email.delayed", "email.failed", "email.delivered", "email.delivered 10"} <= {what for what, _, _ in here}
+    late = [(one, other) for one, other in zip(here, there, strict=True) if abs(one[2] - other[2]) > LATE_MS]
+    assert late == []
