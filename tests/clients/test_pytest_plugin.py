@@ -31,6 +31,13 @@ def test_messages_of_other_tests_are_not_seen(heliograph):
     else:
         raise RuntimeError
 
+def test_five_days(heliograph):
+    sent = heliograph.client.emails.send(to="deferred@simulator.test", subject="Later", text="Hello")
+    heliograph.clock.advance(days=5)
+    assert heliograph.client.emails.get(sent.id).status == "failed"
+    heliograph.client.emails.send(to="delivered+late@simulator.test", subject="Now", text="Hello")
+    assert heliograph.wait(to="delivered+late@simulator.test").subject == "Now"
+
 def test_codes(heliograph):
     begun = heliograph.client.verify.start(to="+447400123456")
     code = heliograph.wait(to="+447400123456", channel="verification").code
@@ -65,7 +72,7 @@ def run(folder: Path, setup: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_program_is_tested_with_it(tmp_path: Path) -> None:
     done = run(tmp_path, SETUP)
-    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "5 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_service_that_cannot_be_set_up_is_said(tmp_path: Path) -> None:

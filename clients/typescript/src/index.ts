@@ -127,6 +127,14 @@ export class Heliograph {
   readonly templates = {
     render: (id: string, body: Body<"POST /v1/templates/{id}/render">) => this.ask("POST /v1/templates/{id}/render", { id, body }),
   };
+
+  /** The test clock of a sandbox team: its answer comes when everything that became due is done, or after 30 s. */
+  readonly testClock = {
+    get: () => this.ask("GET /v1/test-clock", {}),
+    advance: ({ days = 0, hours = 0, minutes = 0, seconds = 0 }: { days?: number; hours?: number; minutes?: number; seconds?: number }) =>
+      this.ask("POST /v1/test-clock", { body: { advance_s: Math.round(((days * 24 + hours) * 60 + minutes) * 60 + seconds) }, longer: 30_000 }),
+  };
+
   readonly suppressions = {
     add: (body: Body<"POST /v1/suppressions">) => this.ask("POST /v1/suppressions", { body }),
     list: (query: Query<"GET /v1/suppressions"> = {}) => this.list("GET /v1/suppressions", query, "email"),
@@ -194,7 +202,7 @@ export class Heliograph {
 
   private async ask<K extends Operation>(
     operation: K,
-    given: Asked & { id?: string; email?: string; query?: Query<K> } & (undefined extends Body<K> ? { body?: undefined } : { body: Body<K> }),
+    given: Asked & { id?: string; email?: string; query?: Query<K>; longer?: number } & (undefined extends Body<K> ? { body?: undefined } : { body: Body<K> }),
   ): Promise<Result<Answer<K>>> {
     const [method, template] = operation.split(" ") as [string, string];
     const path = template.replace(/\{(\w+)\}/, (_, name) => encodeURIComponent(given[name as "id"] ?? ""));
@@ -204,7 +212,7 @@ export class Heliograph {
     if (SENDS.test(operation)) headers["idempotency-key"] = given.idempotencyKey ?? crypto.randomUUID();
     const init = { method, headers, body: given.body === undefined ? undefined : JSON.stringify(encoded(given.body)) };
     for (let tried = 0; ; tried++) {
-      const { data, error, wait } = await this.once(`${this.url}${path}${query.size ? `?${query}` : ""}`, init, given.signal);
+      const { data, error, wait } = await this.once(`${this.url}${path}${query.size ? `?${query}` : ""}`, init, given.longer ?? 0, given.signal);
       if (!error) return { data, error: null, unwrap: () => data };
       const isSafe = error.status !== 0 || method !== "POST" || "idempotency-key" in headers; // no answer says nothing
       if (wait === null || !isSafe || tried >= this.retries || wait > PATIENCE || given.signal?.aborted) {
@@ -215,8 +223,8 @@ export class Heliograph {
   }
 
   /** One try; `wait`: null where another one would fail as well, else how long the service asks to wait, in ms. */
-  private async once(url: string, init: RequestInit, signal?: AbortSignal): Promise<{ data: any; error: HeliographError | null; wait: number | null }> {
-    const late = AbortSignal.timeout(this.timeout);
+  private async once(url: string, init: RequestInit, longer: number, signal?: AbortSignal): Promise<{ data: any; error: HeliographError | null; wait: number | null }> {
+    const late = AbortSignal.timeout(this.timeout + longer);
     let response: Response, body: any;
     try {
       response = await this.fetch(url, { ...init, signal: signal ? AbortSignal.any([signal, late]) : late, redirect: "error" });

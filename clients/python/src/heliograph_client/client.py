@@ -54,6 +54,7 @@ class _Client(Generic[K]):
         self.templates: resources.Templates[K] = resources.Templates(self)
         self.layouts: resources.Layouts[K] = resources.Layouts(self)
         self.inbox: resources.Inbox[K] = resources.Inbox(self)
+        self.test_clock: resources.Clock[K] = resources.Clock(self)
         self.received: resources.Received[K] = resources.Received(self)
         self.suppressions: resources.Suppressions[K] = resources.Suppressions(self)
         self.opt_outs: resources.OptOuts[K] = resources.OptOuts(self)

@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from heliograph_client._ask import Sync
 from heliograph_client.client import Heliograph
+from heliograph_client.errors import NotFoundError
+from heliograph_client.resources import Clock
 from heliograph_client.results import InboxMessage
 
 TEAM = """
@@ -22,6 +25,7 @@ TEAM = """
 id = "team_tests"
 name = "Tests"
 mode = "sandbox"
+test_clock = true
 features = ["verify"]
 verify = { inbox = true }
 rate_limit = 0
@@ -39,6 +43,11 @@ class Outbox:
     url: str
     key: str
     since: str
+
+    @property
+    def clock(self) -> Clock[Sync]:
+        """The team's own time: `clock.advance(days=5)` returns when all that became due is done."""
+        return self.client.test_clock
 
     def wait(self, *, to: str, timeout: int = 10, **filters: Any) -> InboxMessage:
         """The newest message to this address or phone: its `text`, `html`, `code`, `links`."""
@@ -93,6 +102,13 @@ def heliograph(heliograph_service: tuple[str, str], monkeypatch: pytest.MonkeyPa
     url, key = heliograph_service
     monkeypatch.setenv("HELIOGRAPH_URL", url)
     monkeypatch.setenv("HELIOGRAPH_KEY", key)
-    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 (3.10)
     with Heliograph(key, url=url) as client:
-        yield Outbox(client, url, key, now)
+        yield Outbox(client, url, key, _now(client))
+
+
+def _now(client: Heliograph) -> str:
+    """By the team's clock, if it has one: an earlier test may have moved it."""
+    try:
+        return str(client.test_clock.get().now)
+    except NotFoundError:
+        return datetime.now(timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 (3.10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
@@ -227,6 +227,21 @@ class Inbox(Resource[K]):
 
 def _first(raw: Any) -> r.InboxMessage | None:
     return r.InboxMessage(raw["data"][0]) if raw["data"] else None
+
+
+class Clock(Resource[K]):
+    """The test clock of a sandbox team."""
+
+    @call
+    def get(self) -> Ask[r.Result]:
+        return Ask(r.Result, "GET", path("test-clock"))
+
+    @call
+    def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> Ask[r.Result]:
+        """Returns when everything that became due is done; `settled` is False when that takes longer than 30 s."""
+        ahead = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        body = {"advance_s": round(ahead.total_seconds())}
+        return Ask(r.Result, "POST", path("test-clock"), body=body, wait_s=30)
 
 
 class Received(_Listed[K], _Read[K]):
