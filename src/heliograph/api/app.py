@@ -14,7 +14,7 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.api.routes import ROUTES
 from heliograph.manage.management import Management
-from heliograph.rules.limits import IN_THREAD
+from heliograph.rules.limits import IN_THREAD, SECOND_MS
 from heliograph.rules.refusals import (
     InternalError,
     NotFound,
@@ -22,6 +22,7 @@ from heliograph.rules.refusals import (
     ServiceUnavailable,
 )
 from heliograph.rules.request_log import subject_of
+from heliograph.rules.trouble import HEADER, read_trouble, refused
 from heliograph.runtime import metrics, tracing
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.bodies import NoFields, to_request
@@ -33,6 +34,10 @@ from heliograph.web.route import REPLAYED, Call, Route
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
 from heliograph.web.surface import Surface, own
+
+SIMULATE = HEADER.lower().encode()
+SILENCE_S = 60.0  # a timeout that is asked for: longer than clients wait
+LOOK_S = 0.1  # whether the client is still there
 
 log = structlog.get_logger()
 
@@ -151,6 +156,9 @@ class Api:
         if not route.query and not surface.any_query:
             request.query(())
         call = Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
+        trouble = caller.team.sandbox and request.headers.get(SIMULATE)
+        if trouble:
+            await self._meet(trouble)
         self._active += 1
         try:
             response = await route.call(call)
@@ -173,7 +181,23 @@ class Api:
                 subject=subject_of(response.made or params.get("id", "")),
                 replayed=response.headers is REPLAYED,
             )
+        if trouble and read_trouble(trouble.decode("latin-1")).silent:
+            await self._keep_silent(request)
         return response
+
+    async def _meet(self, given: bytes) -> None:
+        """What `X-Heliograph-Simulate` asks for before the request is carried out, or instead."""
+        trouble = read_trouble(given.decode("latin-1"))
+        await asyncio.sleep(trouble.latency_ms / SECOND_MS)
+        if trouble.refusal:
+            raise refused(trouble.refusal)
+
+    async def _keep_silent(self, request: Request) -> None:
+        """Until the client gives up."""
+        end = asyncio.get_running_loop().time() + SILENCE_S
+        while not (request.gone or self.context.state.draining) and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(LOOK_S)
+        raise ClientGone if request.gone else ServiceUnavailable(retry_after=1)
 
     async def _body(
         self, route: Route, surface: Surface, request: Request, team: str, raw: bytes | None
