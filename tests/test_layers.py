@@ -495,6 +495,14 @@ def test_an_impure_rule_is_seen(source: str) -> None:
     assert impurities(ast.parse(source))
 
 
+def test_duties_are_repeated_by_their_table_alone() -> None:
+    """A duty that is one call a round is a row in `app.py`; a file of `duties/` has a round with logic, or a loop."""
+    for path in sorted((SOURCE / "deliver" / "duties").glob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert path.stem == "repeat" or not names & {"repeat", "every"}, f"{path.name}: its row in app.py repeats it"
+
+
 def test_each_schema_file_has_a_number_of_its_own() -> None:
     """Two that landed side by side would both be applied as one version, or the second never. 47 is the first."""
     numbers = sorted(int(path.name.partition("_")[0]) for path in (SOURCE / "storage" / "schema").glob("*.sql"))

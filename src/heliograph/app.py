@@ -41,32 +41,23 @@ from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.oidc import Provider, ProviderAway, ProviderOptions
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets, backed_up_at
+from heliograph.deliver.duties import ledger, secret
 from heliograph.deliver.duties.attest import look_back
 from heliograph.deliver.duties.audit import link_audit
-from heliograph.deliver.duties.blobs import sweep_blobs
-from heliograph.deliver.duties.carriers import keep_carriers
 from heliograph.deliver.duties.clock import watch_clock
-from heliograph.deliver.duties.codes import send_codes
-from heliograph.deliver.duties.delays import tell_delays
-from heliograph.deliver.duties.domain_checks import check_domains, watch_domains
-from heliograph.deliver.duties.early_reports import apply_early_reports
 from heliograph.deliver.duties.follow import follow_others
 from heliograph.deliver.duties.grams import build_grams
 from heliograph.deliver.duties.imports import import_suppressions
-from heliograph.deliver.duties.key_uses import write_key_uses
-from heliograph.deliver.duties.ledger import compare_ledger
-from heliograph.deliver.duties.notices import Teller, tell_people
+from heliograph.deliver.duties.notices import Teller
 from heliograph.deliver.duties.rates import share_rates
 from heliograph.deliver.duties.reclaim import reclaim_dead
+from heliograph.deliver.duties.repeat import Loop, every
 from heliograph.deliver.duties.reputation import judge_teams
-from heliograph.deliver.duties.request_log import write_requests
-from heliograph.deliver.duties.retention import purge_expired
-from heliograph.deliver.duties.secret import follow_secret
 from heliograph.deliver.duties.sqlite_log import watch_log
 from heliograph.deliver.duties.team_clocks import move_clocks
 from heliograph.deliver.endpoint import Opened
 from heliograph.deliver.incoming import Incoming
-from heliograph.deliver.reports import address_of, take_by_carrier, take_by_recipient, take_texts
+from heliograph.deliver.reports import address_of, apply_early, take_by_carrier, take_by_recipient, take_texts
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
@@ -169,9 +160,6 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
 }
 
 
-Loop = Callable[[], Awaitable[None]]
-
-
 class App(msgspec.Struct, frozen=True, kw_only=True):
     """What a running process is made of."""
 
@@ -252,16 +240,15 @@ def build(
     budget, door = ByteBudget(settings.body_memory_mb * MIB), Admission(context, limits)
     certificate = make_certificate(settings)
     tls: Tls = lambda: certificate.context if certificate else None  # noqa: E731
-    duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context)
-    duties["secret"] = partial(follow_secret, store, secrets.settle)
+    duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context, secrets)
     if answers:
         duties["rates"] = partial(share_rates, store, clock, limits)
     if certificate:
         duties["certificate"] = certificate.watch
     if works:
-        duties |= {"worker": worker.run, "webhooks": webhooks.run} | worker_duties(settings, store, carriers, domains)
-        duties["notices"] = partial(tell_people, teller)
-        duties["codes"] = partial(send_codes, partial(send_due, context))
+        duties |= {"worker": worker.run, "webhooks": webhooks.run} | worker_duties(
+            settings, context, carriers, domains, teller
+        )
     return App(
         settings=settings,
         role=role,
@@ -332,36 +319,45 @@ def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None
     return Provider(options, ask, clock.now)
 
 
-def shared_duties(context: Context) -> dict[str, Loop]:
+def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
     """Of every process."""
     store, state = context.store, context.state
     return {
         "hints": store.listen,
         "follow": partial(follow_others, store),
         "clock": partial(watch_clock, store, context.clock),
-        "key uses": partial(write_key_uses, store, state.used),
-        "request log": partial(write_requests, store, state.requests),
         "imports": partial(import_suppressions, store),
+        "secret": every(2.0, secret.following(store, secrets.settle)),
+        # When the database is away, nothing of these two is forgotten.
+        "key uses": every(60.0, partial(store.requests.write_key_uses, state.used), finish=True),
+        "request log": every(1.0, partial(state.requests.write_in_time, store.requests), finish=True),
     }
 
 
-def worker_duties(settings: Settings, store: Store, carriers: Carriers, domains: Domains) -> dict[str, Loop]:
+def worker_duties(
+    settings: Settings, context: Context, carriers: Carriers, domains: Domains, teller: Teller
+) -> dict[str, Loop]:
+    """By name: how many seconds after a round the next one begins, and what a round does."""
+    store = context.store
     return {
-        "early reports": partial(apply_early_reports, store),
-        "delays": partial(tell_delays, store),
         "test clocks": partial(move_clocks, store),
-        "carriers": partial(keep_carriers, store, carriers),
-        "reclaim": partial(reclaim_dead, store),
-        "retention": partial(purge_expired, store),
         "grams": partial(build_grams, store),
-        "audit": partial(link_audit, store, store.clock),
-        "blobs": partial(sweep_blobs, store),
-        "domain checks": partial(check_domains, domains.check_due),
-        "domain watch": partial(watch_domains, domains.check_watched),
-        "reputation": partial(judge_teams, store),
-        "ledger": partial(compare_ledger, store),
-        "SQLite's log": partial(watch_log, partial(log_fault, settings), MEND_LOG),
-        "attest": partial(look_back, partial(attest, store, settings.data, sqlite_path(settings))),
+        "early reports": every(0.25, partial(apply_early, store)),
+        "carriers": every(1.0, lambda: carriers.keep(store.setup.current.carriers)),
+        "codes": every(1.0, partial(send_due, context)),
+        "delays": every(1.0, store.delays.tell_due),
+        "notices": every(1.0, teller.round),
+        "domain watch": every(2.5, domains.check_watched),  # of domains that were changed lately
+        "reclaim": every(5.0, partial(reclaim_dead, store)),
+        # A copy of the database that is older than this is recognised when it is restored.
+        "attest": every(10.0, partial(look_back, partial(attest, store, settings.data, sqlite_path(settings)))),
+        "audit": every(60.0, partial(link_audit, store, store.clock)),  # entries of processes of the version before
+        "ledger": every(60.0, ledger.comparing(store)),
+        "reputation": every(60.0, partial(judge_teams, store)),
+        "retention": every(60.0, store.upkeep.purge),
+        "domain checks": every(600.0, domains.check_due),
+        "SQLite's log": every(600.0, partial(watch_log, partial(log_fault, settings), MEND_LOG)),
+        "blobs": every(3600.0, store.attachments.sweep),  # files of attachments that no message has any more
     }
 
 

@@ -1,8 +1,9 @@
 """The duties: what each does in a round, what it says, and that a round that breaks does not end it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,24 +13,9 @@ from structlog.testing import capture_logs
 
 from heliograph.accept.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.deliver.duties import (
-    attest,
-    blobs,
-    carriers,
-    clock,
-    domain_checks,
-    early_reports,
-    follow,
-    key_uses,
-    notices,
-    rates,
-    reclaim,
-    reputation,
-    request_log,
-    retention,
-    sqlite_log,
-)
-from heliograph.deliver.duties.repeat import repeat
+from heliograph.deliver import reports
+from heliograph.deliver.duties import attest, clock, follow, rates, reclaim, reputation, sqlite_log
+from heliograph.deliver.duties.repeat import Round, every, repeat
 from heliograph.opening import log_fault
 from heliograph.rules.delivery.circuit import opened
 from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Outcome, Report
@@ -48,21 +34,22 @@ from tests.storage.test_requests import refused
 
 pytestmark = pytest.mark.anyio
 
-DUTIES = (
-    *(attest, blobs, carriers, clock, domain_checks, early_reports, follow, key_uses, notices, rates, reclaim),
-    *(reputation, request_log, retention),
-)
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for duty in DUTIES:
+    for duty in (clock, follow, rates):
         monkeypatch.setattr(duty, "EVERY_S", 0.001)
 
 
+def repeating(work: Round, *, finish: bool = False) -> AbstractAsyncContextManager[None]:
+    return doing(every(0.001, work, finish=finish)())
+
+
 @asynccontextmanager
-async def doing(duty: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(duty, name="the duty")
+async def doing(duty: Awaitable[None]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(duty)
+    if isinstance(task, asyncio.Task):
+        task.set_name("the duty")
     try:
         yield
     finally:
@@ -102,23 +89,6 @@ async def test_a_round_that_breaks_is_named_and_another_one_follows() -> None:
     assert "secret words" not in repr(logs)
 
 
-@pytest.mark.parametrize("name", ["retention", "blobs", "domain checks"])
-async def test_each_round_asks_for_what_is_over_or_due(name: str) -> None:
-    asked = asyncio.Event()
-
-    async def ask() -> None:
-        asked.set()
-
-    store = having(upkeep=having(purge=ask), attachments=having(sweep=ask))
-    duties: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-        "retention": lambda: retention.purge_expired(store),
-        "blobs": lambda: blobs.sweep_blobs(store),
-        "domain checks": lambda: domain_checks.check_domains(ask),
-    }
-    async with doing(duties[name]()):
-        await until(asked.is_set)
-
-
 async def test_dead_claims_are_freed_also_after_a_failure(
     store: Store, clock: TestClock, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +103,7 @@ async def test_dead_claims_are_freed_also_after_a_failure(
         return await free()
 
     monkeypatch.setattr(store.outbox, "reclaim", free_at_last)
-    async with doing(reclaim.reclaim_dead(store)):
+    async with repeating(partial(reclaim.reclaim_dead, store)):
         await until(lambda: store.outbox.claim("email", 1))
 
 
@@ -142,7 +112,7 @@ async def test_poison_that_was_put_aside_is_said() -> None:
         return 2
 
     with capture_logs() as logs:
-        async with doing(reclaim.reclaim_dead(having(outbox=having(reclaim=put_aside)))):
+        async with repeating(partial(reclaim.reclaim_dead, having(outbox=having(reclaim=put_aside)))):
             await until(lambda: logs)
     assert (logs[0]["log_level"], logs[0]["count"]) == ("error", 2)
 
@@ -153,7 +123,7 @@ async def test_a_report_waits_for_the_record_of_its_hand_over(
     id_ = await send("sms", "+447700900123")
     (claim,) = await store.outbox.claim("phone", 1)
     await store.reports.by_carrier("sim", [CarrierReport(f"{id_}/0", Report(status="delivered"))])
-    async with doing(early_reports.apply_early_reports(store)):
+    async with repeating(partial(reports.apply_early, store)):
         await store.outbox.record(outcome(claim, clock.now(), "sent"))
 
         async def is_delivered() -> bool:
@@ -185,7 +155,8 @@ async def test_carriers_are_open_while_they_are_set_up(store: Store) -> None:
             self.is_open = False
 
     line, record = Line(), CarrierRecord(id="a", channel="sms", kind="test")
-    async with doing(carriers.keep_carriers(store, Carriers(lambda _: line))):
+    carriers = Carriers(lambda _: line)
+    async with repeating(lambda: carriers.keep(store.setup.current.carriers)):
         await set_up(store, rows=[to_row("carrier", "a", record, None)])
         await until(lambda: line.is_open)
         await set_up(store, rows=[to_row("carrier", "a", None, None)])
@@ -199,7 +170,7 @@ async def test_a_judgement_is_said() -> None:
         return judged
 
     with capture_logs() as logs:
-        async with doing(reputation.judge_teams(having(reputation=having(judge=judge)))):
+        async with repeating(partial(reputation.judge_teams, having(reputation=having(judge=judge)))):
             await until(lambda: logs)
     assert (logs[0]["event"], logs[0]["team"], logs[0]["state"]) == ("reputation judged", "team_acme", "paused")
 
@@ -214,7 +185,7 @@ async def test_a_database_that_was_turned_back_is_said(turned_back: bool) -> Non
         return turned_back
 
     with capture_logs() as logs:
-        async with doing(attest.look_back(ask)):
+        async with repeating(partial(attest.look_back, ask)):
             await until(lambda: rounds > 1)
     said = {"the database was turned back: delivery is paused"} if turned_back else set()
     assert {line["event"] for line in logs} == said
@@ -227,16 +198,8 @@ async def test_a_log_that_only_grows_is_said(tmp_path: Path, checkpoint: Any, mb
     settings = Settings(database=f"sqlite:///{tmp_path / 'h.db'}", checkpoint=checkpoint)
     with open(tmp_path / "h.db-wal", "wb") as file:
         file.truncate(mb << 20)
-    rounds = 0
-
-    def fault() -> str | None:
-        nonlocal rounds
-        rounds += 1
-        return log_fault(settings)
-
     with capture_logs() as logs:
-        async with doing(sqlite_log.watch_log(fault, "mend")):
-            await until(lambda: rounds)
+        await sqlite_log.watch_log(partial(log_fault, settings), "mend")
     assert [line["log"] for line in logs] == [f"{tmp_path / 'h.db-wal'} has {mb} MB"] * says
 
 
@@ -282,7 +245,7 @@ async def test_key_uses_are_kept_while_the_database_is_away_and_written_at_the_e
 ) -> None:
     database, used = Away(store), {"a": 1}
     requests = Requests(database, clock, "")  # type: ignore[arg-type]
-    async with doing(key_uses.write_key_uses(having(requests=requests), used)):
+    async with repeating(partial(requests.write_key_uses, used), finish=True):
         await database.tried.wait()
         assert used == {"a": 1}
         database.is_away = False
@@ -296,7 +259,7 @@ async def test_requests_are_kept_while_the_database_is_away_and_written_at_the_e
     database, log, one = Away(store), RequestLog(), refused(clock)
     log.waiting.append(one)
     requests = Requests(database, clock, "")  # type: ignore[arg-type]
-    async with doing(request_log.write_requests(having(requests=requests), log)):
+    async with repeating(partial(log.write_in_time, requests), finish=True):
         await database.tried.wait()
         assert [*log.waiting] == [one]
         database.is_away = False

@@ -17,7 +17,7 @@ from tests.service import Service, until
 FAKETIME = next(iter(sorted(Path("/usr").glob("lib*/**/faketime/libfaketimeMT.so.1"))), None)
 HAND_OVERS = size("P27 hand-overs")
 HAND_OVER_S = 8 if FULL else 1.5  # longer than it takes until claims of the dead are looked for
-RECLAIM = "" if FULL else "reclaim.EVERY_S = 0.3"
+RECLAIM = "" if FULL else "app.every = lambda seconds, work, **how: every(min(seconds, 0.3), work, **how)"
 WRONG, RIGHT = "this machine's clock is wrong: nothing is claimed", "this machine's clock is right again"
 
 # The service with a slow carrier that notes whom it was given, and by which process.
@@ -25,8 +25,9 @@ SLOW = f"""
 import asyncio, os
 from heliograph.channels.email.simulator import EmailSimulator
 from heliograph.cli.main import main
-from heliograph.deliver.duties import reclaim
+from heliograph import app
 
+every = app.every
 {RECLAIM}
 hand_over, noted = EmailSimulator.hand_over, os.open(os.environ["NOTED"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 

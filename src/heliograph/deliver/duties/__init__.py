@@ -1,1 +1,1 @@
-"""What the service does by itself, again and again: one file a duty. `app.build` names each of them."""
+"""What the service does by itself, again and again: a file for each duty with logic. `app.py` has the table."""

@@ -7,7 +7,6 @@ import msgspec
 import structlog
 
 from heliograph.channels.webhook.post import Posted, Poster
-from heliograph.deliver.duties.repeat import repeat
 from heliograph.handover import Handover
 from heliograph.rules.delivery.outcome import Accepted, Deferred
 from heliograph.rules.delivery.routing import simulated_channels
@@ -17,7 +16,6 @@ from heliograph.rules.webhooks.retry import MAYBE_ARRIVED
 from heliograph.storage.notices import NoticeMail, Outcome
 from heliograph.storage.store import Store
 
-EVERY_S = 1.0
 AT_ONCE = 8  # mails and posts on their way
 JSON = {"Content-Type": "application/json"}
 
@@ -79,7 +77,3 @@ def _judged(posted: Posted) -> Outcome:
         return Outcome("sent")
     again = posted.status in (408, 429) or posted.status >= 500
     return Outcome("waiting" if again else "failed", f"the chat answered {posted.status}")
-
-
-async def tell_people(teller: Teller) -> None:
-    await repeat(EVERY_S, teller.round)

@@ -1,13 +1,20 @@
-"""Runs a duty round after round, even when a round fails."""
+"""Runs a duty round after round, even when a round fails. The table of duties is in `app.py`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
 Round = Callable[[], Awaitable[object]]
+Loop = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger()
+
+
+def every(seconds: float, work: Round, *, finish: bool = False) -> Loop:
+    """`finish`: one round more when it is cancelled, and none at the start."""
+    return partial(_repeat_and_finish if finish else repeat, seconds, work)
 
 
 async def repeat(every_s: float, work: Round) -> None:
@@ -17,8 +24,7 @@ async def repeat(every_s: float, work: Round) -> None:
         await asyncio.sleep(every_s)
 
 
-async def repeat_and_finish(every_s: float, work: Round) -> None:
-    """Until cancelled, and then once more."""
+async def _repeat_and_finish(every_s: float, work: Round) -> None:
     try:
         while True:
             await asyncio.sleep(every_s)

@@ -4,16 +4,14 @@ from collections.abc import Callable
 
 import structlog
 
-from heliograph.deliver.duties.repeat import repeat
+from heliograph.deliver.duties.repeat import Round
 from heliograph.storage.store import Store
-
-EVERY_S = 2.0
 
 log = structlog.get_logger()
 
 
-async def follow_secret(store: Store, settle: Callable[[str | None, str | None], bool]) -> None:
-    """`settle` answers whether the secret that the database goes by is here."""
+def following(store: Store, settle: Callable[[str | None, str | None], bool]) -> Round:
+    """Makes a round. `settle` answers whether the secret that the database goes by is here."""
     is_here = True
 
     async def follow() -> None:
@@ -23,4 +21,4 @@ async def follow_secret(store: Store, settle: Callable[[str | None, str | None],
         if before and not is_here:
             log.error("the master secret was rotated, and the new one is not here", mend="restart with it")
 
-    await repeat(EVERY_S, follow)
+    return follow

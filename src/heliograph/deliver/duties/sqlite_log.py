@@ -4,16 +4,9 @@ from collections.abc import Callable
 
 import structlog
 
-from heliograph.deliver.duties.repeat import repeat
-
-EVERY_S = 600.0
-
 log = structlog.get_logger()
 
 
 async def watch_log(fault: Callable[[], str | None], mend: str) -> None:
-    async def look() -> None:
-        if found := fault():
-            log.warning("nobody brings SQLite's log into the database", log=found, mend=mend)
-
-    await repeat(EVERY_S, look)
+    if found := fault():
+        log.warning("nobody brings SQLite's log into the database", log=found, mend=mend)
