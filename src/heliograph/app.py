@@ -41,9 +41,8 @@ from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.oidc import Provider, ProviderAway, ProviderOptions
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets, backed_up_at
-from heliograph.deliver.duties import ledger, secret
+from heliograph.deliver.duties import audit, ledger, secret
 from heliograph.deliver.duties.attest import look_back
-from heliograph.deliver.duties.audit import link_audit
 from heliograph.deliver.duties.clock import watch_clock
 from heliograph.deliver.duties.follow import follow_others
 from heliograph.deliver.duties.grams import build_grams
@@ -351,7 +350,8 @@ def worker_duties(
         "reclaim": every(5.0, partial(reclaim_dead, store)),
         # A copy of the database that is older than this is recognised when it is restored.
         "attest": every(10.0, partial(look_back, partial(attest, store, settings.data, sqlite_path(settings)))),
-        "audit": every(60.0, partial(link_audit, store, store.clock)),  # entries of processes of the version before
+        "audit": every(60.0, partial(audit.link_audit, store, store.clock)),  # those of the version before
+        "audit end": every(60.0, audit.telling(store)),
         "ledger": every(60.0, ledger.comparing(store)),
         "reputation": every(60.0, partial(judge_teams, store)),
         "retention": every(60.0, store.upkeep.purge),

@@ -14,9 +14,10 @@ from structlog.testing import capture_logs
 from heliograph.accept.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver import reports
-from heliograph.deliver.duties import attest, clock, follow, rates, reclaim, reputation, sqlite_log
+from heliograph.deliver.duties import attest, audit, clock, follow, rates, reclaim, reputation, sqlite_log
 from heliograph.deliver.duties.repeat import Round, every, repeat
 from heliograph.opening import log_fault
+from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.delivery.circuit import opened
 from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Outcome, Report
 from heliograph.rules.limits import LEASE_MS
@@ -161,6 +162,19 @@ async def test_carriers_are_open_while_they_are_set_up(store: Store) -> None:
         await until(lambda: line.is_open)
         await set_up(store, rows=[to_row("carrier", "a", None, None)])
         await until(lambda: not line.is_open)
+
+
+async def test_the_end_of_the_audit_log_is_told_once(store: Store) -> None:
+    tell = audit.telling(store)
+    with capture_logs() as logs:
+        for subject in ("one", "", "two"):
+            if subject:
+                await store.audit.add(COMMAND_LINE.did(1, "test.act", subject))
+            await tell()
+    ends = [(line["place"], line["link"]) for line in logs if line["event"] == "end of the audit log"]
+    last = await store.audit.end()
+    assert last
+    assert (len(ends), ends[-1]) == (2, (last.place, last.link))
 
 
 async def test_a_judgement_is_said() -> None:

@@ -764,6 +764,8 @@ EXCEPTIONS = {
     "POST /v1/templates/{id}/render": "shows a template, filled in",
     "POST /carriers/{id}/callback": "takes a carrier's reports",
     "backup": "changes its copy alone: test_a_backup_is_paused_by_the_command_line",
+    "audit check": "reads",
+    "audit head": "reads",
     "carriers show": "reads",
     "config": "reads",
     "deadletter list": "reads",

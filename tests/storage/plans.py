@@ -394,6 +394,7 @@ INDEXES = {
     "move_audit_head": "",
     "link_audit": "audit_pkey",
     "audit_head": "",
+    "audit_link": "audit_by_place",
     "unlinked_audit": "audit_by_place",
     "walk_audit": "audit_by_place",
     "find_audit": "audit_pkey",

@@ -139,6 +139,14 @@ class Audit:
     async def verify(self) -> Chain:
         return await verify(self._database)
 
+    async def end(self) -> Head | None:
+        """None: somebody removed it."""
+        return await self._database.read(_head)
+
+    async def link_at(self, place: int) -> str | None:
+        rows = await self._database.read(lambda tx: tx.run("audit_link", place=place))
+        return rows[0][0] if rows else None
+
     async def page(self, team: str | None, wanted: AuditFilter, before: int = NEWEST, limit: int = 50) -> AuditPage:
         return await self._database.read(lambda tx: _page(tx, team, wanted, before, limit))
 

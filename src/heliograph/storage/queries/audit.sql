@@ -23,6 +23,9 @@ FROM rows(:links, key bigint, place bigint, salt text, link text) AS r WHERE aud
 -- name: audit_head
 SELECT place, link, before FROM audit_head WHERE one = 1;
 
+-- name: audit_link
+SELECT link FROM audit WHERE place = :place;
+
 -- name: close_audit_start
 -- All of before is in the chain: whatever its key, an entry that comes without a place now was not there then.
 UPDATE audit_head SET before = :before WHERE one = 1 AND before > :before;
