@@ -495,6 +495,26 @@ def test_an_impure_rule_is_seen(source: str) -> None:
     assert impurities(ast.parse(source))
 
 
+ADDRESSES = {  # who names pages of the dashboard by their address
+    "words/places.py": "the one place",
+    "rules/notices.py": "words of notices, which belong into words/",
+}
+
+
+def test_rules_and_verbs_name_a_subject_and_no_page() -> None:
+    """`words/places.py` alone knows where the dashboard shows a thing."""
+    naming = {
+        path.relative_to(SOURCE).as_posix()
+        for room in ("rules", "words", "manage", "accept", "deliver", "storage")
+        for path in (SOURCE / room).rglob("*.py")
+        if any(
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/dashboard")
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        )
+    }
+    assert naming <= ADDRESSES.keys(), "name what it is about: words/places.py knows its page"
+
+
 def test_duties_are_repeated_by_their_table_alone() -> None:
     """A duty that is one call a round is a row in `app.py`; a file of `duties/` has a round with logic, or a loop."""
     for path in sorted((SOURCE / "deliver" / "duties").glob("*.py")):

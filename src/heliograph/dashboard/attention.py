@@ -12,6 +12,7 @@ from heliograph.rules.mail.reputation import Reputation, rates
 from heliograph.rules.pricing import Account, month_of
 from heliograph.rules.setup.records import Team
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.words.places import OPERATOR as HERE
 
 
 class Concern(msgspec.Struct, frozen=True):
@@ -26,8 +27,6 @@ class Concern(msgspec.Struct, frozen=True):
     def text(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what
 
-
-HERE = "/dashboard/operator"
 
 # `role` is the reader's in the instance: who can mend it is led to where, the others to where it is seen.
 

@@ -1,14 +1,13 @@
 """The audit log in plain words: what each change is called, what it was made to, and where that is. Pure."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.setup.records import CarrierRecord, Key, Team
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.storage.audit import AuditLine
-
-OPERATOR = "/dashboard/operator"
+from heliograph.words import places
 
 
 def _all(**verbs: str) -> dict[str, str]:
@@ -223,66 +222,36 @@ def subject_of(line: AuditLine, setup: Setup, operator: bool) -> Subject:
     """By name, with the page where it is."""
     area = line.action.partition(".")[0]
     team = setup.teams.get(line.team or "")
-    base = f"/dashboard/teams/{line.team}" if team else ""
     detail = line.detail
-    if area == "team" and team:
-        return Subject(team.record.name, base, detail)
-    if area == "key" and team:
-        key = setup.records.get(("key", line.detail))
-        return Subject(line.subject, f"{base}/keys/{line.detail}" if isinstance(key, Key) else "")
-    if area == "template" and team and line.subject in team.templates:
-        return Subject(team.templates[line.subject].name, f"{base}/templates/{line.subject}", detail)
     if area == "carrier" and isinstance(setup.records.get(("carrier", line.subject)), CarrierRecord):
-        return Subject(line.subject, f"{OPERATOR}/carriers" if operator else "", detail)
-    if area == "reputation" and team:
-        return Subject(team.record.name, f"{base}/messages?status=bounced", detail)
-    if line.subject.startswith(tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))) and team:
-        return Subject(line.subject, f"{base}/messages/{line.subject}", detail)
-    page = PLACES.get(area)
-    name = team.record.name if team and line.subject == team.record.id else line.subject
-    return Subject(name, page(team, line) if page and team else _operator_page(area, operator), detail)
-
-
-def _hook(team: Team, line: AuditLine) -> str:
-    base = f"/dashboard/teams/{team.record.id}/webhooks"
-    return next((f"{base}/{hook.id}" for hook in team.webhooks if hook.url == line.subject), base)
-
-
-def _domain(team: Team, line: AuditLine) -> str:
-    base = f"/dashboard/teams/{team.record.id}/senders"
-    domain = team.domains.get(line.subject)
-    return f"{base}/domains/{domain.id}" if domain else base
-
-
-def _at(place: str) -> Callable[[Team, AuditLine], str]:
-    return lambda team, _: f"/dashboard/teams/{team.record.id}{place}"
-
-
-PLACES: dict[str, Callable[[Team, AuditLine], str]] = {
-    "webhook": _hook,
-    "domain": _domain,
-    "display_name": _at("/senders"),
-    "sender_id": _at("/senders"),
-    "recipient": _at("/senders"),
-    "suppression": _at("/suppressions"),
-    "opt_out": _at("/opt-outs"),
-    "member": _at("/team"),
-    "credit": _at("/billing"),
-    "inbox": _at("/inbox"),
-    "chat": _at("/notices"),
-}
+        return Subject(line.subject, places.of_instance("carrier") if operator else "", detail)
+    if team is None:
+        return Subject(line.subject, _operator_page(area, operator), detail)
+    here = partial(places.of_team, team.record.id)
+    if area in ("team", "reputation"):
+        return Subject(team.record.name, here("" if area == "team" else area), detail)
+    if area == "key":
+        key = setup.records.get(("key", line.detail))
+        return Subject(line.subject, here("key", line.detail) if isinstance(key, Key) else "")
+    if area == "template" and line.subject in team.templates:
+        return Subject(team.templates[line.subject].name, here("template", line.subject), detail)
+    if line.subject.startswith(tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))):
+        return Subject(line.subject, here("message", line.subject), detail)
+    name = team.record.name if line.subject == team.record.id else line.subject
+    is_listed = area in places.OF_TEAM and area not in ("template", "message")
+    return Subject(name, here(area, _own_id(team, line)) if is_listed else _operator_page(area, operator), detail)
 
 
 def _operator_page(area: str, operator: bool) -> str:
-    places = {
-        "person": "/people",
-        "operator": "/people",
-        "deadletter": "/queues",
-        "delivery": "/queues",
-        "platform": "/platform",
-        "chat": "/notices",
-    }
-    return OPERATOR + places[area] if operator and area in places else ""
+    return places.of_instance(area) if operator and area in places.OF_INSTANCE and area != "carrier" else ""
+
+
+def _own_id(team: Team, line: AuditLine) -> str:
+    """Of what an entry names by its address."""
+    if line.action.startswith("webhook."):
+        return next((hook.id for hook in team.webhooks if hook.url == line.subject), "")
+    domain = team.domains.get(line.subject) if line.action.startswith("domain.") else None
+    return domain.id if domain else ""
 
 
 def actor_of(line: AuditLine, setup: Setup) -> str:

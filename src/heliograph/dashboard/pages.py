@@ -2,6 +2,7 @@
 
 import msgspec
 
+from heliograph.dashboard.places import Need
 from heliograph.dashboard.views import (
     account,
     approvals,
@@ -44,11 +45,11 @@ from heliograph.dashboard.views import (
     verifications,
     webhooks,
 )
-from heliograph.dashboard.visit import Need, View
+from heliograph.dashboard.visit import View
 from heliograph.rules.limits import BODY_MAX, MIB
+from heliograph.words.places import OPERATOR, of_team
 
-TEAM = "/dashboard/teams/{team}"
-OPERATOR = "/dashboard/operator"
+TEAM = of_team("{team}")
 TEMPLATE_MAX = MIB  # the HTML of a mail, percent-encoded
 IMPORT_MAX = 12 * MIB  # a list of suppressions
 

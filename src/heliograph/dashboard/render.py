@@ -9,6 +9,7 @@ import msgspec
 from jinja2 import Environment
 from markupsafe import Markup
 
+from heliograph.dashboard.places import MENU, OPERATORS
 from heliograph.dashboard.states import state_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
@@ -44,7 +45,7 @@ def environment() -> Environment:
         "lasted": lasted,
         "are": are,
     }
-    made.globals["state_of"] = state_of
+    made.globals |= {"state_of": state_of, "menu": MENU, "operator_menu": OPERATORS}
     return made
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, tzinfo
-from typing import Any, Literal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.dashboard.live import Live
 from heliograph.dashboard.oidc import Provider
+from heliograph.dashboard.places import Need
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.manage.management import Management
 from heliograph.rules.audit import Actor, AuditEntry
@@ -24,10 +25,10 @@ from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import Store
 from heliograph.web.reading import Reads
 from heliograph.web.request import Headers, Request
+from heliograph.words import places
 
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team. A read-only
 # operator opens what an operator opens and sends no form.
-Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 
 OPERATOR_PAGES = "/dashboard/operator"
 
@@ -118,7 +119,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def base(self) -> str:
         """Where the pages of this team begin."""
-        return f"/dashboard/teams/{self.team.record.id}"
+        return places.of_team(self.team.record.id)
 
     async def hold(self, octets: int) -> None:
         """Wait until so much may be read."""

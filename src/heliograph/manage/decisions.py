@@ -8,6 +8,7 @@ import msgspec
 
 from heliograph.rules.audit import Actor
 from heliograph.storage.store import Store
+from heliograph.words.places import of_team
 
 PERSON = "usr_"
 
@@ -19,7 +20,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     approved: bool
     reason: str  # of a refusal
     asked_by: str  # usr_…; empty: not a person, or not known
-    place: str  # the page where the asker sees it
+    id: str  # of what was asked for
 
     @property
     def sentence(self) -> str:
@@ -35,4 +36,6 @@ def asker(actor: Actor) -> str:
 async def decided(store: Store, actor: Actor, decision: Ruling) -> None:
     """Tell the asker on their next page; whoever decides about their own wish knows it."""
     if decision.asked_by.startswith(PERSON) and decision.asked_by != actor.name:
-        await store.decisions.tell(decision.asked_by, decision.sentence, decision.place)
+        await store.decisions.tell(
+            decision.asked_by, decision.sentence, of_team(decision.team, decision.kind, decision.id)
+        )

@@ -121,7 +121,6 @@ async def decide_pending(store: Store, actor: Actor, item: PendingSender, approv
 
 
 def _decision(item: PendingSender, approve: bool, reason: str) -> Ruling:
-    places = {"domain": f"senders/domains/{item.id}", "team": "settings"}
     return Ruling(
         team=item.team,
         kind=item.kind,
@@ -129,7 +128,7 @@ def _decision(item: PendingSender, approve: bool, reason: str) -> Ruling:
         approved=approve,
         reason="" if approve else reason.strip(),
         asked_by=item.asked_by,
-        place=f"/dashboard/teams/{item.team}/{places.get(item.kind, 'senders')}",
+        id=item.id,
     )
 
 

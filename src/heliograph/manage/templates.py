@@ -233,7 +233,7 @@ async def _decision(store: Store, draft: approvals.PendingTemplate, approved: bo
         approved=approved,
         reason=reason,
         asked_by=draft.by or (written[0].person if written else ""),
-        place=f"/dashboard/teams/{new.team}/templates/{new.id}",
+        id=new.id,
     )
 
 

@@ -5,51 +5,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from heliograph.dashboard.places import FORMS, searched
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.messages import lines_of, looked_for, page_of, search, typed
 from heliograph.dashboard.views.suppressions import part_of
-from heliograph.dashboard.visit import Answer, Need, Page, Redirect, Visit
+from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.manage.keys import keys_of
 from heliograph.rules.grams import NEEDLE_MAX, fold
 from heliograph.storage.search import Search
 
 MOST = 5  # of each kind
-# Name, place, icon, other words for it, and who may open it. Places that begin with /dashboard are no team's.
-Place = tuple[str, str, str, str, Need]
-PAGES: tuple[Place, ...] = (
-    ("Overview", "", "home", "home dashboard figures charts", "viewer"),
-    ("Messages", "/messages", "messages", "email sms whatsapp sent log", "viewer"),
-    ("Verifications", "/verifications", "verify", "codes otp verify", "viewer"),
-    ("Test inbox", "/inbox", "inbox", "sandbox mails", "viewer"),
-    ("Templates", "/templates", "template", "content", "viewer"),
-    ("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id", "viewer"),
-    ("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe", "viewer"),
-    ("Quick start", "/start", "start", "first message examples curl python node", "viewer"),
-    ("API keys", "/keys", "key", "token secret", "developer"),
-    ("Webhooks", "/webhooks", "webhook", "endpoints callbacks", "viewer"),
-    ("Events", "/events", "event", "feed", "viewer"),
-    ("Request log", "/requests", "log", "errors refused api calls", "viewer"),
-    ("Members", "/team", "people", "people invite roles", "viewer"),
-    ("Billing", "/billing", "billing", "money credit prices ledger", "viewer"),
-    ("Settings", "/settings", "settings", "retention limits", "viewer"),
-    ("Chat notices", "/notices", "settings", "slack mattermost discord alerts", "viewer"),
-    ("Audit log", "/audit", "audit", "changes history who", "viewer"),
-    ("Your account", "/dashboard/account", "person", "password two-factor sessions", "person"),
-    ("Your email notices", "/dashboard/account/notices", "email", "alerts mails", "person"),
-    ("All teams", "/dashboard", "team", "switch team", "person"),
-    ("Operator", "/dashboard/operator", "operator", "instance teams", "operator"),
-    ("Approvals", "/dashboard/operator/approvals", "check", "operator domains templates", "operator"),
-    ("Carriers", "/dashboard/operator/carriers", "carrier", "operator smtp smpp provider", "operator"),
-    ("Queues", "/dashboard/operator/queues", "queue", "operator pause resume dead letters", "operator"),
-    ("People", "/dashboard/operator/people", "people", "operator accounts", "operator"),
-    ("Platform", "/dashboard/operator/platform", "settings", "operator instance settings", "operator"),
-)
-# Only for those who may send them.
-FORMS: tuple[Place, ...] = (
-    ("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
-    ("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
-    ("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
-)
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,14 +64,11 @@ def _has(part: str, *texts: str) -> bool:
 
 def _pages(visit: Visit, part: str) -> list[Hit]:
     """Those whose name has it before those that other words lead to."""
-    open_ = [one for one in PAGES if visit.sees(one[-1])] + [one for one in FORMS if visit.may(one[-1])]
+    open_ = [one for one in searched() if visit.sees(one.need)] + [one for one in FORMS if visit.may(one.need)]
     known = [
-        (
-            not _has(part, name),
-            Hit(name=name, to=place if place.startswith("/dashboard") else visit.base + place, icon=icon),
-        )
-        for name, place, icon, words, _ in open_
-        if _has(part, name, words)
+        (not _has(part, one.name), Hit(name=one.name, to=one.address(visit.base), icon=one.icon))
+        for one in open_
+        if _has(part, one.name, one.words)
     ]
     return [hit for _, hit in sorted(known, key=lambda one: one[0])]
 

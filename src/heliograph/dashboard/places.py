@@ -1,0 +1,87 @@
+"""The places of the dashboard: what the menu and the search lead to, and who may open each."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from heliograph.words.places import OPERATOR
+
+Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
+
+
+class MenuPlace(msgspec.Struct, frozen=True):
+    name: str
+    path: str  # below the team's pages, unless it begins with /dashboard
+    icon: str
+    words: str = ""  # others that the search finds it by; none: the search does not have it
+    need: Need = "viewer"
+    also: str = ""  # a path below which it is marked in the menu too
+
+    def address(self, base: str) -> str:
+        return self.path if self.path.startswith("/dashboard") else base + self.path
+
+    def is_here(self, path: str, base: str) -> bool:
+        own = self.address(base)
+        within = own not in (base, OPERATOR) and path.startswith(f"{own}/")
+        return path == own or within or bool(self.also and f"{path}/".startswith(f"{base}{self.also}/"))
+
+
+# By the group of the menu that they are in; the first has no heading.
+MENU: dict[str, tuple[MenuPlace, ...]] = {
+    "": (
+        MenuPlace("Overview", "", "home", "home dashboard figures charts"),
+        MenuPlace("Messages", "/messages", "messages", "email sms whatsapp sent log"),
+        MenuPlace("Verifications", "/verifications", "verify", "codes otp verify"),
+        MenuPlace("Test inbox", "/inbox", "inbox", "sandbox mails"),
+    ),
+    "Content": (
+        MenuPlace("Templates", "/templates", "template", "content"),
+        MenuPlace("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id"),
+        MenuPlace("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe"),
+        MenuPlace("Opt-outs", "/opt-outs", "suppression", "stop start phones unsubscribe"),
+    ),
+    "Developers": (
+        MenuPlace("Quick start", "/start", "start", "first message examples curl python node"),
+        MenuPlace("API keys", "/keys", "key", "token secret", "developer"),
+        MenuPlace("Webhooks", "/webhooks", "webhook", "endpoints callbacks"),
+        MenuPlace("Events", "/events", "event", "feed"),
+        MenuPlace("Request log", "/requests", "log", "errors refused api calls"),
+    ),
+    "Team": (
+        MenuPlace("Members", "/team", "people", "people invite roles"),
+        MenuPlace("Billing", "/billing", "billing", "money credit prices ledger"),
+        MenuPlace("Settings", "/settings", "settings", "retention limits", also="/notices"),
+        MenuPlace("Audit log", "/audit", "audit", "changes history who"),
+    ),
+}
+OPERATORS: tuple[MenuPlace, ...] = (
+    MenuPlace("Teams", OPERATOR, "team", need="operator", also="/teams"),
+    MenuPlace("Approvals", f"{OPERATOR}/approvals", "check", "operator domains templates", "operator"),
+    MenuPlace("People", f"{OPERATOR}/people", "people", "operator accounts", "operator"),
+    MenuPlace("Carriers", f"{OPERATOR}/carriers", "carrier", "operator smtp smpp provider", "operator"),
+    MenuPlace("Queues", f"{OPERATOR}/queues", "queue", "operator pause resume dead letters", "operator"),
+    MenuPlace("Platform", f"{OPERATOR}/platform", "settings", "operator instance settings", "operator", "/notices"),
+    MenuPlace("Audit log", f"{OPERATOR}/audit", "audit", need="operator"),
+)
+# Not in the menu.
+OTHERS: tuple[MenuPlace, ...] = (
+    MenuPlace("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
+    MenuPlace("Your account", "/dashboard/account", "person", "password two-factor sessions", "person"),
+    MenuPlace("Your email notices", "/dashboard/account/notices", "email", "alerts mails", "person"),
+    MenuPlace("All teams", "/dashboard", "team", "switch team", "person"),
+    MenuPlace("Operator", OPERATOR, "operator", "instance teams", "operator"),
+    MenuPlace("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
+)
+# Only for those who may send them.
+FORMS: tuple[MenuPlace, ...] = (
+    MenuPlace("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
+    MenuPlace("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
+    MenuPlace("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),
+)
+
+
+def searched() -> Iterator[MenuPlace]:
+    """What the search leads to, besides forms."""
+    for places in (*MENU.values(), OTHERS, OPERATORS):
+        yield from (place for place in places if place.words)

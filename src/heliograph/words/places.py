@@ -1,0 +1,51 @@
+"""Where the dashboard shows a thing: by its kind, so that whoever tells of it names no address."""
+
+TEAMS = "/dashboard/teams"
+OPERATOR = "/dashboard/operator"
+
+# Below the pages of its team: what has no page of its own is on the page of all.
+OF_TEAM = {
+    "chat": "/notices",
+    "credit": "/billing",
+    "display_name": "/senders",
+    "domain": "/senders",
+    "inbox": "/inbox",
+    "key": "/keys",
+    "member": "/team",
+    "message": "/messages",
+    "opt_out": "/opt-outs",
+    "recipient": "/senders",
+    "reputation": "/messages?status=bounced",
+    "sender_id": "/senders",
+    "suppression": "/suppressions",
+    "team": "/settings",
+    "template": "/templates",
+    "webhook": "/webhooks",
+}
+OWN = {
+    "domain": "/senders/domains",
+    "key": "/keys",
+    "message": "/messages",
+    "template": "/templates",
+    "webhook": "/webhooks",
+}
+# Below the pages of operators.
+OF_INSTANCE = {
+    "carrier": "/carriers",
+    "chat": "/notices",
+    "deadletter": "/queues",
+    "delivery": "/queues",
+    "operator": "/people",
+    "person": "/people",
+    "platform": "/platform",
+}
+
+
+def of_team(team: str, kind: str = "", id_: str = "") -> str:
+    """The page of one thing, or of all of its kind; without a kind the team's first page."""
+    below = f"{OWN[kind]}/{id_}" if id_ and kind in OWN else OF_TEAM[kind] if kind else ""
+    return f"{TEAMS}/{team}{below}"
+
+
+def of_instance(kind: str) -> str:
+    return OPERATOR + OF_INSTANCE[kind]
