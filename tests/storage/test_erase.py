@@ -1,5 +1,6 @@
 """Erasing an address: it stands nowhere any more, others keep what is theirs, and later sends are still suppressed."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from heliograph.opening import sqlite_path
 from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.erasure import is_erased, stand_in
+from heliograph.rules.erasure import forms_of, is_erased, stand_in
 from heliograph.rules.mail.suppression_file import read_lines
 from heliograph.rules.options import Added, tag_hash
 from heliograph.rules.refusals import InvalidRequest
@@ -501,3 +502,16 @@ async def test_an_export_has_no_codes(team: None, store: Store, clock: TestClock
     ((salt, digest),) = await sql("SELECT salt, digest FROM verification")
     held = str(await exported(store, PHONE))
     assert digest and digest not in held and not (salt and salt in held)
+
+
+async def test_what_is_looked_through_has_the_columns_of_its_query(store: Store) -> None:
+    forms = forms_of("a@example.com", "a@example.com")
+    wanted = portions.Wanted(
+        ref=1, team="team_a", forms=forms, name="hash", webhooks=(), keys=("key",), templates=("tpl",), whole=True
+    )
+    tables = [portions.events_of(wanted), *await portions.places_of(store.database, wanted)]
+    queries = load_queries("sqlite")
+    for table in tables:
+        picked = re.findall(r"SELECT (.*?) FROM", " ".join(queries[f"look_{table.name}"].sql.split()))[0]
+        names = [name.strip().removeprefix("i.") for name in picked.split(",")]
+        assert names[1:] == [*table.texts, *table.shown], table.name

@@ -12,7 +12,7 @@ from heliograph import storage
 from heliograph.opening import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.engine.query import bound, load_queries, read_query, together
+from heliograph.storage.engine.query import Dialect, bound, load_queries, read_query, together
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql
 
@@ -51,6 +51,15 @@ def test_both_dialects_take_the_same_parameters(name: str) -> None:
     sqlite, postgres = load_queries("sqlite")[name], load_queries("postgres")[name]
     assert sqlite.tables == postgres.tables
     assert set(sqlite.params) == set(postgres.params)
+
+
+@pytest.mark.parametrize(("dialect", "find"), [("sqlite", "instr"), ("postgres", "strpos")])
+def test_a_portion_is_the_rows_that_name_it_and_the_last(dialect: Dialect, find: str) -> None:
+    query = read_query("portion(t WHERE team = :team | id | a, b | c);", dialect)
+    assert "SELECT id, a, b, c FROM t WHERE team = " in query.sql
+    assert "SELECT s.id, s.a, s.b, s.c FROM seen s" in " ".join(query.sql.split())
+    assert f"{find}(lower(coalesce(s.a, '') || ' ' || coalesce(s.b, '')), n.needle) > 0" in query.sql
+    assert (query.params, query.tables) == (("team", "after", "limit", "needles"), ("needles",))
 
 
 def test_rows_become_a_table() -> None:

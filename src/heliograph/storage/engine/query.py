@@ -1,14 +1,16 @@
 """Reads the SQL files: named queries, bound by name, in the dialect of one database.
 
-Two things are added to plain SQL. A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
+Three things are added to plain SQL. A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
 `rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch. It is
 handed over as one JSON text; but a statement that only inserts or updates by the rows of one such table, named `r`, is
 run by SQLite once for each row, with its columns bound (ADR 0002).
+`portion(table WHERE whose | place | texts | others)` is a whole query: of the next rows in the order of their place,
+those with a text that has one of the needles, and the last one.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Literal
 
@@ -18,6 +20,7 @@ Dialect = Literal["sqlite", "postgres"]
 
 _NAME = re.compile(r"^-- name: (\w+)[ \t]*\n", re.M)
 _ROWS = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
+_PORTION = re.compile(r"\bportion\(([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\)")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
 _INSERT = re.compile(r"(INSERT INTO \w+ \([^()]*\))\s+SELECT\s+(.*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r", re.S)
@@ -66,7 +69,7 @@ def read_query(text: str, dialect: Dialect) -> Statement:
         picks = ", ".join(f"(value ->> {i})::{kind} AS {column}" for i, (column, kind) in enumerate(columns))
         return f"(SELECT {picks} FROM jsonb_array_elements(:{name}::text::jsonb) AS value)"
 
-    sql = _ROWS.sub(expand, text)
+    sql = _ROWS.sub(expand, _PORTION.sub(partial(_portion, dialect), text))
     params = tuple(dict.fromkeys(_PARAM.findall(sql)))
     if dialect == "postgres":
         place = {name: f"${i}" for i, name in enumerate(params, 1)}
@@ -75,6 +78,21 @@ def read_query(text: str, dialect: Dialect) -> Statement:
         sql, each = _for_each_row(text) or (sql, 0)
         return Statement(sql=sql, params=params, tables=tuple(tables), each=each)
     return Statement(sql=sql, params=params, tables=tuple(tables))
+
+
+def _portion(dialect: Dialect, found: re.Match[str]) -> str:
+    source, place, texts, others = map(str.strip, found.groups())
+    columns = [part.strip() for part in f"{place}, {texts}, {others}".rstrip(", ").split(",")]
+    text = " || ' ' || ".join(f"coalesce(s.{name.strip()}, '')" for name in texts.split(","))
+    find = "instr" if dialect == "sqlite" else "strpos"
+    return f"""WITH seen AS (
+        SELECT {", ".join(columns)} FROM {source} AND {place} > :after ORDER BY {place} LIMIT :limit
+    )
+    SELECT {", ".join(f"s.{name}" for name in columns)} FROM seen s
+    WHERE s.{place} = (SELECT max({place}) FROM seen) OR EXISTS (
+        SELECT 1 FROM rows(:needles, needle text) AS n WHERE {find}(lower({text}), n.needle) > 0
+    )
+    ORDER BY s.{place}"""
 
 
 def _for_each_row(text: str) -> tuple[str, int] | None:

@@ -92,34 +92,14 @@ DELETE FROM seen_recipient WHERE (span, team, address, message) IN (
 
 -- name: look_suppressions
 -- A bounce of several recipients may name it in the words that suppressed another.
-WITH seen AS (
-    SELECT address, detail, reason, created_at FROM suppression
-    WHERE team = :team AND address > :after ORDER BY address LIMIT :limit
-)
-SELECT s.address, s.detail, s.reason, s.created_at FROM seen s
-WHERE s.address = (SELECT max(address) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.detail), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.detail), n.needle) > 0  --postgres
-)
-ORDER BY s.address;
+portion(suppression WHERE team = :team | address | detail | reason, created_at);
 
 -- name: erase_suppressions
 UPDATE suppression SET detail = r.detail FROM rows(:rows, team bigint, address text, detail text) AS r
 WHERE suppression.team = r.team AND suppression.address = r.address;
 
 -- name: look_events
-WITH seen AS (
-    SELECT key, id, subject, recipient, detail, type, created_at FROM event
-    WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
-)
-SELECT s.id, s.subject, s.recipient, s.detail, s.type, s.created_at, s.key FROM seen s
-WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.subject || ' ' || coalesce(s.recipient, '') || ' ' || coalesce(s.detail, '')), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.subject || ' ' || coalesce(s.recipient, '') || ' ' || coalesce(s.detail, '')), n.needle) > 0  --postgres
-)
-ORDER BY s.id;
+portion(event WHERE team = :team | id | subject, recipient, detail | type, created_at, key);
 
 -- name: erase_events
 UPDATE event SET subject = r.subject, recipient = r.recipient, detail = r.detail
@@ -155,75 +135,27 @@ WHERE key IN (SELECT key FROM verification
 RETURNING key;
 
 -- name: look_idempotency
-WITH seen AS (
-    SELECT hash, response, status, expires_at FROM idempotency
-    WHERE key_id = :key_id AND hash > :after ORDER BY hash LIMIT :limit
-)
-SELECT s.hash, s.response, s.status, s.expires_at FROM seen s
-WHERE s.hash = (SELECT max(hash) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.response), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.response), n.needle) > 0  --postgres
-)
-ORDER BY s.hash;
+portion(idempotency WHERE key_id = :key_id | hash | response | status, expires_at);
 
 -- name: erase_idempotency
 UPDATE idempotency SET response = r.response FROM rows(:rows, key_id text, hash text, response text) AS r
 WHERE idempotency.key_id = r.key_id AND idempotency.hash = r.hash;
 
 -- name: look_audit
-WITH seen AS (
-    SELECT key, subject, detail, action, at FROM audit WHERE team = :team_id AND key > :after ORDER BY key LIMIT :limit
-)
-SELECT s.key, s.subject, s.detail, s.action, s.at FROM seen s
-WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.subject || ' ' || s.detail), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.subject || ' ' || s.detail), n.needle) > 0  --postgres
-)
-ORDER BY s.key;
+portion(audit WHERE team = :team_id | key | subject, detail | action, at);
 
 -- name: look_instance_audit
-WITH seen AS (
-    SELECT key, subject, detail, action, at FROM audit WHERE team IS NULL AND key > :after ORDER BY key LIMIT :limit
-)
-SELECT s.key, s.subject, s.detail, s.action, s.at FROM seen s
-WHERE s.key = (SELECT max(key) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.subject || ' ' || s.detail), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.subject || ' ' || s.detail), n.needle) > 0  --postgres
-)
-ORDER BY s.key;
+portion(audit WHERE team IS NULL | key | subject, detail | action, at);
 
 -- name: look_versions
-WITH seen AS (
-    SELECT version, body, template, at FROM template_version
-    WHERE template = :template AND version > :after ORDER BY version LIMIT :limit
-)
-SELECT s.version, s.body, s.template, s.at FROM seen s
-WHERE s.version = (SELECT max(version) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.body), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.body), n.needle) > 0  --postgres
-)
-ORDER BY s.version;
+portion(template_version WHERE template = :template | version | body | template, at);
 
 -- name: erase_versions
 UPDATE template_version SET body = r.body FROM rows(:rows, template text, version bigint, body text) AS r
 WHERE template_version.template = r.template AND template_version.version = r.version;
 
 -- name: look_refused
-WITH seen AS (
-    SELECT id, message, route, status, code, at FROM request_log
-    WHERE team = :team AND refused = 1 AND id > :after ORDER BY id LIMIT :limit
-)
-SELECT s.id, s.message, s.route, s.status, s.code, s.at FROM seen s
-WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.message), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.message), n.needle) > 0  --postgres
-)
-ORDER BY s.id;
+portion(request_log WHERE team = :team AND refused = 1 | id | message | route, status, code, at);
 
 -- name: erase_refused
 UPDATE request_log SET message = r.message FROM rows(:rows, team bigint, id text, message text) AS r
@@ -238,16 +170,7 @@ UPDATE suppression_import SET first_left = r.first_left FROM rows(:rows, team bi
 WHERE suppression_import.id = r.id;
 
 -- name: look_portions
-WITH seen AS (
-    SELECT number, lines FROM import_portion WHERE import_id = :import_id AND number > :after ORDER BY number LIMIT :limit
-)
-SELECT s.number, s.lines FROM seen s
-WHERE s.number = (SELECT max(number) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.lines), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.lines), n.needle) > 0  --postgres
-)
-ORDER BY s.number;
+portion(import_portion WHERE import_id = :import_id | number | lines |);
 
 -- name: erase_portions
 UPDATE import_portion SET lines = r.lines FROM rows(:rows, import_id text, number bigint, lines text) AS r

@@ -59,16 +59,7 @@ LIMIT :limit;
 DELETE FROM received WHERE id IN (SELECT id FROM rows(:old, id text) AS r);
 
 -- name: look_received
-WITH seen AS (
-    SELECT id, record, body, size, created_at FROM received WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
-)
-SELECT s.id, s.record, s.body, s.size, s.created_at FROM seen s
-WHERE s.id = (SELECT max(id) FROM seen) OR EXISTS (
-    SELECT 1 FROM rows(:needles, needle text) AS n
-    WHERE instr(lower(s.record || ' ' || coalesce(s.body, '')), n.needle) > 0   --sqlite
-    WHERE strpos(lower(s.record || ' ' || coalesce(s.body, '')), n.needle) > 0  --postgres
-)
-ORDER BY s.id;
+portion(received WHERE team = :team | id | record, body | size, created_at);
 
 -- name: erase_received
 -- Its texts and files go with the address: they may name the person in other ways.
