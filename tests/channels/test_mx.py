@@ -581,7 +581,10 @@ def tlsa(usage: int, selector: int, matching: int, certificate: x509.Certificate
     return f"{usage} {selector} {matching} {value.hex()}"
 
 
-UNUSABLE = (tlsa(0, 1, 1), tlsa(1, 1, 1), "3 2 1 " + "ab" * 32, "3 1 9 " + "ab" * 32)
+UNUSABLE = (
+    *(tlsa(0, 1, 1), tlsa(1, 1, 1), "3 2 1 " + "ab" * 32, "3 1 9 " + "ab" * 32),
+    *("3 1 1 " + "ab" * 31, "3 1 1 " + "ab" * 64, "3 1 2 " + "ab" * 32, "2 1 1 ab"),  # digests of the wrong length
+)
 
 
 @pytest.mark.parametrize(

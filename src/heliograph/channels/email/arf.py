@@ -16,7 +16,7 @@ _JMRP_RECIPIENT = "x-hmxmroriginalrecipient"
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # abuse, fraud, virus, other, not-spam, auth-failure (RFC 6591), …
-    recipient: str | None = None
+    recipients: tuple[str, ...] = ()  # who complains, by every name that it has for them
     sender: str | None = None  # envelope sender of the mail it is about
 
 
@@ -28,10 +28,10 @@ def read_feedback(mail: ReceivedMail) -> Feedback | None:
         fields = {}
     if fields is None:
         return None
-    recipient = fields.get("original-rcpt-to") or fields.get("removal-recipient") or original.get(_JMRP_RECIPIENT)
+    named = (fields.get("original-rcpt-to"), fields.get("removal-recipient"), original.get(_JMRP_RECIPIENT))
     return Feedback(
         type=fields.get("feedback-type", "abuse").lower(),
-        recipient=recipient.strip("<>") if recipient else None,
+        recipients=tuple(one.rpartition(";")[2].strip("<> ") for one in named if one),
         sender=fields.get("original-mail-from", "").strip("<>") or None,
     )
 

@@ -16,11 +16,19 @@ import structlog
 
 from heliograph.channels.email.authentication import Evidence, ask_about
 from heliograph.channels.email.dkim import SigningKey
+from heliograph.channels.email.named import is_ours
 from heliograph.channels.email.parts import READ_MAX, ReceivedMail, read_mail
 from heliograph.channels.email.received import TeamMail, read_received
-from heliograph.channels.email.returned import Returned, read_returned, signed_message, signed_sender, to_report
+from heliograph.channels.email.returned import (
+    Returned,
+    complaining,
+    read_returned,
+    signed_message,
+    signed_sender,
+    to_report,
+)
 from heliograph.channels.email.spf import Ask, Sending
-from heliograph.rules.delivery.outcome import Report
+from heliograph.rules.delivery.outcome import COMPLAINT, Report
 from heliograph.rules.ids import PREFIXES, ulid_ms
 from heliograph.rules.limits import DAY_MS, MIB, MINUTE_MS, SECOND_MS
 from heliograph.rules.mail import verp
@@ -40,6 +48,10 @@ FULL = "452 4.3.1 No more room for mail to this address today, try again later"
 LOOP = "554 5.4.6 Too many hops: a mail loop"
 TOO_LARGE = "552 5.3.4 The mail is too large"
 AGAIN = "451 4.3.0 Try again later"
+UNNAMED = Report(
+    status=COMPLAINT,
+    detail={"text": "One of the recipients complained. The report does not say which, so nobody is suppressed."},
+)
 
 Place = tuple[str, int]  # a message's id and the position of a recipient
 Receive = Callable[[str, int, Report], Awaitable[None]]
@@ -168,11 +180,21 @@ class Returns:
         return list(dict.fromkeys(place for place in signed if place))
 
     async def _enclosed(self, mail: ReceivedMail) -> Place | None:
-        """Known by our signature in it; with several recipients nobody can say which one complains."""
+        """Known by our signature in it; of several recipients the one that the report names, else it is noted only."""
         id_: str | None = await self._in_thread(signed_message, mail, self._keys_of)
         if id_ is None or self._now() - ulid_ms(id_.removeprefix(PREFIXES["email"])) > verp.DAYS_VALID * DAY_MS:
             return None
-        return None if await self._address_of(id_, 1) else (id_, 0)
+        if await self._address_of(id_, 1) is None:
+            return id_, 0
+        named: list[str] = await self._in_thread(complaining, mail)
+        position = 0
+        while named and (address := await self._address_of(id_, position)):
+            if any(is_ours(one, address) for one in named):
+                return id_, position
+            position += 1
+        if to_report(await self._in_thread(read_returned, mail, None)):
+            await self._receive(id_, 0, UNNAMED)
+        return None
 
     async def _in_thread(self, work: Callable[..., Any], *given: object) -> Any:
         """Because a hostile message of 1 MiB takes up to half a second; one at a time, because threads are shared."""

@@ -65,19 +65,20 @@ def _letter(code: int) -> str:
     return chr(code) if code < 0x110000 else ""
 
 
-def part_about(notice: str, ours: str, strangers: Iterable[str]) -> str | None:
+def part_about(notice: str, ours: str, strangers: Iterable[str], written_to: Iterable[str]) -> str | None:
     """What a notice says of our recipient; None when it names nobody but others.
 
-    `strangers` are addresses that it names for another reason: its own sender's, our sender's. A line that names an
-    address begins what is said about it, up to the next such line.
+    `strangers` are addresses that it names for another reason: its own sender's, our sender's; so is a postmaster's,
+    unless the mail was written to it. A line that names an address begins what is said about it, up to the next such
+    line.
     """
-    known = {address.lower() for address in strangers}
+    known, meant = {address.lower() for address in strangers}, {address.lower() for address in written_to}
     begin, mine, foreign, about_us = list[str](), list[str](), False, None
     for line in notice.split("\n"):
         named = _addresses(_CAME_BY.sub("", line))
         if any(is_ours(one, ours) for one in named):
             about_us = True
-        elif any(one.lower() not in known and not is_contact(one) for one in named):
+        elif any(one.lower() not in known and (one.lower() in meant or not is_contact(one)) for one in named):
             about_us, foreign = False, True
         if about_us is None:
             begin.append(line)

@@ -9,12 +9,16 @@ from typing import Any
 import dns.flags
 import dns.name
 import msgspec
+from dns.rdtypes.tlsabase import TLSABase
 
 from heliograph.channels.email.tls import Pin
 from heliograph.channels.resolver import NameServers, Unknown
 from heliograph.rules.denied import Network, is_denied
 
 LIFETIME_S = 15.0  # of one query with all its retries
+
+# A digest of the wrong length makes its record unusable; the library would not read the others of the answer, either.
+TLSABase._cert_length_by_mtype = {}
 
 
 class NullMx(Exception):

@@ -88,6 +88,12 @@ def signed_message(mail: ReceivedMail, keys_of: Callable[[str], Sequence[Signing
     return found[1] if dkim.is_ours(enclosed.head.replace(b"\n", b"\r\n"), keys_of) else None
 
 
+def complaining(mail: ReceivedMail) -> list[str]:
+    """Who complains, by every name that the report has for them."""
+    feedback = read_feedback(mail)
+    return list(feedback.recipients) if feedback else []
+
+
 def to_report(returned: Returned) -> Report | None:
     """What it means for the recipient; None: nothing."""
     detail = {
@@ -116,9 +122,9 @@ def _complaint(mail: ReceivedMail, feedback: Feedback, ours: str | None) -> Retu
     return Returned(
         kind="complaint" if feedback.type != NOT_SPAM else "unknown",
         code=feedback.type[:40],
-        recipient=feedback.recipient or _enclosed(mail, "to"),
+        recipient=next(iter(feedback.recipients), None) or _enclosed(mail, "to"),
         text=_line(f"feedback report: {feedback.type}"),
-        forwarded=bool(ours and feedback.recipient and not is_at_ours(feedback.recipient, ours)),
+        forwarded=bool(ours and feedback.recipients and not any(is_at_ours(one, ours) for one in feedback.recipients)),
     )
 
 
@@ -129,7 +135,8 @@ def _status_report(mail: ReceivedMail, group: Group, ours: str | None) -> Return
     if ours and forwarded and says_unknown(f"{diagnostic}\n{notice}", ours):
         forwarded = False
     elif ours and not forwarded:
-        notice = part_about(notice, ours, _strangers(mail)) or ""
+        about = part_about(notice, ours, _strangers(mail), _written_to(mail))
+        forwarded, notice = group.recipient is None and about is None, about or ""
     codes = words.read_codes(group.diagnostic)
     if not codes.code and not codes.enhanced:
         codes = words.read_codes(notice)
@@ -192,8 +199,8 @@ def _notice(mail: ReceivedMail, ours: str | None) -> Returned | None:
         return None
     forwarded = False
     if ours:
-        about = part_about(notice, ours, _strangers(mail))
-        named = ADDRESS.findall(failed)
+        about = part_about(notice, ours, _strangers(mail), _written_to(mail))
+        named = ADDRESS.findall(failed) or ([] if ADDRESS.search(notice) else _written_to(mail))
         theirs = not any(is_ours(one, ours) for one in named) if named else about is None
         forwarded = theirs and not says_unknown(notice, ours)
         notice = about or notice
@@ -274,6 +281,14 @@ def _strangers(mail: ReceivedMail) -> set[str]:
     own = [mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")]
     sent = [_enclosed(mail, name) or "" for name in ("from", "return-path", "sender", "reply-to", "message-id")]
     return {found.lower() for text in own + sent for found in ADDRESS.findall(text)}
+
+
+def _written_to(mail: ReceivedMail) -> list[str]:
+    """The addresses in the returned original; none where it is ours: a blind copy is for nobody that it names."""
+    part = mail.enclosed()
+    fields = part.fields if part else words.copied_fields(mail.text())
+    is_own = _OWN_ID.fullmatch(fields.get("message-id", ""))
+    return [] if is_own else [one for name in ("to", "cc") for one in ADDRESS.findall(fields.get(name, ""))]
 
 
 def _enclosed(mail: ReceivedMail, name: str) -> str | None:

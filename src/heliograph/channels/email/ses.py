@@ -65,7 +65,10 @@ def read_notification(text: str) -> list[Group] | Feedback | None:
         ]
     if notification.complaint:
         first = next(iter(notification.complaint.complained_recipients), _SesRecipient())
-        return Feedback(type=notification.complaint.complaint_feedback_type, recipient=first.email_address or None)
+        return Feedback(
+            type=notification.complaint.complaint_feedback_type,
+            recipients=(first.email_address,) if first.email_address else (),
+        )
     if notification.delivery:
         said = notification.delivery.smtp_response
         taken = _STATUS.search(said)

@@ -31,6 +31,7 @@ _DIGESTS: dict[int, Callable[[bytes], bytes]] = {
     1: lambda octets: hashlib.sha256(octets).digest(),
     2: lambda octets: hashlib.sha512(octets).digest(),
 }
+_LENGTHS = {1: 32, 2: 64}  # octets
 _DER = 2  # as Python's own module of OpenSSL calls it
 
 
@@ -44,7 +45,9 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> bool:
-        return self.usage in (DANE_TA, DANE_EE) and self.selector in (0, 1) and self.matching in _DIGESTS
+        """One whose digest has the wrong length can fit nothing (RFC 7671, 10.1)."""
+        is_known = self.usage in (DANE_TA, DANE_EE) and self.selector in (0, 1) and self.matching in _DIGESTS
+        return is_known and len(self.value) == _LENGTHS.get(self.matching, len(self.value))
 
     def fits(self, certificate: x509.Certificate) -> bool:
         if self.selector == 0:

@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from heliograph.channels.email.parts import Fields, read_fields
 from heliograph.rules.mail.blame import ADDRESS, URL, WORDS_MAX
 
 EXCERPT = 400  # characters after a reply code that belong to it
@@ -108,6 +109,12 @@ def own_words(text: str) -> str:
     found = _ORIGINAL.search(text)
     notice = text[: found.start()] if found else text
     return _QUOTED_SUBJECT.sub("", notice if notice.strip() else text)[:WORDS_MAX]
+
+
+def copied_fields(text: str) -> Fields:
+    """The header of the copy of the original that follows the notice."""
+    found = _ORIGINAL.search(text)
+    return read_fields(text[found.start() :][:WORDS_MAX]) if found else {}
 
 
 def read_codes(text: str) -> Codes:

@@ -33,7 +33,8 @@ FORWARDING_FAILED = "forwarding_failed"
 # … and of an email that a provider did not try to deliver, because of its own list.
 PROVIDER_SUPPRESSED = "provider_suppressed"
 # What a report may say beside a message state: it changes none, and is a line of the timeline.
-NOTES = ("deferred", "unsubscribed")
+COMPLAINT = "complaint"  # by one of several recipients, and nobody says which
+NOTES = ("deferred", "unsubscribed", COMPLAINT)
 
 
 def own(reason: Own, text: str) -> dict[str, Any]:
