@@ -13,7 +13,7 @@ from heliograph.api.call import Call
 from heliograph.rules.audit import Actor
 from heliograph.rules.field_docs import says
 from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.limits import MIB
+from heliograph.rules.limits import MIB, PARSED
 from heliograph.rules.setup.records import Layout, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import TemplateProblem
@@ -143,7 +143,7 @@ class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     async def _answer(self, call: Call, record: R, status: int = 200) -> Response:
         octets = self._octets(call, record)
         await call.hold(octets)
-        return await answer_of(octets, lambda: self._view(call, record), status)
+        return await answer_of(PARSED * octets, lambda: self._view(call, record), status)
 
     def _view(self, call: Call, record: R) -> msgspec.Struct:
         setup = call.context.store.setup.current

@@ -16,7 +16,7 @@ from heliograph.rules.delivery.magic import magic_code
 from heliograph.rules.delivery.routing import simulator_ids
 from heliograph.rules.field_docs import CreatedAt, Id, Records, says, such_as
 from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
-from heliograph.rules.limits import MIB
+from heliograph.rules.limits import MIB, PARSED
 from heliograph.rules.mail.captured import code_in, find_code, find_links
 from heliograph.rules.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
 from heliograph.rules.setup.records import Channel
@@ -153,7 +153,7 @@ async def _find(call: Call, kinds: Sequence[str], wanted: InboxSearch) -> InboxL
     lines.sort(key=lambda line: line.id[4:], reverse=True)
     shown = _fitting(lines[: wanted.limit])
     whole = await store.inbox.whole([line for line in shown if isinstance(line, InboxLine)], carriers, call.hold)
-    views = await work(sum(len(one.content or "") for one in whole), _views, whole)
+    views = await work(PARSED * sum(len(one.content or "") for one in whole), _views, whole)
     data = [_code(call, line) if isinstance(line, CodeLine) else views[line.id] for line in shown]
     return InboxList(has_more=bool(data) and (more or len(shown) < len(lines)), data=data)
 

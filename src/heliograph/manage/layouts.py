@@ -9,11 +9,14 @@ from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
 from heliograph.manage.templates import check_problems
 from heliograph.rules.audit import Actor
+from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest, LayoutNotFound
 from heliograph.rules.setup import layout_drafts as drafts
 from heliograph.rules.setup.records import Layout
 from heliograph.rules.setup.snapshot import Row, Setup
+from heliograph.rules.templates.check import length_of
 from heliograph.rules.templates.lint import problems_of_layout
+from heliograph.runtime.threads import LOOKING
 from heliograph.storage.store import Store
 
 
@@ -34,7 +37,7 @@ async def write(store: Store, actor: Actor, base: Layout, given: Mapping[str, An
     """A draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
     new, wrong = drafts.with_fields(base, given)
     check_fields(wrong)
-    check_problems(problems_of_layout(new))
+    check_problems(await LOOKING.run_large(PARSED * length_of(new), problems_of_layout, new))
     return await change_rows(
         store, actor, new.team, "layout.save", new.id, lambda setup: drafts.draft_rows(setup, _unsubmitted(base, new))
     )

@@ -10,6 +10,7 @@ from heliograph.manage.decisions import Ruling, decided
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
+from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest, InvalidTemplate, TemplateNotFound
 from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.plan import CONTENT
@@ -23,8 +24,9 @@ from heliograph.rules.setup.template_edit import (
     unfinished_rows,
     with_fields,
 )
-from heliograph.rules.templates.check import TemplateProblem, layout_problems
+from heliograph.rules.templates.check import TemplateProblem, layout_problems, length_of
 from heliograph.rules.templates.lint import problems_of
+from heliograph.runtime.threads import LOOKING
 from heliograph.storage.store import Store
 
 REASON_MAX = 500
@@ -90,7 +92,8 @@ async def write(store: Store, actor: Actor, proposal: Proposal) -> bool:
     new, wrong = with_fields(base, proposal.given)
     check_fields(wrong)
     layout = team.layouts.get(new.layout or "")
-    check_problems([*problems_of(new, layout), *layout_problems(new, team.layouts, {base.layout})])
+    problems = await LOOKING.run_large(PARSED * length_of(new), problems_of, new, layout)
+    check_problems([*problems, *layout_problems(new, team.layouts, {base.layout})])
     mark = None if proposal.is_new else approvals.mark_of(base)
     return await save(store, actor, new, mark=mark, by_operator=False, publish=False)
 
@@ -194,7 +197,7 @@ async def approve(
     """
     template, terms = find(store.setup.current, team, id_), dict[str, Any]()
     if template.channel != "email" and prices is not None:
-        priced, errors = read_template(template, prices)
+        priced, errors = await LOOKING.run_large(PARSED * length_of(template), read_template, template, prices)
         check_fields(errors)
         terms = {"price": priced.price, "prices": priced.prices}
 

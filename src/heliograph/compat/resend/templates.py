@@ -10,12 +10,14 @@ from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.manage import templates
 from heliograph.rules.exports.resend import find_template, kept_fields
+from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
-from heliograph.rules.setup.template_edit import edit_template
+from heliograph.rules.setup.template_edit import Edited, edit_template
 from heliograph.rules.templates.foreign import foreign_placeholders, key_of, own_placeholders
 from heliograph.rules.templates.render import most_octets
+from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
 
@@ -58,7 +60,7 @@ async def read(call: Call) -> Response:
     shown = templates.proposed(call.context.store.setup.current, template)
     octets = most_octets(shown, ())
     await call.hold(octets)
-    return await answer_of(octets, lambda: {"object": "template", **_line(template), **_words(shown)})
+    return await answer_of(PARSED * octets, lambda: {"object": "template", **_line(template), **_words(shown)})
 
 
 async def change(call: Call) -> Response:
@@ -95,10 +97,7 @@ async def _save(call: Call, base: Template, given: ResendTemplate, mark: str | N
     same = find_template(call.caller.team.templates, given.alias) if given.alias else None
     if same and same.id != base.id:
         raise InvalidRequest(f"alias: {same.id} has it already. Choose another.", param="alias")
-    words = {"subject": given.subject, "html": given.html, "text": given.text}
-    fields = {name: own_placeholders(text) for name, text in words.items() if text is not None}
-    declared = [one.key.lower() for one in given.variables or []]
-    edited = edit_template(base, {"name": given.name or base.name, **fields, "variables": declared or base.variables})
+    edited = await work(PARSED * call.size, _edited, base, given)
     for name, why in edited.errors.items():
         raise InvalidRequest(f"{name}: {why}", param=name)
     store, kept = call.context.store, kept_fields(msgspec.to_builtins(given))
@@ -106,6 +105,13 @@ async def _save(call: Call, base: Template, given: ResendTemplate, mark: str | N
         kept["written"] = base.written | kept["written"]
     new = replace(edited.template, **kept)
     await templates.save(store, call.actor, new, mark=mark, by_operator=False, publish=False)
+
+
+def _edited(base: Template, given: ResendTemplate) -> Edited:
+    words = {"subject": given.subject, "html": given.html, "text": given.text}
+    fields = {name: own_placeholders(text) for name, text in words.items() if text is not None}
+    declared = [one.key.lower() for one in given.variables or []]
+    return edit_template(base, {"name": given.name or base.name, **fields, "variables": declared or base.variables})
 
 
 def _team(call: Call) -> str:

@@ -16,7 +16,7 @@ from heliograph.manage import inbox
 from heliograph.rules.delivery.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
 from heliograph.rules.delivery.magic import magic_code
 from heliograph.rules.delivery.routing import simulator_ids
-from heliograph.rules.limits import KIB, MIB
+from heliograph.rules.limits import KIB, MIB, PARSED
 from heliograph.rules.mail.captured import check_link, code_in, find_links, first_link
 from heliograph.rules.phones.gsm import segment
 from heliograph.rules.setup.records import Channel
@@ -115,7 +115,7 @@ async def show_one(visit: Visit) -> Answer:
         "can_change": visit.may("developer"),
     }
     if isinstance(content, EmailContent):
-        values |= await work(item.size, _looked_at, visit, item, content)
+        values |= await work(PARSED * item.size, _looked_at, visit, item, content)
         values |= await _source(visit, item) if values["view"] in ("headers", "source") else {}
     elif content:
         links = [check_link(url) for url in find_links(None, content.body)]

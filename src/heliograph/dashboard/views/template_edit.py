@@ -13,6 +13,7 @@ from heliograph.dashboard.views.templates import compared
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage.templates import find, proposed
 from heliograph.manage.templates import save as save_template
+from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.setup.records import CHANNELS, Channel, Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
@@ -151,7 +152,7 @@ async def _editor(
 
 async def _typed(visit: Visit, base: Template, form: dict[str, str]) -> Edited:
     given = to_given(form, base.channel, with_prices=visit.may("operator"))
-    return await work(_size(form), edit_template, base, given)
+    return await work(PARSED * _size(form), edit_template, base, given)
 
 
 def _size(form: dict[str, str]) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views import start
 from heliograph.dashboard.visit import Download, Visit
+from heliograph.rules.limits import PARSED
 from heliograph.rules.mail.sender import usual_brand
 from heliograph.rules.phones.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
 from heliograph.rules.pricing import price_groups
@@ -41,7 +42,9 @@ async def frame(visit: Visit, template: Template, errors: dict[str, str] | None 
 async def document(visit: Visit, template: Template, errors: dict[str, str] | None = None) -> bytes:
     setup, team, octets = visit.setup, visit.team, most_octets(template, template.examples.values())
     await visit.hold(octets)
-    return await work(octets, lambda: to_page("template_preview.html", preview_of(setup, team, template, errors)))
+    return await work(
+        PARSED * octets, lambda: to_page("template_preview.html", preview_of(setup, team, template, errors))
+    )
 
 
 def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> dict[str, Any]:

@@ -89,6 +89,12 @@ def sources_of(template: Template | Layout | LocaleParts) -> dict[str, str]:
     return {part: source for part in PARTS if (source := getattr(template, part, None)) is not None}
 
 
+def length_of(template: Template | Layout) -> int:
+    """Characters of its parts, in every language."""
+    others = template.locales.values() if isinstance(template, Template) else ()
+    return sum(len(source) for one in (template, *others) for source in sources_of(one).values())
+
+
 def check_template(template: Template) -> list[TemplateProblem]:
     """What is wrong with a template; empty when it can be used."""
     # What is too long is looked at no further.
