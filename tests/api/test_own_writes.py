@@ -1,6 +1,7 @@
 """What one process has answered for, the next request at another one knows, and what there is not costs little."""
 
 import asyncio
+import base64
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
 from heliograph.compat.surfaces import SURFACES
+from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import OF_SETUP, InvalidApiKey
 from heliograph.rules.setup.keys import make_token, parse_token, token_hash
 from heliograph.rules.setup.records import (
@@ -23,6 +25,7 @@ from heliograph.rules.setup.records import (
     Webhook,
 )
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.webhooks import signature
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.asked import asked
@@ -100,7 +103,7 @@ async def there(store: Store, other: Store, clock: TestClock) -> Api:
 
 
 def api_of(store: Store, clock: TestClock) -> Api:
-    context = make_context(store, clock)
+    context = msgspec.structs.replace(make_context(store, clock), unseal=lambda text, _: text.encode())
     return Api(context, make_management(context), Admission(context, RateLimits()), ByteBudget(), SURFACES)
 
 
@@ -142,6 +145,21 @@ async def test_a_page_after_a_redirect_is_there(store: Store, other: Store, ther
     assert (await pages.get(path)).status == 404
     await set_up(store, HOOK)
     assert (await pages.get(path)).status == 200
+
+
+async def test_a_hooks_key_signs_at_once(store: Store, there: Api, clock: TestClock) -> None:
+    secret = f"whsec_{base64.b64encode(b'x' * 32).decode()}"
+    body = msgspec.json.encode({"user": {"phone": "15005550006"}, "sms": {"otp": "135790"}})
+    headers = signature.headers([secret], "msg_1", clock.now() // SECOND_MS, body)
+
+    async def signed() -> int:
+        return (await there(asked("POST", "/hooks/supabase/team_a?template=tpl_new", headers, body))).status
+
+    assert await signed() == 401
+    id_ = parse_token(NEW) or ""
+    own = Key(id=id_, team="team_a", name="hook", hash="", scopes=("send",), secret=secret)
+    await set_up(store, ("key", id_, own, "team_a"))
+    assert await signed() == 200
 
 
 async def test_a_suspended_team_that_goes_on(store: Store, there: Api, other: Store) -> None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from msgspec.structs import replace
@@ -523,6 +524,18 @@ async def test_callbacks_that_hang_hold_up_no_endpoint(store: Store, clock: Test
     async with running(store, gate, clock):
         await until(lambda: len(gate.came) == serving.WINDOW + 1)
         assert Counter(url for url, _ in gate.came) == {"https://hangs.test": serving.WINDOW, f"https://{HOOK}.test": 1}
+
+
+async def test_callbacks_that_hang_hold_up_no_other_host(store: Store, clock: TestClock) -> None:
+    gate = Gate()
+    await save(store, webhook(format="twilio"))
+    for number in range(4 * serving.WINDOW):
+        await tell_of_message(store, clock, f"https://hangs.test/{number}")
+    await tell_of_message(store, clock, "https://other.test")
+    async with running(store, gate, clock):
+        await until(lambda: len(gate.came) == serving.WINDOW + 1)
+        hosts = Counter(urlsplit(url).netloc for url, _ in gate.came)
+    assert hosts == {"hangs.test": serving.WINDOW, "other.test": 1}
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ class Api:
             await self.context.store.setup.learned_since(seen)
         if surface.signed:  # whose it is, is known when all of it is here
             raw = await request.read_body(route.body_max, self._budget, request.path)
-            request.caller = caller = self._door.find_signer(params["team"], request.texts(), raw)
+            request.caller = caller = await self._door.signer(params["team"], request.texts(), raw)
             turn = self._door.admit(caller, scopes, request.address)
             turn = await self._door.agreed(turn, caller, scopes, request.address)
         else:

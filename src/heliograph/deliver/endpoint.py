@@ -1,12 +1,14 @@
 """One endpoint that this process alone serves: its events in order, at most ten in flight, each try recorded.
 
-The callbacks that a webhook signs, to addresses of the messages' own, are a line beside it that is served the same way:
-one that hangs holds up neither the webhook nor its state.
+The callbacks that a webhook signs, to addresses of the messages' own, are a line beside it that is served the same way,
+with a window for each of their hosts: one that hangs holds up neither the webhook and its state nor the other hosts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import zip_longest
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -33,6 +35,7 @@ WINDOW = 10  # tries in flight for an endpoint (contract 10)
 BEGUN = 5 * WINDOW  # in flight or not recorded yet: what a kill may have sent again
 SLOTS = 400  # in flight in this process; beyond that, one for each endpoint
 READ = 200  # deliveries read at once
+READ_OWN = 5 * READ  # … of callbacks: behind those of a host that hangs are those of others
 FRESH_MS = SECOND_MS  # how long what was read may wait to be sent
 GATHER_S = 0.005  # how long the first answers wait for half of the window, to be followed and recorded together
 IDLE_S = 30.0  # without work, after which another process may serve it
@@ -72,6 +75,7 @@ class Endpoint:
         self.lease = lease
         self.until = until  # when the lease ends, by our count; 0: it is lost, or the endpoint is gone
         self._shared = shared
+        self._own = lease.webhook.endswith(OWN)  # callbacks to addresses of the messages' own
         self._wake = asyncio.Event()
         self._stale = True  # the store may have more than is waiting here
         self._waiting: list[Due] = []
@@ -130,9 +134,10 @@ class Endpoint:
         self._stale = False
         self._recorded.clear()
         read_at = self._shared.clock.count()
-        found = await self._shared.store.deliveries.due(self.lease.webhook, READ)
+        most = READ_OWN if self._own else READ
+        found = await self._shared.store.deliveries.due(self.lease.webhook, most)
         self._read_at = read_at
-        self._stale |= READ in (len(found.new), len(found.again))
+        self._stale |= most in (len(found.new), len(found.again))
         # In turns: neither retries nor a large replay hold up what is new, nor the other way round.
         pairs = zip_longest(found.new, found.again)
         # What was begun before the read and recorded meanwhile may still have been due to it.
@@ -145,7 +150,7 @@ class Endpoint:
 
     def _start(self) -> None:
         if (hook := self._open()) and not self._is_old():
-            for due in choose(self._waiting, {due.subject for due in self._begun.values()}, self._room()):
+            for due in choose(self._waiting, self._begun.values(), self._room(), _host if self._own else None):
                 self._waiting.remove(due)
                 self._begun[due.key] = due
                 self._flying += 1
@@ -157,7 +162,8 @@ class Endpoint:
         # What cannot be recorded must not be sent: while a try waits for the store, nothing new begins.
         if shared.unrecorded:
             return 0
-        return min(WINDOW - self._flying, BEGUN - begun) if shared.in_flight < SLOTS else int(begun == 0)
+        window = BEGUN if self._own else WINDOW
+        return min(window - self._flying, BEGUN - begun) if shared.in_flight < SLOTS else int(begun == 0)
 
     # -- one try -------------------------------------------------------------------------------------------------
 
@@ -181,12 +187,12 @@ class Endpoint:
 
     async def _try(self, due: Due, hook: Webhook) -> DeliveryTry:
         clock = self._shared.clock
-        at, own = clock.of(due.team), self.lease.webhook.endswith(OWN)
-        url = hook.url if not own else due.told.callback if due.told else None
+        at = clock.of(due.team)
+        url = hook.url if not self._own else due.told.callback if due.told else None
         posted = await self._post(due, hook, clock.now(), url)  # signed by real time: verifiers have no other
         now = clock.of(due.team)
         made = to_try(self.lease, due, posted, at=at, now=now, jitter=lambda: clock.below(2001) / 1000 - 1)
-        return replace(made, state=made.state if due.told and url else "exhausted", elsewhere=own)
+        return replace(made, state=made.state if due.told and url else "exhausted", elsewhere=self._own)
 
     async def _post(self, due: Due, hook: Webhook, at: int, url: str | None) -> Posted:
         if due.told is None or url is None:
@@ -275,16 +281,25 @@ async def _answer(recorded: Awaitable[int | None]) -> int | None | Exception:
         return error
 
 
-def choose(waiting: Iterable[Due], busy: set[str], most: int) -> list[Due]:
-    """The next to send: in order, and for each subject one at a time."""
+def choose(
+    waiting: Iterable[Due], begun: Collection[Due], most: int, host: Callable[[Due], str] | None = None
+) -> list[Due]:
+    """The next to send: in order, for each subject one at a time, and for each host, if there are several, a window."""
+    busy, hosts = {due.subject for due in begun}, Counter(map(host, begun) if host else ())
     chosen: list[Due] = []
     for due in waiting:
         if len(chosen) >= most:
             break
-        if due.subject not in busy:
+        if due.subject not in busy and not (host and hosts[host(due)] >= WINDOW):
             busy.add(due.subject)
+            hosts[host(due) if host else ""] += 1
             chosen.append(due)
     return chosen
+
+
+def _host(due: Due) -> str:
+    """Whom a message's own callback goes to."""
+    return urlsplit(due.told.callback).netloc if due.told and due.told.callback else ""
 
 
 def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter: Callable[[], float]) -> DeliveryTry:
