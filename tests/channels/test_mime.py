@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 import pybase64
 import pytest
+from msgspec.structs import replace
 
 from heliograph.channels.carrier import NotReady
 from heliograph.channels.email import mime
@@ -487,6 +488,20 @@ def test_filenames_come_back_the_same(filename: str) -> None:
     assert file.get_content_disposition() == "attachment"
     assert b"=?" not in wire(mail)  # some readers decode words even here
     assert max(map(len, wire(mail).split(b"\r\n"))) <= 76
+
+
+@pytest.mark.parametrize("html", [None, "<p>Come</p>"])
+def test_an_invitation_is_an_alternative(html: str | None) -> None:
+    invitation = replace(small(content_type="text/calendar; charset=utf-8; method=REQUEST"), alternative=True)
+    mail = judged(make(content(text="Come", html=html, attachments=[invitation, small()])))
+    written, file = mail.iter_parts()
+    kinds = [part.get_content_type() for part in written.iter_parts()]
+    assert written.get_content_type() == "multipart/alternative"
+    assert kinds == ["text/plain", *(["text/html"] if html else []), "text/calendar"]
+    calendar = list(written.iter_parts())[-1]
+    assert dict(calendar["content-type"].params) == {"charset": "utf-8", "method": "REQUEST"}
+    assert "content-disposition" not in calendar
+    assert file.get_content_disposition() == "attachment"
 
 
 def test_the_parameters_of_a_type_are_kept() -> None:

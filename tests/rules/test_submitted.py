@@ -200,6 +200,18 @@ def test_a_mail_of_every_kind_of_part() -> None:
     ]
 
 
+def test_an_invitation_stays_an_alternative() -> None:
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = "a@acme.test", "b@example.com", "Come"
+    mail.set_content("Come")
+    mail.add_alternative("<p>Come</p>", subtype="html")
+    mail.add_alternative("BEGIN:VCALENDAR", subtype="calendar", params={"method": "REQUEST"})
+    mail.add_attachment("BEGIN:VCALENDAR", subtype="calendar", filename="invite.ics")
+    found = read(mail.as_bytes())
+    assert [one["filename"] for one in found.request["attachments"]] == ["attachment-1.ics", "invite.ics"]
+    assert found.alternatives == (0,)
+
+
 def attribute(level: int, number: int, data: bytes) -> bytes:
     return bytes([level]) + number.to_bytes(4, "little") + len(data).to_bytes(4, "little") + data + b"\0\0"
 

@@ -159,7 +159,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     to: list[str]
     cc: list[str]
     subject: str | None = None  # in place of the template's
+    sender: str | None = None  # as the caller wrote it, with its name
     drop_suppressed: bool = False  # whoever is suppressed is left out, as a blind copy is
+    alternatives: tuple[int, ...] = ()  # attachments that are alternatives to the text
 
 
 class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +201,11 @@ async def prepare_email(
     if shown and shown.subject is not None:
         _check_subject(shown.subject)
         draft = replace(draft, content=replace(draft.content, subject=shown.subject))
+    if shown and shown.sender:
+        draft = replace(draft, added=replace(draft.added, sender_id=shown.sender))
     files = await _keep_files(context, draft.attachments) if draft.attachments else []
+    for number in shown.alternatives if shown and files else ():
+        files[number] = replace(files[number], alternative=True)
     if large:
         id_ = context.clock.new_id("eml_")
         return await ACCEPTING.run(email_acceptance, context, caller, draft, files, retry_key, shown, id_)

@@ -118,8 +118,8 @@ class MailIntake:
     async def _send(
         self, caller: Caller, submitted: Submitted, size: int, once_for: list[Address]
     ) -> Sent[EmailRecord]:
-        context, shown = self._context, Shown(to=submitted.to, cc=submitted.cc)
-        fields = _fields(submitted)
+        context, fields = self._context, _fields(submitted)
+        shown = Shown(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)
         key = idempotency.read_key(submitted.keys)
         if key is None and once_for and submitted.message_id:

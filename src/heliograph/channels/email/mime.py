@@ -130,13 +130,15 @@ def build(
     if len(entropy) < ENTROPY_MIN:
         raise ValueError(f"entropy has {len(entropy)} bytes, at least {ENTROPY_MIN} are needed")
     seed = entropy.hex().encode()
-    entity = _written(content, seed)
-    inline = [file for file in content.attachments if file.content_id is not None and content.html is not None]
+    entity = _written(content, seed, open_blob)
+    inline = [
+        file for file in content.attachments if file.content_id and content.html is not None and not file.alternative
+    ]
     if inline:
         entity = _multipart("related", b"=_r" + seed, [entity, *(_attachment(file, open_blob) for file in inline)])
-    if len(inline) < len(content.attachments):
-        files = [_attachment(file, open_blob) for file in content.attachments if file not in inline]
-        entity = _multipart("mixed", b"=_m" + seed, [entity, *files])
+    files = [file for file in content.attachments if file not in inline and not file.alternative]
+    if files:
+        entity = _multipart("mixed", b"=_m" + seed, [entity, *(_attachment(file, open_blob) for file in files)])
     headers = _block(_own_fields(content, message_id, date_ms) + entity.fields)
     return Mail(headers=headers, body=tuple(_joined(entity.content)))
 
@@ -299,18 +301,17 @@ def _date(ms: int) -> bytes:
 # -- parts -------------------------------------------------------------------------------------------------
 
 
-def _written(content: EmailContent, seed: bytes) -> Entity:
-    """What the sender wrote: text, HTML, or both as alternatives."""
+def _written(content: EmailContent, seed: bytes, open_blob: Callable[[str], BinaryIO]) -> Entity:
+    """What the sender wrote: text, HTML, an invitation, or several of them as alternatives."""
     text, html = content.text, content.html
-    if html is None:
-        if text is None:
-            raise ValueError("the mail has neither text nor HTML")
-        return _text("plain", text)
+    if html is None and text is None:
+        raise ValueError("the mail has neither text nor HTML")
     if text is None:
-        text = text_from_html(html)
-    if not text:
-        return _text("html", html)
-    return _multipart("alternative", b"=_a" + seed, [_text("plain", text), _text("html", html)])
+        text = text_from_html(html or "")
+    parts = [_text("plain", text)] if text or html is None else []
+    parts += [_text("html", html)] if html is not None else []
+    parts += [_attachment(file, open_blob) for file in content.attachments if file.alternative]
+    return _multipart("alternative", b"=_a" + seed, parts) if parts[1:] else parts[0]
 
 
 def _multipart(kind: str, boundary: bytes, entities: Iterable[Entity]) -> Entity:
@@ -347,6 +348,9 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
     kept = [f'{match[1]}="{match[2]}"'.encode() for match in found if match]
     encoding, encoded = _encoded(file, plain, open_blob)
     shown = b"attachment" if file.content_id is None else b"inline"
+    if file.alternative:
+        kind: Fields = [("Content-Type", _separated([plain.encode(), *kept], b";"))]
+        return Entity(fields=[*kind, ("Content-Transfer-Encoding", [encoding])], content=[encoded])
     fields: Fields = [
         ("Content-Type", _separated([plain.encode(), *kept, *_parameter("name", file.filename)], b";")),
         ("Content-Transfer-Encoding", [encoding]),

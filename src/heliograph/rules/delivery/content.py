@@ -14,6 +14,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     base64: str | None = None
     blob: str | None = None
     content_id: str | None = None  # shown inside the HTML, which names it as `cid:…`
+    alternative: bool = False  # to text and HTML: an invitation
 
 
 class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

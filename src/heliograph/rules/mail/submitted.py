@@ -26,6 +26,7 @@ CONTENT_ID_MAX = 128
 FLOWED_MAX = MIB  # characters; the lines of a longer text stay as they are
 CODED_MAX = 3 * BODY_OCTETS_MAX  # octets of a text in its transfer encoding: quoted-printable triples
 
+CALENDAR = "text/calendar"  # an invitation; as a file, few programs offer to accept it
 TNEF = ("application/ms-tnef", "application/vnd.ms-tnef")
 
 KEY_HEADERS = ("idempotency-key", "resend-idempotency-key")
@@ -54,6 +55,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     cc: list[str]
     keys: list[bytes]  # every Idempotency-Key
     message_id: str
+    alternatives: tuple[int, ...] = ()  # of the attachments, those that are the mail once more, for calendars
 
 
 def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: Collection[str] = ()) -> Submitted:
@@ -78,7 +80,8 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: 
         request["reply_to"] = replies
     if headers := _kept(fields):
         request["headers"] = headers
-    request |= _contents(mail, parts, more)
+    contents, alternatives = _contents(mail, parts, more)
+    request |= contents
     if "template_id" in request:  # it says what is sent; what the mail has beside it is for programs that need some
         for own in ("text", "html"):
             request.pop(own, None)
@@ -91,14 +94,15 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: 
         cc=[_shown(name, address) for name, address in cc],
         keys=[value.strip().encode() for name, value in fields if name.lower() in KEY_HEADERS],
         message_id=one_line(head.get("message-id", "")),
+        alternatives=alternatives,
     )
 
 
 # -- what it says ------------------------------------------------------------------------------------------
 
 
-def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> dict[str, Any]:
-    """The first text and HTML that are no files; the rest are attachments."""
+def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """The first text and HTML that are no files; the rest are attachments, of which some are alternatives."""
     said: dict[str, str] = {}
     files = []
     for part in parts:
@@ -114,6 +118,7 @@ def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> dict
     if not said.get("html"):
         said = {"text": said.get("text") or "\n"}
     attachments: list[dict[str, str | None]] = []
+    alternatives: list[int] = []
     for number, part in enumerate(files, 1):
         content = _unwrapped(mail, part)
         if part.type in TNEF:
@@ -121,8 +126,10 @@ def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> dict
         else:
             attachment = _attachment(part.filename or _name(part, number), part.field("content-type"), content, more)
             _place(attachment, part, said, attachments)
+            if part.type == CALENDAR and part.is_alternative and not part.is_attached:
+                alternatives.append(len(attachments))
             attachments.append(attachment)
-    return {**said, **({"attachments": attachments} if attachments else {})}
+    return {**said, **({"attachments": attachments} if attachments else {})}, tuple(alternatives)
 
 
 def _text(mail: bytes, part: Leaf) -> str:
