@@ -181,7 +181,7 @@ def test_settings_table() -> None:
     assert [row[:4] for row in table(section("docs/configuration.md", "Settings"))] == wanted
 
 
-RESENDS = ("alias", "sender", "reply_to", "fallback", "written")  # what Resend's shape keeps with a template
+RESENDS = ("alias", "sender", "reply_to", "fallback", "written", "numbers")  # what Resend's shape keeps with a template
 WANTED = ("wanted", "wanted_refused", "asked_by")  # what a team asks for in the dashboard
 
 # Heading → the record that it fills, fields of the record that no file sets, fields of the file that no record has.

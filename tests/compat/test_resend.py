@@ -184,6 +184,12 @@ def test_a_template_is_read_as_it_was_written_and_sent_by_its_alias(shared_servi
     assert resend.Templates.get(id_)["variables"] == VARIABLES
 
 
+def test_a_number_stays_one() -> None:
+    count: Any = [{"key": "COUNT", "type": "number", "fallback_value": None}]
+    id_ = resend.Templates.create({"name": "Number", "subject": "x", "html": "{{{COUNT}}}", "variables": count})["id"]
+    assert resend.Templates.get(id_)["variables"] == count
+
+
 @pytest.mark.parametrize(
     "empty",
     [
@@ -323,6 +329,28 @@ def test_pages_of_mails() -> None:
     assert [one["id"] for one in after["data"]] == ids[2:]
     before = resend.Emails.list({"limit": 2, "before": ids[3]})
     assert ([one["id"] for one in before["data"]], before["has_more"]) == (ids[1:3], True)
+
+
+def test_a_mail_is_listed_with_its_senders_name() -> None:
+    named = {send(**{"from": sender}): sender for sender in ("Acme <hello@acme.test>", "hello@acme.test")}
+    listed: Any = resend.Emails.list({"limit": 2})["data"]
+    assert {one["id"]: one["from"] for one in listed} == named
+
+
+def test_pages_of_files() -> None:
+    id_ = send(attachments=[{"filename": f"{n}.txt", "content": "QQ=="} for n in range(3)])
+
+    def page(**asked: Any) -> tuple[list[str], bool]:
+        wanted: Any = asked
+        found = resend.Emails.Attachments.list(id_, wanted)
+        return [one["id"] for one in found["data"]], found["has_more"]
+
+    assert page() == (["1", "2", "3"], False)
+    assert page(limit=2) == (["1", "2"], True)
+    assert page(limit=2, after="2") == (["3"], False)
+    assert page(limit=1, before="3") == (["2"], True)
+    with pytest.raises(ResendError, match="after is an id of this list"):
+        page(after="x")
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------
@@ -471,7 +499,7 @@ def test_a_webhook_is_told_in_resends_words(receiver: Receiver) -> None:
     resend.Webhooks.remove(hook["id"])
 
 
-def test_schedule_and_cancel_are_told_to_whom_asked_for_them(receiver: Receiver) -> None:
+def test_schedule_and_cancel_are_told_to_whom_asked_for_them(shared_service: Service, receiver: Receiver) -> None:
     wanted = {f"/{next(NUMBERS)}": [name] for name in ("email.failed", "email.canceled", "email.scheduled")}
     asked: list[Any] = [{"endpoint": receiver.url + path, "events": events} for path, events in wanted.items()]
     hooks = [resend.Webhooks.create(one) for one in asked]
@@ -486,6 +514,19 @@ def test_schedule_and_cancel_are_told_to_whom_asked_for_them(receiver: Receiver)
     named = [("email.failed", failed), ("email.canceled", canceled), ("email.scheduled", canceled)]
     assert list(found.values()) == [[one] for one in named]
     assert [resend.Webhooks.get(one["id"])["events"] for one in hooks] == list(wanted.values())
+    scheduled = f"/compat/resend/webhooks/{hooks[2]['id']}/events"
+    event = shared_service.get(scheduled).json["data"][0]["id"]
+    until(lambda: shared_service.get(f"{scheduled}/{event}").json["status"] == "success")
+    assert shared_service.post(f"{scheduled}/{event}/replay", {}).status == 200
+    until(lambda: len(list(heard().values())[2]) == 2)
+    attempts = until(
+        lambda: len((got := shared_service.get(f"{scheduled}/{event}/attempts").json)["data"]) == 2 and got
+    )
+    assert shared_service.get(f"{scheduled}/{event}/attempts?limit=1").json == attempts | {
+        "has_more": True,
+        "data": attempts["data"][:1],
+    }
+    assert shared_service.get(f"{scheduled}/{event}/attempts?after=1").json["data"] == attempts["data"][1:]
     for one in hooks:
         resend.Webhooks.remove(one["id"])
 

@@ -13,7 +13,8 @@ ERASED_EMAIL = f"erased{DOMAIN}"
 ERASED_PHONE = "[erased]"
 SHOWN = "erased address"
 HIDDEN = "[another address]"
-SENDERS = frozenset({"from", "from_address", "reply_to", "reply_to_addresses"})  # the team's own, not other people's
+# The team's own, not other people's.
+SENDERS = frozenset({"from", "from_address", "reply_to", "reply_to_addresses", "sender_id"})
 # Address or phone number. The first part has an end: else a long word is read once for each of its letters.
 ANY = re.compile(r"[\w.+%'-]{1,128}(?:@|%40)[\w.-]*\w|\+\d[\d ()-]{5,20}\d")
 

@@ -86,7 +86,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     layout_version: int | None = None
     locale: str | None = None  # that it is written in
     # What only other services' shapes show, who have a word for it:
-    sender_id: str | None = None  # of a phone message: who it is from
+    sender_id: str | None = None  # who it is from: of a phone message, and of an email with its name
     origin: dict[str, str] = {}  # whose it is there, by that service's names
 
 

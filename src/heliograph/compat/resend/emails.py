@@ -13,7 +13,7 @@ from heliograph.accept.idempotency import once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
 from heliograph.compat.given import given_as, own_sender, worded
-from heliograph.compat.resend.shape import FIELDS, ends, listed
+from heliograph.compat.resend.shape import FIELDS, counted, ends, listed
 from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
 from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.delivery.outcome import Own
@@ -138,7 +138,9 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
         scheduled_at=in_full(given.scheduled_at, now) if given.scheduled_at is not None else None,
         attachments=[_file(item, f"attachments[{n}]") for n, item in enumerate(given.attachments or [])] or None,
     )
-    return request, Shown(to=_named(given.to), cc=_named(given.cc), subject=given.subject if use else None)
+    sender = name_addr(*_mailboxes(request.from_)[0]) if request.from_ else None
+    shown = Shown(to=_named(given.to), cc=_named(given.cc), subject=given.subject if use else None, sender=sender)
+    return request, shown
 
 
 def _mailboxes(given: str | list[str] | None) -> list[tuple[str, str]]:
@@ -219,7 +221,7 @@ async def list_all(call: Call) -> Response:
 async def list_attachments(call: Call) -> Response:
     _, content = await _found(call)
     files = [_attachment(n, file) for n, file in enumerate(content.attachments, 1)]
-    return answer(listed(files, has_more=False))
+    return answer(counted(call, files))
 
 
 async def read_attachment(call: Call) -> Response:
@@ -269,7 +271,7 @@ def _email(call: Call, found: MessageRow | MessageLine, recipients: list[Recipie
         "id": found.id,
         "message_id": f"<{found.id}@{record.from_.rpartition('@')[2].lower()}>",
         "to": record.to_addresses,
-        "from": record.from_,
+        "from": record.sender_id or record.from_,
         "created_at": record.created_at,
         "subject": record.subject,
         "html": None,

@@ -178,3 +178,17 @@ def cut(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Se
         if not (after and id_of(record) >= after) and not (before and id_of(record) <= before)
     ]
     return (records[-limit:] if before else records[:limit]), len(records) > limit
+
+
+def counted(call: Call, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The page that was asked for, of a short list in its own order, whose ids count."""
+    limit, after, before = ends(call)
+    for name, id_ in (("after", after), ("before", before)):
+        if id_ is not None and not (id_.isascii() and id_.isdigit() and len(id_) < 10):
+            raise InvalidRequest(f"{name} is an id of this list, not {id_[:80]!r}.", param=name)
+    left = [
+        one
+        for one in records
+        if not (after and int(one["id"]) <= int(after)) and not (before and int(one["id"]) >= int(before))
+    ]
+    return listed(left[-limit:] if before else left[:limit], has_more=len(left) > limit)

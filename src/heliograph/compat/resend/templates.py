@@ -14,7 +14,7 @@ from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
-from heliograph.rules.setup.template_edit import Edited, edit_template
+from heliograph.rules.setup.template_edit import edit_template
 from heliograph.rules.templates.foreign import foreign_placeholders, key_of, own_placeholders
 from heliograph.rules.templates.render import most_octets
 from heliograph.web.reading import work
@@ -97,21 +97,21 @@ async def _save(call: Call, base: Template, given: ResendTemplate, mark: str | N
     same = find_template(call.caller.team.templates, given.alias) if given.alias else None
     if same and same.id != base.id:
         raise InvalidRequest(f"alias: {same.id} has it already. Choose another.", param="alias")
-    edited = await work(PARSED * call.size, _edited, base, given)
-    for name, why in edited.errors.items():
-        raise InvalidRequest(f"{name}: {why}", param=name)
-    store, kept = call.context.store, kept_fields(msgspec.to_builtins(given))
-    if "written" in kept:
-        kept["written"] = base.written | kept["written"]
-    new = replace(edited.template, **kept)
-    await templates.save(store, call.actor, new, mark=mark, by_operator=False, publish=False)
+    new = await work(PARSED * call.size, _edited, base, given)
+    await templates.save(call.context.store, call.actor, new, mark=mark, by_operator=False, publish=False)
 
 
-def _edited(base: Template, given: ResendTemplate) -> Edited:
+def _edited(base: Template, given: ResendTemplate) -> Template:
     words = {"subject": given.subject, "html": given.html, "text": given.text}
     fields = {name: own_placeholders(text) for name, text in words.items() if text is not None}
     declared = [one.key.lower() for one in given.variables or []]
-    return edit_template(base, {"name": given.name or base.name, **fields, "variables": declared or base.variables})
+    edited = edit_template(base, {"name": given.name or base.name, **fields, "variables": declared or base.variables})
+    for name, why in edited.errors.items():
+        raise InvalidRequest(f"{name}: {why}", param=name)
+    kept = kept_fields(msgspec.to_builtins(given))
+    if "written" in kept:
+        kept["written"] = base.written | kept["written"]
+    return replace(edited.template, **kept)
 
 
 def _team(call: Call) -> str:
@@ -135,7 +135,7 @@ def _words(shown: Template) -> dict[str, Any]:
 
 def _variable(template: Template, name: str) -> dict[str, Any]:
     value = template.fallback.get(name)
-    kind = "number" if isinstance(value, int | float) else "string"
+    kind = "number" if name in template.numbers or isinstance(value, int | float) else "string"
     return {"key": key_of(name, template.written), "type": kind, "fallback_value": value}
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
-from heliograph.compat.resend.shape import ResendDeleted, cut, ends, listed
+from heliograph.compat.resend.shape import ResendDeleted, counted, cut, ends, listed
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.ids import timestamp
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
@@ -106,7 +106,7 @@ async def list_attempts(call: Call) -> Response:
         {"id": str(one.number), "http_status_code": one.status, "response": one.answer, "sent_at": one.at}
         for one in (await _delivery(call)).attempts
     ]
-    return answer(listed(attempts, has_more=False))
+    return answer(counted(call, attempts))
 
 
 async def replay(call: Call) -> Response:

@@ -29,6 +29,7 @@ def kept_fields(given: Row) -> dict[str, Any]:
     variables = _objects(given.get("variables"))
     if variables:
         values = {str(one.get("key", "")).lower(): one.get("fallback_value") for one in variables}
+        fields["numbers"] = tuple(str(one.get("key", "")).lower() for one in variables if one.get("type") == "number")
         fields["fallback"] = {name: value for name, value in values.items() if isinstance(value, str | int | float)}
     texts = [str(given[part]) for part in ("subject", "html", "text") if given.get(part)]
     if texts or variables:

@@ -248,6 +248,7 @@ class Template(Setting, frozen=True):
     reply_to: tuple[str, ...] = ()
     fallback: dict[str, str | int | float] = {}  # of variables that a send leaves out
     written: dict[str, str] = {}  # variables that they do not write in capitals: ours → theirs
+    numbers: tuple[str, ...] = ()  # variables that they call numbers
 
 
 class Layout(Setting, frozen=True):

@@ -63,7 +63,7 @@ def _email(own: dict[str, Any]) -> dict[str, Any]:
     told = {
         "email_id": own["id"],
         "created_at": own["created_at"],
-        "from": own["from"],
+        "from": own.get("sender_id") or own["from"],
         "to": [own["recipient"]] if own["recipient"] else [],
         "subject": own["subject"],
         "tags": own.get("tags", {}),
