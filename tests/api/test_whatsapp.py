@@ -73,6 +73,13 @@ def test_values_that_meta_refuses(shared_service: Service, value: str) -> None:
         assert refused.json["error"]["details"] == {"variables": ["place"]}
 
 
+@pytest.mark.parametrize(("place", "status"), [(None, 202), ("here", 202), ("", 400)])
+def test_an_optional_value_may_be_absent_and_not_empty(shared_service: Service, place: str | None, status: int) -> None:
+    variables = {"parcel": "4711"} | ({} if place is None else {"place": place})
+    sent = shared_service.post("/v1/whatsapp", WHATSAPP | {"template_id": "tpl_optional", "variables": variables})
+    assert sent.status == status, sent.raw
+
+
 def test_four_spaces_in_a_row_are_told(shared_service: Service) -> None:
     body = WHATSAPP | {"variables": {"parcel": "a    b"}}
     assert shared_service.post("/v1/whatsapp", body).status == 202

@@ -55,6 +55,14 @@ async def handed(script: str, web: Web, **options: Any) -> Outcome:
 # -- hand-over ---------------------------------------------------------------------------------------------
 
 
+async def test_what_is_left_out_shows_nothing(web: Web) -> None:
+    """Meta takes no empty parameter."""
+    async with CloudApiFake() as fake:
+        await cloud(fake.url, web).hand_over(parcel(parameters=["Ann", ""]))
+    (part,) = json.loads(fake.asked[0][2])["template"]["components"]
+    assert [one["text"] for one in part["parameters"]] == ["Ann", "\u200b"]
+
+
 @pytest.mark.parametrize("parameters", [PARAMETERS, []])
 async def test_the_request_and_its_acceptance(web: Web, parameters: list[str]) -> None:
     async with CloudApiFake() as fake:

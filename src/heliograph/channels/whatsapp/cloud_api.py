@@ -114,6 +114,7 @@ CODES: dict[int, tuple[Verdict, str]] = {
     133015: ("deferred", "the phone number was deleted a moment ago and is not free yet"),
     135000: ("refused", "Meta refuses a parameter without saying which"),
 }
+NOTHING = "\u200b"  # for a variable that is left out: Meta takes no empty one, and this shows nothing
 
 
 class CloudApi(Carrier):
@@ -190,7 +191,7 @@ def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
         }
     template: dict[str, Any] = {"name": content.template, "language": {"code": content.language}}
     if content.parameters:
-        texts = [{"type": "text", "text": value} for value in content.parameters]
+        texts = [{"type": "text", "text": value or NOTHING} for value in content.parameters]
         template["components"] = [{"type": "body", "parameters": texts}]
     if content.button:
         code = {"type": "text", "text": content.button}

@@ -171,8 +171,11 @@ def with_fallback(template: Template, values: Values) -> Values:
 
 
 def check_parameters(template: Template, values: Mapping[str, str]) -> None:
-    """Meta takes no empty value, no line break or tab in one, and no more than four spaces in a row."""
-    given = {name: values.get(name, "") for name in template.variables}
+    """Meta takes no empty value, no line break or tab in one, and no more than four spaces in a row.
+
+    One that may be absent, and is, is not the caller's mistake (contract 5).
+    """
+    given = {name: values[name] for name in template.variables if name in values}
     wrong = [name for name, value in given.items() if not value.strip() or _REFUSED_BY_META.search(value)]
     if wrong:
         raise InvalidRequest(
