@@ -6,9 +6,8 @@ from collections import deque
 from heliograph.channels.carrier import Parcel
 from heliograph.rules.delivery.lanes import PRIORITIES, whose_turn
 from heliograph.rules.setup.records import Priority
-from heliograph.runtime.deadline import within
 
-Turn = asyncio.Future[None]
+Turn = asyncio.Future[bool]  # whether it has come; else nobody waits for it any longer
 
 
 class Line:
@@ -41,31 +40,37 @@ class Line:
             self._leave(priority, turn)
             self._turns += 1
             if not turn.done():
-                turn.set_result(None)
+                turn.set_result(True)
                 return
         self._free += 1
 
     async def _wait(self, priority: Priority, patience_s: float | None) -> bool:
-        turn: Turn = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: Turn = loop.create_future()
         self._waiting.setdefault(priority, deque()).append(turn)
-        try:
-            if patience_s is None:
-                await turn
-            while patience_s is not None and not turn.done():
-                try:
-                    with within(patience_s):
-                        await asyncio.shield(turn)
-                except TimeoutError:
-                    if not turn.done() and self._before(priority, turn) >= self._places:
-                        self._leave(priority, turn)
-                        return False
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give_back()
-            else:
+        timer: asyncio.TimerHandle | None = None
+
+        def look() -> None:
+            nonlocal timer
+            if not turn.done() and self._before(priority, turn) >= self._places:
                 self._leave(priority, turn)
+                turn.set_result(False)
+            elif patience_s is not None and not turn.done():
+                timer = loop.call_later(patience_s, look)
+
+        if patience_s is not None:
+            timer = loop.call_later(patience_s, look)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if not turn.done() or turn.cancelled():
+                self._leave(priority, turn)
+            elif turn.result():
+                self.give_back()
             raise
-        return True
+        finally:
+            if timer:
+                timer.cancel()
 
     def _before(self, priority: Priority, turn: Turn) -> int:
         urgent = PRIORITIES[: PRIORITIES.index(priority)]
