@@ -22,13 +22,15 @@ from tests.entries import SET_UP
 from tests.storage.test_idempotency import make_management
 
 OPERATOR = "operator"  # who asks; any other word is a role in every team
+OBSERVER = "observer"  # a read-only operator, who is in no team
 
 
 class _Cookies(Sessions):
     """Whoever has a cookie is signed in …"""
 
     async def find(self, token: str) -> SignedIn | None:
-        return SignedIn("ses_1", "csrf", 0, f"usr_{token}", f"{token}@example.com", token, token == OPERATOR)
+        who = SignedIn("ses_1", "csrf", 0, f"usr_{token}", f"{token}@example.com", token, token == OPERATOR)
+        return replace(who, observer=token == OBSERVER)
 
 
 class _Everybody(People):
@@ -37,7 +39,7 @@ class _Everybody(People):
     teams: tuple[str, ...] = ()
 
     async def roles(self, person: str) -> dict[str, str]:
-        return dict.fromkeys(self.teams, person.removeprefix("usr_"))
+        return {} if person == f"usr_{OBSERVER}" else dict.fromkeys(self.teams, person.removeprefix("usr_"))
 
 
 class Shown(msgspec.Struct, frozen=True):
