@@ -47,7 +47,7 @@ CODES = {
     **dict.fromkeys(
         (
             *("wrong_template_channel", "idempotency_key_reused", "idempotency_request_in_progress"),
-            *("already_sending", "verification_ended"),
+            *("already_sending", "verification_ended", "template_unavailable"),
         ),
         409,
     ),

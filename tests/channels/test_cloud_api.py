@@ -13,10 +13,11 @@ import pytest
 
 from heliograph.channels.carrier import Callback, Parcel
 from heliograph.channels.web import Web
-from heliograph.channels.whatsapp.cloud_api import CODES, CloudApi
+from heliograph.channels.whatsapp.cloud_api import CODES, TEMPLATE_EVENTS, CloudApi
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.setup.carrier_kinds import CloudApiOptions
+from heliograph.rules.templates.upstream import UpstreamNews
 from tests.channels.fakes import NUMBER, SECRET, CloudApiFake, Inbox
 
 pytestmark = pytest.mark.anyio
@@ -229,9 +230,68 @@ def test_the_words_and_the_pricing_of_captured_statuses() -> None:
     assert details["failed"] == {"carrier": "cloud_api", "code": "130472", "text": CODES[130472][1]}
 
 
-@pytest.mark.parametrize("name", ["approved", "rejected"])
-def test_news_about_templates_are_taken_and_mean_nothing(name: str) -> None:
-    assert reports(sample("template_status_update.json")[name]) == []
+def template_news(body: Any, now: int = 10**13) -> list[UpstreamNews]:
+    told = cloud().read_callback(msgspec.structs.replace(webhook(body), now=now))
+    assert told and told.status == 200 and not told.reports
+    return list(told.templates)
+
+
+def news_of(field: str, time: Any = 1751247548, **value: Any) -> dict[str, Any]:
+    named = {"message_template_name": "parcel", "message_template_language": "en"}
+    return {"entry": [{"time": time, "changes": [{"field": field, "value": named | value}]}]}
+
+
+STATUS, QUALITY = "message_template_status_update", "message_template_quality_update"
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "status", "reason"),
+    [
+        ("approved", ("order_confirmation", "en_US"), "approved", ""),
+        ("rejected", ("abandoned_cart", "en"), "rejected", "INVALID_FORMAT: Your template has parameters placed next"),
+    ],
+)
+def test_captured_news_about_templates(name: str, template: tuple[str, str], status: str, reason: str) -> None:
+    (one,) = template_news(sample("template_status_update.json")[name])
+    assert ((one.name, one.language), one.status, one.at) == (template, status, 1751247548_000)
+    assert one.reason.startswith(reason) and bool(one.reason) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        *((event, state) for event, state in TEMPLATE_EVENTS.items()),
+        *((event, None) for event in ("LOCKED", "SOMETHING_NEW", "", 5, None)),
+    ],
+)
+def test_every_word_about_a_template(event: Any, status: str | None) -> None:
+    assert [one.status for one in template_news(news_of(STATUS, event=event))] == ([status] if status else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"reason": "NONE"}, ""),
+        ({"reason": "SCAM"}, "SCAM"),
+        ({"other_info": {"title": "FIRST_PAUSE", "description": "Low quality."}}, "FIRST_PAUSE: Low quality."),
+        ({"reason": ["x"], "other_info": "x"}, ""),
+    ],
+)
+def test_the_reason_is_metas(value: dict[str, Any], reason: str) -> None:
+    (one,) = template_news(news_of(STATUS, event="PAUSED", **value))
+    assert one.reason == reason
+
+
+def test_quality() -> None:
+    scores = {"previous_quality_score": "GREEN", "new_quality_score": "YELLOW"}
+    assert [(one.status, one.quality) for one in template_news(news_of(QUALITY, **scores))] == [(None, "yellow")]
+    assert template_news(news_of(QUALITY, new_quality_score=5)) == []
+
+
+@pytest.mark.parametrize(("time", "at"), [(5, 5000), (None, 7000), ("5", 7000), (-1, 7000), (99, 7000), (True, 1000)])
+def test_when_it_came_about(time: Any, at: int) -> None:
+    """By Meta's clock, and never after now: nothing could change that."""
+    assert [one.at for one in template_news(news_of(STATUS, time=time, event="PAUSED"), now=7000)] == [at]
 
 
 def test_many_in_one_body_keep_their_order() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.setup.records import Platform, TeamRecord, Template
+from heliograph.rules.setup.records import Platform, TeamRecord, Template, UpstreamTemplate
 from heliograph.rules.setup.snapshot import PLATFORM_ID
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, Shown, set_up
@@ -207,3 +207,15 @@ async def test_a_refused_draft_says_why(pages: Pages, store: Store) -> None:
     for place in ("", "/edit"):
         shown = await pages.get(f"{HERE}/tpl_new{place}", "developer")
         assert "An operator refused this draft" in shown.text and "Say who you are." in shown.text
+
+
+async def test_what_meta_says_of_a_template_is_shown(pages: Pages, store: Store) -> None:
+    chat = Template(id="tpl_chat", team=TEAM, channel="whatsapp", name="parcel", body="Hi", category="UTILITY")
+    told = UpstreamTemplate(team=TEAM, name="parcel", language="en", status="paused", reason="<b>FIRST_PAUSE", at=1)
+    await set_up(store, ("template", chat.id, chat, TEAM), ("upstream_template", told.id, told, TEAM))
+    shown = await pages.get(f"{HERE}/{chat.id}", "viewer")
+    assert "Meta has paused this template (en)" in shown.text and "&lt;b&gt;FIRST_PAUSE" in shown.html
+    assert "Paused by Meta" in (await pages.get(HERE, "viewer")).text
+    await set_up(store, ("upstream_template", told.id, replace(told, status="approved", quality="green"), TEAM))
+    shown = await pages.get(f"{HERE}/{chat.id}", "viewer")
+    assert "Meta has" not in shown.text and "quality: green" in shown.text

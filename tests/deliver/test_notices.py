@@ -98,6 +98,7 @@ async def world(store: Store, clock: TestClock) -> World:
     [
         ("template.approve", "[The team_a] Approved: “x”"),
         ("domain.refuse", "[The team_a] Refused: “x”"),
+        ("template.upstream_paused", "[The team_a] Meta paused “x”"),
         ("domain.failed", "[The team_a] x can no longer send"),
         ("webhook.disable", "[The team_a] The webhook to its address was disabled"),
         ("reputation.warn", "[The team_a] Too many emails bounce"),

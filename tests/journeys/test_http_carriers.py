@@ -1,7 +1,10 @@
 """SMS and WhatsApp over HTTP with whole processes: ours, and fakes of Twilio, Meta and a generic provider."""
 
+import hmac
+import json
 import random
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.channels.fakes import ACCOUNT, NUMBER, SECRET, CloudApiFake, HttpFake, Running, TwilioFake, running
-from tests.journeys.phones import assert_charged, carrier, credit, ends, price, send, texting
+from tests.journeys.phones import assert_charged, carrier, credit, ends, price, request, send, texting
 from tests.service import Service, until
 
 # What a carrier does, the country that it serves, a number there; what becomes of a message, and whether it is charged.
@@ -132,6 +135,43 @@ def test_metas_challenge(everywhere: Service) -> None:
     answer = everywhere.get(asked, key=None)
     assert (answer.status, answer.raw) == (200, b"4711")
     assert everywhere.get(asked.replace("challenge-token", "other"), key=None).status == 403
+
+
+def tell_of_template(service: Service, event: str, **more: Any) -> None:
+    value = {"event": event, "message_template_name": "parcel", "message_template_language": "en", **more}
+    change = {"field": "message_template_status_update", "value": value}
+    body = json.dumps({"entry": [{"id": "1", "time": int(time.time()), "changes": [change]}]}).encode()
+    signature = "sha256=" + hmac.new(SECRET.encode(), body, "sha256").hexdigest()
+    headers = {"X-Hub-Signature-256": signature, "Content-Type": "application/json"}
+    assert service.post(callback_path("cloud_api: read"), body, key=None, headers=headers).status == 200
+
+
+def template_events(service: Service) -> list[Any]:
+    feed = service.get("/v1/events?limit=100").json["data"]
+    return [one["data"]["upstream_status"] for one in feed if one["type"] == "template.status_changed"]
+
+
+def test_a_template_that_meta_does_not_take(everywhere: Service) -> None:
+    """Refused on every way in, with Meta's reason, until Meta takes it again (contract 17)."""
+    body = request("+447700900123", "whatsapp")
+    tell_of_template(everywhere, "PAUSED", reason="NONE", other_info={"title": "FIRST_PAUSE"})
+    for path, given in (
+        ("/v1/whatsapp", body | {"variables": {}}),
+        ("/v1/whatsapp?dry_run=true", body),
+        ("/v1/whatsapp/batch", {"messages": [body]}),
+    ):
+        answer = everywhere.post(path, given)
+        assert (answer.status, answer.code) == (409, "template_unavailable"), path
+        assert "FIRST_PAUSE" in answer.json["error"]["message"]
+    wrong = everywhere.post("/v1/sms", body)
+    assert (wrong.status, wrong.code) == (409, "wrong_template_channel")
+    found = everywhere.get("/v1/templates/tpl_whatsapp").json
+    assert (found["upstream_status"], found["upstream_reason"]) == ("paused", "FIRST_PAUSE")
+    tell_of_template(everywhere, "APPROVED", reason="NONE")
+    (listed,) = (one for one in everywhere.get("/v1/templates").json["data"] if one["id"] == "tpl_whatsapp")
+    assert (listed["upstream_status"], listed["upstream_reason"]) == ("approved", None)
+    assert everywhere.post("/v1/whatsapp?dry_run=true", body).status == 200
+    until(lambda: template_events(everywhere) == ["paused", "approved"])
 
 
 @pytest.mark.parametrize("path", ["/carriers/nobody/callback", "/carriers/sim-sms/callback"])

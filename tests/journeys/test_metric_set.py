@@ -29,6 +29,7 @@ METRICS: dict[str, set[str]] = {
     "heliograph_smtp_connections": {"provider", "source"},
     "heliograph_smtp_tls_total": {"provider", "policy"},
     "heliograph_unclaimed_texts_total": {"channel", "carrier"},
+    "heliograph_unclaimed_templates_total": {"carrier"},
     "heliograph_bounces_total": {"provider", "category"},
     "heliograph_complaints_total": {"provider", "category"},
     "heliograph_held_messages": {"reason"},

@@ -50,6 +50,7 @@ def happened(kind: str, **facts: str) -> NoticeRow:
 ALL = {
     "approved": happened("approval", action="template.approve", subject="tpl_1", detail=""),
     "refused": happened("approval", action="domain.refuse", subject="a.test", detail="Not yours."),
+    "template": happened("template", action="template.upstream_paused", subject="tpl_1", detail="FIRST_PAUSE"),
     "domain": happened("domain", action="domain.failed", subject="a.test", detail=""),
     "webhook": happened("webhook", action="webhook.disable", subject=HOOK.url, detail="whk_1: five days of failures"),
     "warned": happened("bounces", action="reputation.warn", subject="team_a", detail="of 300 emails 6 % bounced"),
@@ -65,6 +66,7 @@ ALL = {
 PATHS = {
     "approved": "/dashboard/teams/team_a/templates/tpl_1",
     "refused": "/dashboard/teams/team_a/senders",
+    "template": "/dashboard/teams/team_a/templates/tpl_1",
     "domain": "/dashboard/teams/team_a/senders/domains/dom_1",
     "webhook": "/dashboard/teams/team_a/webhooks/whk_1",
     "warned": "/dashboard/teams/team_a/messages?status=bounced",
@@ -131,6 +133,9 @@ def test_a_chat_gets_what_it_takes_and_nobody_is_called() -> None:
         ("team.approve", ADA, "team_a", "approval"),
         ("domain.failed", SERVICE, "team_a", "domain"),
         ("domain.failed", SERVICE, None, "platform"),
+        *((f"template.upstream_{status}", SERVICE, "team_a", "template") for status in ("rejected", "approved")),
+        ("template.upstream_pending", SERVICE, "team_a", None),
+        ("template.upstream_quality", SERVICE, "team_a", None),
         ("webhook.disable", SERVICE, "team_a", "webhook"),
         ("webhook.disable", ADA, "team_a", None),  # who did it knows
         ("reputation.warn", SERVICE, "team_a", "bounces"),

@@ -22,6 +22,7 @@ from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Team,
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import render
+from heliograph.rules.templates.upstream import check_available
 from heliograph.rules.templates.values import check_size_of_variables, check_variables, read_variables, with_brand
 
 C = TypeVar("C", bound=SmsContent | WhatsappContent)
@@ -91,6 +92,8 @@ def draft_message(
     template = find_template(caller.team, request.template_id, channel)
     if locale is not None:
         template = in_locale(template, locale)
+    if caller.team.upstream:
+        check_available(caller.team, template)
     check_variables(template, variables)
     domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
     brand = brand_of(domain, context.store.setup.current.platform)

@@ -26,6 +26,7 @@ from heliograph.rules.setup.records import Caller, Channel, Template
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.render import Rendered
+from heliograph.rules.templates.upstream import check_available
 from heliograph.runtime.threads import ACCEPTING
 
 UNREACHED = ("failed", "bounced")
@@ -53,6 +54,7 @@ async def resend(context: Context, caller: Caller, sent: Undelivered) -> Sent[An
     template = None
     if sent.template_id is not None:
         template = in_locale(find_template(caller.team, sent.template_id, sent.channel), sent.added.locale)
+        check_available(caller.team, template)
     build = _email if sent.channel == "email" else _phone
     sent = replace(sent, added=replace(sent.added, scheduled_at=None, expires_at=None))  # those times were the other's
     id_ = context.clock.new_id(PREFIXES[sent.channel])

@@ -119,6 +119,7 @@ PHONE = (
     r.InsufficientCredit,
     r.StorageLimitReached,
 )
+WHATSAPP = (*PHONE, r.TemplateUnavailable, r.MarketingLimitReached)
 UNTOUCHED = (r.MessageNotFound, r.AlreadySending)
 MOVABLE: tuple[tuple[str, Channel, str, Any], ...] = (
     ("emails", "email", "an email", reading.EmailLine),
@@ -169,7 +170,7 @@ V1 = [
     Route(method="POST", path="/v1/whatsapp", call=sending(send_whatsapp, preview_whatsapp), scopes=SEND,
           shows=SENDING,
           summary="Send a WhatsApp message", body=PhoneRequest, status=202, answer=PhoneRecord,
-          query=(DRY_RUN,), idempotent=True, preview=WhatsappPreview, refusals=(*PHONE, r.MarketingLimitReached),
+          query=(DRY_RUN,), idempotent=True, preview=WhatsappPreview, refusals=WHATSAPP,
           example={"to": "+15005550006", "template_id": "tpl_demo_whatsapp", "variables": {"parcel": "4711"}}),
     Route(method="POST", path="/v1/emails/batch", call=batches.sending(prepare_email, EmailRequest), scopes=SEND,
           shows=_batch("eml_"),
@@ -185,7 +186,7 @@ V1 = [
     Route(method="POST", path="/v1/whatsapp/batch", call=batches.sending(prepare_whatsapp, PhoneRequest), scopes=SEND,
           shows=_batch("wam_"),
           summary="Send up to 500 WhatsApp messages at once", body=PhoneBatchRequest, body_max=BATCH_BODY_MAX,
-          status=202, answer=batches.BatchAnswer, idempotent=True, refusals=(*PHONE, r.MarketingLimitReached),
+          status=202, answer=batches.BatchAnswer, idempotent=True, refusals=WHATSAPP,
           example={"messages": [{"to": "+15005550006", "template_id": "tpl_demo_whatsapp",
                                  "variables": {"parcel": "4711"}}]}),
     Route(method="GET", path="/v1/received", call=received.list_all, scopes=EITHER,

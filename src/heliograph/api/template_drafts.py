@@ -1,6 +1,6 @@
 """Templates as programs write and read them; what is done with them is in drafts.py."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 
@@ -10,12 +10,13 @@ from heliograph.manage.templates import REMOVABLE, Proposal
 from heliograph.rules.field_docs import MONEY, TIME, ChannelName, Id, Records, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.records import Template, UpstreamState
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.template_approvals import find_draft
 from heliograph.rules.templates.lint import problems_of
 from heliograph.rules.templates.render import most_octets
 from heliograph.rules.templates.shapes import declared
+from heliograph.rules.templates.upstream import upstream_of
 from heliograph.web.paging import Listed
 
 DECLARED = says('Names, or objects `{"name", "list", "max", "max_length"}`, in their order.')
@@ -74,6 +75,12 @@ class TemplateLine(TemplateWords, frozen=True, kw_only=True):
     version: Annotated[int, says("Counts from 1, and on with each approved change.")]
     price: Annotated[str, says("Of one message, or of one segment of an SMS.", example="0.0000", **MONEY)]
     prices: Annotated[dict[str, str], says("By ISO country.")]
+    upstream_status: Annotated[
+        str | None,
+        says("What Meta last told of a WhatsApp template; null: nothing.", enum=[*get_args(UpstreamState), None]),
+    ]
+    upstream_reason: Annotated[str | None, says("Why, in Meta's words.")]
+    upstream_quality: Annotated[str | None, says("How its recipients like it, in Meta's words: `green`, `red`.")]
     draft: Annotated[TemplateWords | None, says("The words that are not approved; null: there are none.")]
     submitted_at: Annotated[str | None, says("Since when the draft waits for approval; null: it does not.", **TIME)]
     refused_reason: Annotated[str | None, says("Why an operator did not approve the draft.")]
@@ -111,6 +118,7 @@ def _words(template: Template) -> dict[str, Any]:
 def _line(setup: Setup, template: Template) -> TemplateLine:
     draft = find_draft(setup, template.id)
     proposed = draft.template if draft else None
+    upstream = upstream_of(setup.teams[template.team], template)
     return TemplateLine(
         **_words(template),
         id=template.id,
@@ -119,6 +127,9 @@ def _line(setup: Setup, template: Template) -> TemplateLine:
         version=template.version,
         price=format_money(template.price),
         prices={country: format_money(price) for country, price in template.prices.items()},
+        upstream_status=upstream.status if upstream else None,
+        upstream_reason=(upstream.reason or None) if upstream else None,
+        upstream_quality=(upstream.quality or None) if upstream else None,
         draft=TemplateWords(**_words(proposed)) if proposed else None,
         submitted_at=timestamp(proposed.submitted_at) if proposed and proposed.submitted_at else None,
         refused_reason=proposed.refused_reason or None if proposed else None,

@@ -17,6 +17,7 @@ from heliograph.rules.delivery.outcome import (
 )
 from heliograph.rules.limits import IN_THREAD, SECOND_MS
 from heliograph.rules.setup import records
+from heliograph.rules.templates.upstream import UpstreamNews
 
 
 class Barred(Exception):
@@ -86,6 +87,7 @@ class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     texts: Sequence[IncomingText] = ()
     untimed: bool = False  # it has no time: an exact repetition is ignored
     told: Sequence[ProviderReport] = ()  # by a mail provider
+    templates: Sequence[UpstreamNews] = ()
     once: str = ""  # the same when the same callback comes again, which then changes nothing
 
 

@@ -44,6 +44,12 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             discard="Draft discarded",
             duplicate="Template duplicated",
             test="Template test sent",
+            upstream_approved="Meta takes the template",
+            upstream_pending="Meta looks at the template",
+            upstream_rejected="Meta rejected the template",
+            upstream_paused="Meta paused the template",
+            upstream_disabled="Meta disabled the template",
+            upstream_quality="Meta rates the template anew",
         ),
     ),
     "layout": (

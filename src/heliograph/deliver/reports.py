@@ -5,14 +5,19 @@ its hand-over is kept until that is there; those of a long message's parts fold 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
 
 from heliograph.channels.carrier import Callback, CallbackAnswer, Carriers
+from heliograph.rules.audit import SERVICE
 from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report
 from heliograph.rules.phones.opt_out import PhoneChannel
+from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.templates.upstream import UpstreamNews, after, changed_data, named_by
 from heliograph.runtime import metrics
+from heliograph.storage.setup import SetupChange, SetupEvent
 from heliograph.storage.store import Store
 from heliograph.storage.texts import Way
 
@@ -63,7 +68,35 @@ async def take_callback(
     await take_by_carrier(store, carrier, answer.reports, untimed=answer.untimed)
     if record and record.channel != "email":
         await take_texts(store, carrier, record.channel, answer.texts)
+    for news in answer.templates:
+        await take_template_news(store, carrier, news, callback.now)
     return await take_from_provider(store, carrier, answer) if answer.told else answer
+
+
+async def take_template_news(store: Store, carrier: str, news: UpstreamNews, now: int) -> None:
+    """What Meta told of a template, for each team that sends it; what is known already changes nothing."""
+    found = [team for team in store.setup.current.teams.values() if named_by(team, news)]
+    if not found:
+        metrics.unclaimed_templates(carrier).inc()
+    for team in found:
+        if after(news, team):
+            await store.setup.change(partial(_heard, team_id=team.record.id, news=news, now=now))
+
+
+def _heard(setup: Setup, _: int, *, team_id: str, news: UpstreamNews, now: int) -> SetupChange:
+    team = setup.teams.get(team_id)
+    new, named = (after(news, team), named_by(team, news)) if team else (None, [])
+    if team is None or new is None or not named:
+        return SetupChange()
+    old = team.upstream.get((news.name, news.language))
+    type_, action = "template.status_changed", f"template.upstream_{news.status or 'quality'}"
+    return SetupChange(
+        rows=[to_row("upstream_template", new.id, new, team_id)],
+        events=[
+            SetupEvent(team=team_id, subject=one.id, type=type_, data=changed_data(one, old, new)) for one in named
+        ],
+        audit=SERVICE.did(now, action, named[0].id, new.reason if news.status else new.quality, team=team_id),
+    )
 
 
 async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer) -> CallbackAnswer:

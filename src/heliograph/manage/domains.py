@@ -34,7 +34,7 @@ from heliograph.rules.setup.zone import NO_HOST, is_address, is_public, likely_z
 from heliograph.rules.text import quoted
 from heliograph.runtime.clock import Clock
 from heliograph.storage.domain_checks import DomainCheck, KeptVerdict
-from heliograph.storage.setup import DomainEvent, SetupChange
+from heliograph.storage.setup import SetupChange, SetupEvent
 from heliograph.storage.store import Store
 
 ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
@@ -467,8 +467,9 @@ def _is_over(key: DkimKey, now: int) -> bool:
     return key.state == "retired" and key.made_at <= now - RETIRED_MS
 
 
-def _events(before: Domain, after: Domain) -> list[DomainEvent]:
+def _events(before: Domain, after: Domain) -> list[SetupEvent]:
     if before.verified == after.verified or after.team == PLATFORM_TEAM:
         return []
     type_ = "domain.verified" if after.verified else "domain.failed"
-    return [DomainEvent(team=after.team, domain=after.id, name=after.name, type=type_)]
+    data = {"id": after.id, "name": after.name, "verified": after.verified}
+    return [SetupEvent(team=after.team, subject=after.id, type=type_, data=data)]

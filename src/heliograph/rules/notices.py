@@ -26,6 +26,7 @@ TEST = "test"  # tells the chat alone
 # What a member of a team, and what an operator, is asked about.
 TEAM_KINDS = {
     "approval": ("Approvals", "An operator approved or refused a domain, a name, a sender ID or a template."),
+    "template": ("WhatsApp templates", "Meta rejected, paused or disabled a template, or takes it again."),
     "domain": ("Domains", "A domain can no longer send, because its DNS records are missing."),
     "webhook": ("Webhooks", "A webhook was disabled, because its endpoint kept failing."),
     "bounces": ("Bounces and complaints", "Too many emails bounce or are reported as spam."),
@@ -45,6 +46,26 @@ _THINGS = {
     "team": ("team name", "settings"),
 }
 ACCOUNT = "/dashboard/account/notices"
+
+# What is told of each of Meta's words on a template; of others nothing.
+_UPSTREAM = {
+    "template.upstream_approved": ("Meta takes {}", "can be sent", "Nothing is to be done."),
+    "template.upstream_rejected": (
+        "Meta rejected {}",
+        "is refused when it is sent",
+        "Change it in WhatsApp Manager and submit it again.",
+    ),
+    "template.upstream_paused": (
+        "Meta paused {}",
+        "is refused until Meta takes it again",
+        "People dislike it: improve it, and send it to those who asked for it.",
+    ),
+    "template.upstream_disabled": (
+        "Meta disabled {}",
+        "is refused when it is sent",
+        "Make a new one in WhatsApp Manager.",
+    ),
+}
 
 
 class NoticeKind(NamedTuple):
@@ -79,6 +100,8 @@ def of_entry(entry: AuditEntry) -> NoticeRow | None:
     kind = ""
     if verb in ("approve", "refuse") and thing in _THINGS and entry.team:
         kind = "approval"
+    elif entry.action in _UPSTREAM:
+        kind = "template"
     elif entry.action == "domain.failed":
         kind = "domain" if entry.team else "platform"
     elif entry.action == "webhook.disable" and entry.actor == SERVICE.name:
@@ -223,6 +246,15 @@ def _approval(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, 
     )
 
 
+def _template(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
+    id_, team = one.facts["subject"], setup.teams.get(one.team)
+    name = f"“{_name(team.templates[id_].name if team and id_ in team.templates else id_)}”"
+    subject, effect, todo = _UPSTREAM[one.facts["action"]]
+    why = one_line(one.facts.get("detail", ""))
+    said = f"The WhatsApp template {name} of {whose} {effect}{f': {why}' if why else '.'}"
+    return subject.format(name), said, todo, "Open the template", f"/templates/{id_}"
+
+
 def _domain(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     name = one.facts["subject"]
     team = setup.teams.get(one.team)
@@ -308,6 +340,7 @@ def _test(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str,
 
 _WORDS = {
     "approval": _approval,
+    "template": _template,
     "domain": _domain,
     "webhook": _webhook,
     "bounces": _bounces,

@@ -351,6 +351,12 @@ class WrongTemplateChannel(Refusal):
     fix = "Use a template of this channel."
 
 
+class TemplateUnavailable(Refusal):
+    """Meta has rejected, paused or disabled the WhatsApp template."""
+
+    fix = "Change it in WhatsApp Manager, or send by another template; Meta says when it can be sent again."
+
+
 class MissingVariable(Refusal):
     """A variable that the template requires is missing."""
 

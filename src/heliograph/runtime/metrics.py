@@ -156,6 +156,9 @@ delivery_s = _histogram(
 )
 bounced = _counter("bounces_total", "Emails that were refused or came back.", "provider", "category")
 unclaimed_texts = _counter("unclaimed_texts_total", "Texts that came in for no team of ours.", "channel", "carrier")
+unclaimed_templates = _counter(
+    "unclaimed_templates_total", "What Meta told of templates that no team of ours sends.", "carrier"
+)
 complained = _counter("complaints_total", "Emails whose recipients complained.", "provider", "category")
 provider_event = _counter(
     "provider_events_total", "What mail providers told by callback, by what became of it.", "carrier", "result"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -37,20 +38,20 @@ class NewSuppression(msgspec.Struct, frozen=True):
     reason: str
 
 
-class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A domain was verified, or is no longer: published like a message's changes."""
+class SetupEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a domain or a template: published like a message's changes."""
 
     team: str
-    domain: str
-    name: str
+    subject: str
     type: str
+    data: dict[str, Any]
 
 
 class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     rows: Sequence[Row] = ()
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
-    events: Sequence[DomainEvent] = ()
+    events: Sequence[SetupEvent] = ()
     audit: AuditEntry | None = None  # written when there is a change
 
     def __post_init__(self) -> None:
@@ -84,7 +85,7 @@ async def change(
     if plan.audit:
         await write(tx, current, plan.rows, plan.new_teams, plan.audit.actor, now)
     await suppress(tx, plan.suppressions, now, publisher)
-    await publisher.publish(tx, [_domain_event(publisher, current, event, now) for event in plan.events])
+    await publisher.publish(tx, [_event(publisher, current, event, now) for event in plan.events])
     if plan.changes:
         await audit.write(tx, plan.audit)
     return plan
@@ -147,14 +148,13 @@ def _is_suspended(setup: Setup, team: str) -> bool:
     return team in setup.teams and setup.teams[team].record.suspended
 
 
-def _domain_event(publisher: Publisher, setup: Setup, event: DomainEvent, at: int) -> Event:
-    data = {"id": event.domain, "name": event.name, "verified": event.type == "domain.verified"}
+def _event(publisher: Publisher, setup: Setup, event: SetupEvent, at: int) -> Event:
     return Event(
         id=publisher.new_id("evt_"),
         team=setup.teams[event.team].record.ref,
-        subject=event.domain,
+        subject=event.subject,
         type=event.type,
-        detail=msgspec.json.encode(data).decode(),
+        detail=msgspec.json.encode(event.data).decode(),
         created_at=at,
     )
 

@@ -25,6 +25,7 @@ STATUS: dict[type[Refusal], int] = {
     r.TemplateNotFound: 404,
     r.LayoutNotFound: 404,
     r.WrongTemplateChannel: 409,
+    r.TemplateUnavailable: 409,
     r.MissingVariable: 422,
     r.UnknownVariable: 422,
     r.ListTooLong: 422,

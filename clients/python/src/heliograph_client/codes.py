@@ -53,6 +53,7 @@ class TemplateNotFound(e.NotFoundError): "The team has no approved template with
 class LayoutNotFound(e.NotFoundError): "The team has no layout with this id."
 class InvalidTemplate(e.InvalidRequestError): "The template or layout has errors: `details.problems` names each with its part and line."
 class WrongTemplateChannel(e.ConflictError): "The template is for another channel."
+class TemplateUnavailable(e.ConflictError): "Meta has rejected, paused or disabled the WhatsApp template."
 class MissingVariable(e.InvalidRequestError): "A variable that the template requires is missing."
 class UnknownVariable(e.InvalidRequestError): "A passed variable is not declared by the template."
 class ListTooLong(e.InvalidRequestError): "A list has more items than the template takes."

@@ -28,8 +28,11 @@ from heliograph.channels.web import (
 )
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, IncomingText, Outcome, Report
+from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.phones.phone import to_e164
 from heliograph.rules.setup.carrier_kinds import CloudApiOptions
+from heliograph.rules.setup.records import UpstreamState
+from heliograph.rules.templates.upstream import UpstreamNews
 
 NAME = "cloud_api"
 
@@ -40,6 +43,20 @@ WORDS = (
 )
 PRICING = ("billable", "pricing_model", "category", "type")
 STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
+
+# What Meta calls what became of a template. One that is flagged, or locked against changes, is sent all the same.
+TEMPLATE_EVENTS: dict[str, UpstreamState] = {
+    **dict.fromkeys(("APPROVED", "REINSTATED", "UNARCHIVED", "FLAGGED"), "approved"),
+    **dict.fromkeys(("PENDING", "IN_APPEAL"), "pending"),
+    **dict.fromkeys(("REJECTED",), "rejected"),
+    **dict.fromkeys(("PAUSED",), "paused"),
+    **dict.fromkeys(("DISABLED", "ARCHIVED", "PENDING_DELETION", "DELETED"), "disabled"),
+}
+# Where its reason stands: a code, and words.
+REASONS = (
+    *("$.reason", "$.other_info.title"),
+    *("$.rejection_info.reason", "$.other_info.description", "$.rejection_info.recommendation"),
+)
 
 # Meta's codes: what they mean at hand-over, and what to do about it. In a webhook each is final.
 CODES: dict[int, tuple[Verdict, str]] = {
@@ -144,7 +161,9 @@ class CloudApi(Carrier):
         if scheme != "sha256" or not is_signed(signature, self._options.app_secret, callback.body):
             return FORBIDDEN
         given = read_json(callback.body)
-        return CallbackAnswer(reports=list(_reports(given)), texts=list(_texts(given)))
+        return CallbackAnswer(
+            reports=list(_reports(given)), texts=list(_texts(given)), templates=list(_news(given, callback.now))
+        )
 
     def _challenge(self, callback: Callback) -> CallbackAnswer:
         query = callback.query
@@ -229,6 +248,29 @@ def _texts(given: Any) -> Iterator[IncomingText]:
             if isinstance(id_, str) and isinstance(sender, str):
                 to_ = to_e164(to) if isinstance(to, str) else ""
                 yield IncomingText(id=id_, sender=to_e164(sender), to=to_, text=words)
+
+
+def _news(given: Any, now: int) -> Iterator[UpstreamNews]:
+    for entry in _list(pick(given, "$.entry")):
+        told = pick(entry, "$.time")
+        at = min(told * SECOND_MS, now) if isinstance(told, int) and told > 0 else now
+        for change in _list(pick(entry, "$.changes")):
+            value = pick(change, "$.value")
+            name, language = pick(value, "$.message_template_name"), pick(value, "$.message_template_language")
+            if not isinstance(name, str) or not isinstance(language, str):
+                continue
+            field, event = pick(change, "$.field"), pick(value, "$.event")
+            quality = pick(value, "$.new_quality_score")
+            if field == "message_template_status_update" and isinstance(event, str) and event in TEMPLATE_EVENTS:
+                status, reason = TEMPLATE_EVENTS[event], _reason(value)
+                yield UpstreamNews(name=name, language=language, at=at, status=status, reason=reason)
+            elif field == "message_template_quality_update" and isinstance(quality, str):
+                yield UpstreamNews(name=name, language=language, at=at, quality=said(quality, ()).lower())
+
+
+def _reason(value: Any) -> str:
+    words = dict.fromkeys(said(pick(value, path), ()) for path in REASONS)
+    return said(": ".join(one for one in words if one not in ("", "NONE")), ())
 
 
 def _detail(status: Any, state: str) -> dict[str, Any]:

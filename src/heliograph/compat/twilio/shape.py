@@ -42,6 +42,7 @@ CODES: dict[type[Refusal], tuple[int, int]] = {
     r.TemplateIdRequired: (400, 21654),
     r.TemplateNotFound: (400, 21655),
     r.WrongTemplateChannel: (400, 21655),
+    r.TemplateUnavailable: (400, 63040),
     r.MissingVariable: (400, 21656),
     r.UnknownVariable: (400, 21656),
     r.ListTooLong: (400, 21656),

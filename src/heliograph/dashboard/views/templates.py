@@ -11,6 +11,7 @@ from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.records import CHANNELS, Template
 from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
 from heliograph.rules.templates.render import most_octets
+from heliograph.rules.templates.upstream import UNAVAILABLE, known_of, upstream_of
 from heliograph.rules.templates.values import BRAND_NAME
 from heliograph.runtime.threads import LOOKING
 from heliograph.storage.versions import PAGE
@@ -27,6 +28,7 @@ async def index(visit: Visit) -> Answer:
     found = [t for t in found if _place(t) > (name, id_)]
     drafts = {t.id: approvals.find_draft(visit.setup, t.id) for t in found[:SHOWN]}
     values: dict[str, object] = {"found": found[:SHOWN], "drafts": drafts, "channel": channel, "status": status, "q": q}
+    values |= {"upstream": {t.id: upstream_of(visit.team, t) for t in found[:SHOWN]}, "unavailable": UNAVAILABLE}
     values |= {"after": "/".join(_place(found[SHOWN - 1])) if len(found) > SHOWN else ""}
     return Page("templates.html", values | {"any": bool(everything), "channels": CHANNELS})
 
@@ -59,6 +61,8 @@ async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> P
         "goes_live": bool(draft) and goes_live(visit.setup, proposed(visit.setup, template), operator=False),
         "shown": offered(visit.setup, template),
         "curl": template_preview.curl(visit, template),
+        "upstream": known_of(visit.team, template),
+        "unavailable": UNAVAILABLE,
     }
     return Page("template.html", values, 400 if errors else 200, most_octets(template, ()))
 

@@ -19,6 +19,7 @@ Status = Literal["approved", "draft", "archived"]  # of a template or a layout
 Segmenting = Literal["spec", "udh"]
 Foreign = Literal["postal", "postmark", "resend", "twilio"]  # services in whose shape we answer
 Priority = Literal["critical", "normal", "bulk"]
+UpstreamState = Literal["approved", "pending", "rejected", "paused", "disabled"]  # of a WhatsApp template at Meta
 
 CHANNELS: tuple[str, ...] = get_args(Channel)
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
@@ -251,6 +252,23 @@ class Template(Setting, frozen=True):
     numbers: tuple[str, ...] = ()  # variables that they call numbers
 
 
+class UpstreamTemplate(Setting, frozen=True):
+    """What Meta last told of a WhatsApp template that a team sends."""
+
+    team: str
+    name: str
+    language: str
+    status: UpstreamState = "approved"
+    reason: str = ""
+    quality: str = ""  # in Meta's words: green, yellow, red
+    at: int = 0  # when it came to its status, by Meta's clock
+    quality_at: int = 0
+
+    @property
+    def id(self) -> str:
+        return f"{self.team}/{self.language}/{self.name}"
+
+
 class Layout(Setting, frozen=True):
     """What stands around the content of a team's emails."""
 
@@ -350,6 +368,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     dkim_keys: tuple[DkimKey, ...] = ()
     display_names: dict[str, DisplayName] = {}  # by id
     templates: dict[str, Template] = {}  # by id
+    upstream: dict[tuple[str, str], UpstreamTemplate] = {}  # by name and language at Meta
     layouts: dict[str, Layout] = {}  # by id
     sender_ids: dict[str, SenderId] = {}  # by country
     recipients: frozenset[str] = frozenset()

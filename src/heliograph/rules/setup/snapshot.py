@@ -24,6 +24,7 @@ from heliograph.rules.setup.records import (
     TeamRecord,
     Template,
     TemplateDraft,
+    UpstreamTemplate,
     Webhook,
 )
 
@@ -40,6 +41,7 @@ KINDS: dict[str, type[Setting]] = {
     "layout_draft": LayoutDraft,
     "template": Template,
     "template_draft": TemplateDraft,
+    "upstream_template": UpstreamTemplate,
     "key": Key,
     "recipient": Recipient,
     "sender_id": SenderId,
@@ -167,6 +169,7 @@ def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
         dkim_keys=tuple(r for r in belongings if isinstance(r, DkimKey)),
         display_names={r.id: r for r in belongings if isinstance(r, DisplayName)},
         templates={r.id: r for r in belongings if isinstance(r, Template)},
+        upstream={(r.name, r.language): r for r in belongings if isinstance(r, UpstreamTemplate)},
         layouts={r.id: r for r in belongings if isinstance(r, Layout)},
         sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
         recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),

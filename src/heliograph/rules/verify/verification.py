@@ -18,6 +18,7 @@ from heliograph.rules.limits import (
 )
 from heliograph.rules.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
 from heliograph.rules.setup.records import Channel, Team, Template, VerifyLimits
+from heliograph.rules.templates.upstream import is_available
 from heliograph.rules.templates.values import asked_names
 from heliograph.rules.text import quoted
 from heliograph.rules.verify.verify_text import in_language
@@ -60,7 +61,10 @@ def channels_from(stored: str, used: Channel) -> list[Channel]:
 
 
 def code_template(team: Team) -> Template | None:
-    """The approved template that WhatsApp codes go out with: of the team's language, or English, or any."""
+    """The approved template that WhatsApp codes go out with: of the team's language, or English, or any.
+
+    One that Meta does not take is the last choice: its refusal then says why.
+    """
     usable = [
         template
         for template in sorted(team.templates.values(), key=lambda one: one.id, reverse=True)
@@ -68,6 +72,7 @@ def code_template(team: Team) -> Template | None:
         and (template.status, template.category) == ("approved", "AUTHENTICATION")
         and len(asked_names(template)) == 1
     ]
+    usable = [template for template in usable if is_available(team, template)] or usable
     by_language = {(template.language or "en").replace("_", "-"): template for template in usable}
     return in_language(by_language, team.record.verify.language) or (usable[-1] if usable else None)
 

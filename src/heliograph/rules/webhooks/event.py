@@ -28,6 +28,7 @@ TYPES: tuple[str, ...] = (
     "opt_out.deleted",
     "domain.verified",
     "domain.failed",
+    "template.status_changed",
     "credit.low",
     "batch.done",
     TEST,
