@@ -15,7 +15,7 @@ from heliograph.channels.carrier import Callback, Parcel
 from heliograph.channels.web import Web
 from heliograph.channels.whatsapp.cloud_api import CODES, TEMPLATE_EVENTS, CloudApi
 from heliograph.rules.delivery.content import WhatsappContent
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
 from heliograph.rules.setup.carrier_kinds import CloudApiOptions
 from heliograph.rules.templates.upstream import UpstreamNews
 from tests.channels.fakes import NUMBER, SECRET, CloudApiFake, Inbox
@@ -228,6 +228,51 @@ def test_the_words_and_the_pricing_of_captured_statuses() -> None:
     delivered = {"carrier": "cloud_api", "code": "delivered", "text": "delivered", "pricing": pricing}
     assert details["delivered"] == delivered
     assert details["failed"] == {"carrier": "cloud_api", "code": "130472", "text": CODES[130472][1]}
+
+
+def wrote(*messages: Any, number: Any = "15550783881") -> dict[str, Any]:
+    value = {"metadata": {"display_phone_number": number, "phone_number_id": "1"}, "messages": list(messages)}
+    return {"entry": [{"changes": [{"field": "messages", "value": value}]}]}
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"type": "text", "text": {"body": "STOP"}}, "STOP"),
+        ({"type": "button", "button": {"text": "Stop promotions", "payload": "x"}}, "Stop promotions"),
+        ({"type": "interactive", "interactive": {"button_reply": {"id": "1", "title": "Yes"}}}, "Yes"),
+        ({"type": "interactive", "interactive": {"list_reply": {"id": "1", "title": "Two"}}}, "Two"),
+        ({"type": "image", "image": {"id": "1"}}, ""),
+        ({"text": {"body": 5}}, ""),
+    ],
+)
+def test_texts_that_came_in(message: dict[str, Any], text: str) -> None:
+    told = cloud().read_callback(webhook(wrote({"from": "16505551234", "id": "wamid.1", **message})))
+    assert told and not told.reports
+    assert told.texts == [IncomingText(id="wamid.1", sender="+16505551234", to="+15550783881", text=text)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        wrote(1),
+        wrote({"id": "wamid.1"}),
+        wrote({"from": "16505551234"}),
+        wrote({"from": 1, "id": "wamid.1"}),
+        {"entry": [{"changes": [{"value": {"messages": {"from": "1", "id": "2"}}}]}]},
+    ],
+)
+def test_what_is_no_text(body: Any) -> None:
+    told = cloud().read_callback(webhook(body))
+    assert told and (told.status, list(told.texts)) == (200, [])
+
+
+def test_a_text_to_no_number_and_a_forged_one() -> None:
+    message = {"from": "16505551234", "id": "wamid.1", "text": {"body": "Hi"}}
+    told = cloud().read_callback(webhook(wrote(message, number=None)))
+    assert told and [one.to for one in told.texts] == [""]
+    forged = cloud().read_callback(webhook(wrote(message), secret="another"))
+    assert forged and forged.status == 403 and not forged.texts
 
 
 def template_news(body: Any, now: int = 10**13) -> list[UpstreamNews]:

@@ -255,6 +255,45 @@ def test_a_form_and_a_list_of_reports() -> None:
     ]
 
 
+PLACES = {"from": "$.msisdn", "to": "$.to", "text": "$.text", "id": "$.id"}
+TEXT = {"msisdn": "447700900123", "to": "12025550123", "text": "STOP", "id": 7}
+
+
+@pytest.mark.parametrize(
+    ("told", "texts"),
+    [
+        (TEXT, [("7", "+447700900123", "+12025550123", "STOP")]),
+        (TEXT | {"msisdn": 447700900123}, [("7", "+447700900123", "+12025550123", "STOP")]),
+        (TEXT | {"to": "ACME", "text": ""}, [("7", "+447700900123", "ACME", "")]),
+        ({"msisdn": "447700900123", "text": "x", "id": "a"}, [("a", "+447700900123", "", "x")]),
+        (TEXT | {"msisdn": None}, []),
+        (TEXT | {"text": ["STOP"]}, []),
+        ({"id": "m1", "status": "DELIVRD"}, []),
+        (None, []),
+    ],
+)
+def test_texts_that_came_in(told: Any, texts: list[tuple[str, str, str, str]]) -> None:
+    given = carrier(incoming=PLACES).read_callback(callback(told))
+    assert given and given.status == 200
+    assert [(one.id, one.sender, one.to, one.text) for one in given.texts] == texts
+    assert bool(given.reports) == (told == {"id": "m1", "status": "DELIVRD"})
+
+
+def test_a_text_without_an_id_is_known_by_its_octets() -> None:
+    taker = carrier(incoming={name: path for name, path in PLACES.items() if name != "id"})
+    heard = [taker.read_callback(callback(told)) for told in (TEXT, TEXT, TEXT | {"text": "Stop"})]
+    one, again, other = (text for answer in heard if answer for text in answer.texts)
+    assert one.is_unnamed and one.id == again.id != other.id
+
+
+def test_a_form_brings_texts_too_and_a_forgery_none() -> None:
+    form = {"msisdn": "447700900123", "to": "12025550123", "text": "STOP & go", "id": "7"}
+    given = carrier(incoming=PLACES).read_callback(callback(form, type_="application/x-www-form-urlencoded"))
+    assert given and [one.text for one in given.texts] == ["STOP & go"]
+    forged = carrier(incoming=PLACES).read_callback(callback(TEXT, secret="another"))
+    assert forged and forged.status == 403 and not forged.texts
+
+
 @pytest.mark.parametrize("options", [{"callback_secret": ""}, {"callback": None}])
 def test_without_a_secret_or_a_map_there_is_no_such_address(options: dict[str, Any]) -> None:
     assert carrier(**options).read_callback(callback(DELIVERED)) is None

@@ -16,8 +16,10 @@ from heliograph.channels.sms.smpp import command, intake, status
 from heliograph.channels.sms.smpp.carrier import Smpp
 from heliograph.channels.sms.smpp.pdu import ShortMessage, SmppAddress, decode_short_message, encode
 from heliograph.channels.sms.smpp.session import Timings
+from heliograph.channels.sms.smpp.text import to_octets
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused, Report
+from heliograph.rules.phones.carrier_codes import told_opt_out
 from heliograph.rules.setup.carrier_kinds import SmppOptions
 from tests.channels.smsc import DROP, HALF, HANG, HOLD, NACK, Script, Smsc, receipt
 from tests.channels.smtp_peer import Authority
@@ -48,10 +50,14 @@ def parcel(text: str = "Hi, code 123456", sender: str = "ACME", to: str = "+4477
 class Texts:
     """Of a store that takes what people wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self, fail: int = 0) -> None:
         self.taken: list[IncomingText] = []
+        self.fail = fail
 
     async def __call__(self, texts: Sequence[IncomingText]) -> None:
+        if self.fail:
+            self.fail -= 1
+            raise OSError("disk full")
         self.taken += texts
 
 
@@ -77,10 +83,16 @@ class Reports:
 
 @asynccontextmanager
 async def carrier_of(
-    port: int, reports: Reports | None = None, *, timings: Timings = PATIENT, roots: Any = None, **options: Any
+    port: int,
+    reports: Reports | None = None,
+    *,
+    texts: Texts | None = None,
+    timings: Timings = PATIENT,
+    roots: Any = None,
+    **options: Any,
 ) -> AsyncIterator[Smpp]:
     given: dict[str, Any] = {"host": "127.0.0.1", "port": port, "system_id": "acme", "password": PASSWORD} | options
-    carrier = Smpp(SmppOptions(**given), reports or Reports(), Texts(), timings=timings, roots=roots)
+    carrier = Smpp(SmppOptions(**given), reports or Reports(), texts or Texts(), timings=timings, roots=roots)
     try:
         yield carrier
     finally:
@@ -652,6 +664,78 @@ async def test_ids_of_another_form() -> None:
         await smsc.deliver(receipt("0000000171"))
     assert isinstance(outcome, Accepted) and outcome.carrier_id == "171"
     assert reports.states() == [("171", "delivered")]
+
+
+@pytest.mark.parametrize(
+    ("coding", "esm_class", "octets", "text"),
+    [
+        (0, 0, to_octets("Stop @ €5")[1], "Stop @ €5"),
+        (3, 0, "Arrêt".encode("latin-1"), "Arrêt"),
+        (8, 0, "Привет".encode("utf-16-be"), "Привет"),
+        (0, 0x40, b"\x05\x00\x03\x07\x02\x01part one", "part one"),  # with a header, as a part of a long one
+        (0, 0, b"", ""),
+    ],
+)
+async def test_what_somebody_wrote(coding: int, esm_class: int, octets: bytes, text: str) -> None:
+    texts, reports = Texts(), Reports()
+    sms = ShortMessage(
+        source=SmppAddress(1, 1, "447700900123"),
+        destination=SmppAddress(1, 1, "12025550123"),
+        text=octets,
+        coding=coding,
+        esm_class=esm_class,
+    )
+    async with Smsc() as smsc, carrier_of(smsc.port, reports, texts=texts) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        assert (await smsc.deliver(sms)).status == 0
+        assert (await smsc.deliver(sms)).status == 0
+    one, again = texts.taken
+    assert (one.sender, one.to, one.text, one.is_unnamed) == ("+447700900123", "+12025550123", text, True)
+    assert again.id == one.id and not reports.calls
+
+
+async def test_a_text_that_cannot_be_stored_comes_again() -> None:
+    texts = Texts(fail=1)
+    sms = ShortMessage(source=SmppAddress(1, 1, "447700900123"), destination=SmppAddress(5, 0, "ACME"), text=b"Hi")
+    async with Smsc() as smsc, carrier_of(smsc.port, texts=texts) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        assert (await smsc.deliver(sms)).status == status.RX_T_APPN
+        assert (await smsc.deliver(sms)).status == 0
+
+
+@pytest.mark.parametrize(
+    ("codes", "number", "listed"),
+    [(["0x40B"], 0x40B, True), (["0000040b"], 0x40B, False), (["0x40b"], 0x40C, False), (["0x0b"], 0x0B, True)],
+)
+async def test_a_status_of_the_carrier_s_own_for_who_opted_out(codes: list[str], number: int, listed: bool) -> None:
+    outcome, _ = await one({"submit": number}, opted_out=codes)
+    assert (told_opt_out(outcome.detail) == "carrier") == listed
+    assert isinstance(outcome, Refused) or not listed
+
+
+@pytest.mark.parametrize(
+    ("codes", "err", "state", "listed"),
+    [
+        (["451"], "0451", "UNDELIV", True),
+        (["0451"], "451", "REJECTD", True),
+        (["451"], "452", "UNDELIV", False),
+        (["451"], "451", "DELIVRD", False),
+        (["000"], "000", "UNDELIV", False),
+        ([], "451", "UNDELIV", False),
+    ],
+)
+async def test_an_err_of_receipts_for_who_opted_out(codes: list[str], err: str, state: str, listed: bool) -> None:
+    reports = Reports()
+    async with Smsc() as smsc, carrier_of(smsc.port, reports, opted_out=codes) as carrier:
+        id_ = id_of(await carrier.hand_over(parcel()))
+        text = f"id:{id_} sub:001 dlvrd:001 stat:{state} err:{err} text:".encode()
+        await smsc.deliver(ShortMessage(
+            source=SmppAddress(1, 1, "447700900123"), destination=SmppAddress(5, 0, "ACME"), text=text, esm_class=4
+        ))  # fmt: skip
+    ((_, report),) = reports.calls[0]
+    assert (told_opt_out(report.detail) == "carrier") == listed
 
 
 async def test_somebody_s_sms_is_acknowledged_and_left() -> None:

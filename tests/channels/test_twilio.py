@@ -16,7 +16,7 @@ from heliograph.channels.carrier import Callback, Parcel
 from heliograph.channels.sms.twilio import CODES, STATES, Twilio
 from heliograph.channels.web import Web
 from heliograph.rules.delivery.content import SmsContent
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
 from heliograph.rules.ids import ulid
 from heliograph.rules.setup.carrier_kinds import TwilioOptions
 from tests.channels.fakes import ACCOUNT, SECRET, Inbox, TwilioFake, running
@@ -230,6 +230,33 @@ def test_every_status(status: str, state: str) -> None:
     ((id_, report),) = told.reports
     assert (told.status, id_, report.status) == (200, "SM1", state)
     assert report.detail["text"] == (CODES[30003][1] if "ErrorCode" in form else status)
+
+
+def incoming(**more: str) -> Callback:
+    """As Twilio's "A message comes in" has it: signed over its own fields."""
+    form = {"SmsStatus": "received", "MessageSid": "SMin", "From": TO, "To": "+15005550006", "Body": "STOP & go"} | more
+    signed = CALLBACK + "".join(name + form[name] for name in sorted(form))
+    signature = base64.b64encode(hmac.digest(SECRET.encode(), signed.encode(), "sha1")).decode()
+    headers = {"x-twilio-signature": signature, "content-type": "application/x-www-form-urlencoded"}
+    return Callback(method="POST", url=CALLBACK, query={}, headers=headers, body=urlencode(form).encode(), now=0)
+
+
+def test_a_text_that_came_in() -> None:
+    told = CARRIER.read_callback(incoming())
+    assert told.texts == [IncomingText(id="SMin", sender=TO, to="+15005550006", text="STOP & go")]
+    # Twilio sends what it is answered to the phone: nothing.
+    assert (told.status, told.reports, told.body) == (200, (), b"<Response></Response>")
+    assert told.content_type.startswith(b"text/xml")
+
+
+@pytest.mark.parametrize("more", [{"SmsStatus": "receiving"}, {"MessageSid": ""}])
+def test_what_is_no_text(more: dict[str, str]) -> None:
+    assert not CARRIER.read_callback(incoming(**more)).texts
+
+
+def test_a_forged_text_is_refused() -> None:
+    told = CARRIER.read_callback(altered(incoming(), body=incoming().body.replace(b"STOP", b"STAY")))
+    assert (told.status, told.texts) == (403, ())
 
 
 @pytest.mark.parametrize("status", ["read", "receiving", "received", "", "nonsense"])

@@ -32,6 +32,7 @@ CASES = {
     "cloud_api: read and never delivered": ("cloud_api", "accept", "sent,read", "FR", "+33612345678", "read", True),
     "cloud_api: failed": ("cloud_api", "accept", "failed", "ES", "+34612345678", "failed", True),
     "cloud_api: refused": ("cloud_api", "refuse:131026", "", "IT", "+393123456789", "failed", False),
+    "cloud_api: no marketing": ("cloud_api", "refuse:131050", "", "SE", "+46701234567", "failed", False),
     "cloud_api: busy": ("cloud_api", "refuse:130429,accept", "delivered", "NL", "+31612345678", "delivered", True),
 }  # fmt: skip
 
@@ -135,6 +136,17 @@ def test_metas_challenge(everywhere: Service) -> None:
     answer = everywhere.get(asked, key=None)
     assert (answer.status, answer.raw) == (200, b"4711")
     assert everywhere.get(asked.replace("challenge-token", "other"), key=None).status == 403
+
+
+def test_who_wants_no_marketing_gets_all_else(everywhere: Service) -> None:
+    """Meta's 131050 holds for MARKETING templates alone (contract 17)."""
+    phone = CASES["cloud_api: no marketing"][4]
+    ends(everywhere, send(everywhere, phone, "whatsapp"), "failed")
+    (listed,) = until(lambda: everywhere.get(f"/v1/opt-outs/{phone}").json.get("data"))
+    assert (listed["channel"], listed["reason"]) == ("whatsapp", "marketing")
+    offer = everywhere.post("/v1/whatsapp", {"to": phone, "template_id": "tpl_offer"})
+    assert (offer.status, offer.code) == (403, "recipient_opted_out")
+    assert everywhere.post("/v1/whatsapp", request(phone, "whatsapp")).status == 202
 
 
 def tell_of_template(service: Service, event: str, **more: Any) -> None:

@@ -1,10 +1,12 @@
 """Reports by carriers' own ids: parts of long messages, reports that come before the hand-over is recorded."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from heliograph.rules.delivery.outcome import CarrierReport, Report
+from heliograph.storage.opt_outs import list_phones
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
@@ -283,10 +285,27 @@ async def test_who_complains_about_what_failed_is_suppressed(store: Store, clock
     assert await status(store, item.id) == "failed"
 
 
-@pytest.mark.parametrize(("code", "listed"), [("21610", True), ("30003", False)])
-async def test_a_carrier_that_says_stop_is_believed(store: Store, clock: Any, code: str, listed: bool) -> None:
+@pytest.mark.parametrize(
+    ("detail", "listed"),
+    [
+        ({"carrier": "twilio", "code": "21610"}, "carrier"),
+        ({"carrier": "twilio", "code": "30003"}, None),
+        ({"carrier": "smpp", "err": "451", "reason": "opted_out"}, "carrier"),
+        ({"carrier": "smpp", "err": "451"}, None),
+        ({"carrier": "cloud_api", "code": "131050"}, "marketing"),
+        ({"carrier": "cloud_api", "code": "131049"}, None),
+        ({"reason": "opted_out"}, None),  # our own word, because they are listed
+    ],
+)
+async def test_a_carrier_that_says_stop_is_believed(store: Store, clock: Any, detail: Any, listed: str | None) -> None:
     await handed(store, clock, carrier_id="one")
-    refused = Report(status="failed", detail={"carrier": "twilio", "code": code})
-    await store.reports.by_carrier("c", [CarrierReport("one", refused)])
+    await store.reports.by_carrier("c", [CarrierReport("one", Report(status="failed", detail=detail))])
     found = await store.opt_outs.find(1, PHONE)
-    assert [(one.channel, one.reason) for one in found] == ([("sms", "carrier")] if listed else [])
+    assert [(one.channel, one.reason) for one in found] == ([("sms", listed)] if listed else [])
+
+
+async def test_who_wants_no_marketing_may_want_nothing_later(store: Store) -> None:
+    for reason, kept in (("marketing", "marketing"), ("text", "text"), ("marketing", "text"), ("manual", "text")):
+        rows = [(1, PHONE, "sms", reason, 5)]
+        await store.database.write(partial(list_phones, rows=rows, publisher=store.setup.publisher))
+        assert [one.reason for one in await store.opt_outs.find(1, PHONE)] == [kept]

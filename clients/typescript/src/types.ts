@@ -790,7 +790,7 @@ export interface OptOutRecord {
   /** The channel that it opted out of. */
   channel: "sms" | "whatsapp";
   /** How: by a text, learned from a carrier, or by hand. */
-  reason: "text" | "carrier" | "manual";
+  reason: "text" | "carrier" | "manual" | "marketing";
   /** When it was made, ISO 8601 in UTC with milliseconds. */
   created_at: string;
 }

@@ -16,6 +16,7 @@ from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox,
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.mail.sender import brand_domain, brand_of
 from heliograph.rules.options import Added, Options, Timing, added_of, read_options
+from heliograph.rules.phones.opt_out import bars
 from heliograph.rules.phones.phone import country_of, read_phone
 from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, RecipientOptedOut, TemplateIdRequired
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Team, Template
@@ -168,7 +169,7 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
     is_counted = caller.team.sandbox and not simulated and routing.leaves(asked)
 
     def check(found: Found, now: int) -> None:
-        if found.opted_out:
+        if found.opted_out and bars(found.opted_out, draft.template.category):
             raise RecipientOptedOut(
                 f"{draft.to} has opted out of this team's {channel} messages. {RecipientOptedOut.fix}", param="to"
             )

@@ -19,6 +19,7 @@ from heliograph.rules.delivery.retry import absent_wait, hold_until, next_attemp
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.mail.delay import told_delay
+from heliograph.rules.phones.opt_out import bars
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, marked
@@ -126,7 +127,8 @@ class Dispatch:
             try:
                 if claim.channel == "email":
                     return await store.suppressions.get(claim.team, claim.address) is not None
-                return any(o.channel == claim.channel for o in await store.opt_outs.find(claim.team, claim.address))
+                found = await store.opt_outs.find(claim.team, claim.address)
+                return any(one.channel == claim.channel and bars(one.reason, None) for one in found)
             except StoreUnavailable:
                 await asyncio.sleep(RECORD_AGAIN_S)
 

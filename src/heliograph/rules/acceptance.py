@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.phones.opt_out import OptOutReason
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Channel, Priority
@@ -25,7 +26,7 @@ class Found(msgspec.Struct, frozen=True):
     suppressed: Set[str]  # of the addresses in `watch`, the suppressed ones
     account: Account  # running totals; `decide` takes quota and credit from it
     marketing: Sequence[int]  # times of the recipient's MARKETING messages of the last day, oldest first
-    opted_out: bool = False  # the phone that it is for wants no messages of this team on this channel
+    opted_out: OptOutReason | None = None  # why the phone that it is for is listed by the team for this channel
 
 
 class AcceptedRecipient(msgspec.Struct, frozen=True):

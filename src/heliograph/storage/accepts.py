@@ -15,6 +15,7 @@ from heliograph.rules.erasure import NameOf
 from heliograph.rules.idempotency import Remembered
 from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_WINDOW_MS
 from heliograph.rules.notices import low_credit
+from heliograph.rules.phones.opt_out import OptOutReason
 from heliograph.rules.pricing import Account, format_money, take_octets
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.webhooks.event import SCHEDULED, scheduled_data
@@ -109,7 +110,7 @@ class _Desk(msgspec.Struct):
     accounts: dict[int, Account]
     suppressed: dict[int, set[str]]
     marketing: dict[tuple[int, str], list[int]]
-    opted_out: set[Phone]
+    opted_out: dict[Phone, OptOutReason]
 
     def take(self, item: Item) -> _Taken:
         """What is accepted of it, and the answer. After a refusal everything is as it was."""
@@ -140,7 +141,7 @@ class _Desk(msgspec.Struct):
         before = replace(self.accounts[item.team])
         account, to = self.accounts[item.team], (item.team, item.marketing_to or "")
         try:
-            opted_out = bool(self.opted_out) and (item.team, item.channel, item.phone) in self.opted_out
+            opted_out = self.opted_out.get((item.team, item.channel, item.phone or "")) if self.opted_out else None
             done = item.decide(Found(self.suppressed[item.team], account, self.marketing[to], opted_out))
             if item.octets_most:
                 octets = item.octets if item.shared else len(item.content)
@@ -207,7 +208,7 @@ async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:
     accounts = await lock_accounts(tx, {item.team})
     suppressed = await _suppressed(tx, [item], accounts, name_of)
     marketing = await _marketing(tx, [item])
-    opted_out = bool(await _opted_out(tx, [item], accounts, name_of))
+    opted_out = next(iter((await _opted_out(tx, [item], accounts, name_of)).values()), None)
     to = item.team, item.marketing_to or ""
     return item.decide(Found(suppressed[item.team], accounts[item.team], marketing[to], opted_out))
 
@@ -279,7 +280,9 @@ async def _suppressed(
     return found
 
 
-async def _opted_out(tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf) -> set[Phone]:
+async def _opted_out(
+    tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf
+) -> dict[Phone, OptOutReason]:
     """Whether a team has such phones at all came with its account's row: the others look up nothing."""
     watched = {
         (item.team, item.channel, item.phone): item.phone
@@ -287,9 +290,10 @@ async def _opted_out(tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Ac
         if item.phone and accounts[item.team].opted_out
     }
     if not watched:
-        return set()
+        return {}
     watched |= {(t, c, name_of(t, phone)): phone for t, c, phone in watched if accounts[t].erased}
-    return {(t, c, watched[t, c, name]) for t, c, name in await tx.run("find_opted_out", phones=list(watched))}
+    rows = await tx.run("find_opted_out", phones=list(watched))
+    return {(t, c, watched[t, c, name]): reason for t, c, name, reason in rows}
 
 
 async def _marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int, str], list[int]]:

@@ -23,7 +23,7 @@ from heliograph.rules.mail.provider import OTHER, SIMULATOR, provider_of
 from heliograph.rules.mail.recipients import times_named
 from heliograph.rules.notices import dead_letters
 from heliograph.rules.options import read_record
-from heliograph.rules.phones.carrier_codes import tells_opt_out
+from heliograph.rules.phones.carrier_codes import told_opt_out
 from heliograph.rules.webhooks import event
 from heliograph.runtime import metrics
 from heliograph.storage import batches, carrier_use, figures, happenings
@@ -472,8 +472,9 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
         rows.money.append((moved, "release", change.at))
     if is_mail and path and path[-1] == "failed" and not moved.sandbox and change.detail.get("reason") in UNUSED:
         rows.unused.append((moved, recipient.address))
-    if path and moved.channel != "email" and tells_opt_out(change.detail) and not magic.is_magic(recipient.address):
-        rows.opt_outs.append((moved.team, recipient.address, moved.channel, "carrier", change.at))
+    listed = told_opt_out(change.detail) if path and moved.channel != "email" else None
+    if listed and not magic.is_magic(recipient.address):
+        rows.opt_outs.append((moved.team, recipient.address, moved.channel, listed, change.at))
     # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
     if change.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(

@@ -6,6 +6,9 @@ The carriers themselves keep what a code means for delivery, and its words.
 from collections.abc import Mapping
 from typing import Any
 
+from heliograph.rules.delivery.outcome import Own
+from heliograph.rules.phones.opt_out import OptOutReason
+
 
 def _of(**causes: str) -> dict[str, str]:
     """Cause → its codes, as code → cause."""
@@ -67,14 +70,15 @@ CODES: dict[str, dict[str, str]] = {
     "simulator": _of(bad_number="21211 131009", no_route="21612 131030", phone_off="UNDELIV", no_whatsapp="131026"),
 }
 
-OPTED_OUT = "opted_out"
-LEARNED = ("smpp", "twilio")  # whose word for it holds for all messages; Meta's is about marketing alone
+OPTED_OUT: Own = "opted_out"
+LEARNED: dict[str, OptOutReason] = {"smpp": "carrier", "twilio": "carrier", "cloud_api": "marketing"}
 
 
-def tells_opt_out(detail: Mapping[str, Any]) -> bool:
-    """Whether a carrier refused the recipient because they opted out there."""
-    carrier = detail.get("carrier")
-    return carrier in LEARNED and CODES[carrier].get(str(detail.get("code"))) == OPTED_OUT
+def told_opt_out(detail: Mapping[str, Any]) -> OptOutReason | None:
+    """As what the recipient is listed, because a carrier refused them as opted out there."""
+    carrier = str(detail.get("carrier"))
+    is_out = OPTED_OUT in (detail.get("reason"), CODES.get(carrier, {}).get(str(detail.get("code"))))
+    return LEARNED.get(carrier) if is_out else None
 
 
 # The states of SMPP receipts, by their first five letters.

@@ -7,7 +7,8 @@ from heliograph.rules.setup.records import OptOutTexts
 
 PhoneChannel = Literal["sms", "whatsapp"]
 PHONE_CHANNELS: tuple[PhoneChannel, ...] = get_args(PhoneChannel)
-OptOutReason = Literal["text", "carrier", "manual"]
+# `marketing`: a carrier says that they want none, and they get all else.
+OptOutReason = Literal["text", "carrier", "manual", "marketing"]
 OPT_OUT_REASONS: tuple[OptOutReason, ...] = get_args(OptOutReason)
 
 Word = Literal["stop", "start", "help"]
@@ -23,6 +24,11 @@ def read_word(text: str, texts: OptOutTexts) -> Word | None:
     if said in map(plain, texts.start_words):
         return "start"
     return "help" if said in HELP_WORDS else None
+
+
+def bars(reason: OptOutReason | None, category: str | None) -> bool:
+    """Whether a phone that is listed for this reason gets no message by a template of this category."""
+    return reason is not None and (reason != "marketing" or category == "MARKETING")
 
 
 def answer_to(word: Word, texts: OptOutTexts) -> str:

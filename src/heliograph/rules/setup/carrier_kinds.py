@@ -138,6 +138,7 @@ class SmppOptions(CarrierOptions, frozen=True, kw_only=True):
     throughput: Annotated[Count, more("Messages a second", "For each process. Empty: no limit.")] = 0
     long: Annotated[Long, more("Long texts", "In parts (udh), or whole (payload).")] = "udh"
     receipt_id: Annotated[IdForm, more("IDs in receipts", "As issued, or written in hex or decimal.")] = "same"
+    opted_out: Annotated[list[Line], more("Codes for opted out", "Of command_status (0x…), or err of receipts.")] = []
     uncertain: Annotated[Uncertain, more("When uncertain", _UNCERTAIN)] = "resend"
 
 

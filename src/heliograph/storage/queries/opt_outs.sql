@@ -1,7 +1,7 @@
 -- The phones that opted out of a team's messages.
 
 -- name: find_opted_out
-SELECT o.team, o.channel, o.phone FROM rows(:phones, team bigint, channel text, phone text) AS r
+SELECT o.team, o.channel, o.phone, o.reason FROM rows(:phones, team bigint, channel text, phone text) AS r
 JOIN opt_out o ON o.team = r.team AND o.phone = r.phone AND o.channel = r.channel;
 
 -- name: find_opt_outs
@@ -14,11 +14,13 @@ WHERE team = :team AND (created_at, phone, channel) < (:at, :phone, :channel)
 ORDER BY created_at DESC, phone DESC, channel DESC LIMIT :limit;
 
 -- name: insert_opt_outs
+-- Who wanted no marketing may want nothing at all later.
 INSERT INTO opt_out (team, phone, channel, reason, created_at)
 SELECT team, phone, channel, reason, created_at
 FROM rows(:opt_outs, team bigint, phone text, channel text, reason text, created_at bigint) AS r
 WHERE true
-ON CONFLICT (team, phone, channel) DO NOTHING
+ON CONFLICT (team, phone, channel) DO UPDATE SET reason = excluded.reason, created_at = excluded.created_at
+    WHERE opt_out.reason = 'marketing' AND excluded.reason <> 'marketing'
 RETURNING team, phone, channel, reason, created_at;
 
 -- name: mark_opted_out

@@ -1,11 +1,13 @@
 """The carrier `smpp`: a transceiver session with an SMSC; receipts arrive on the same connection."""
 
 import asyncio
+import re
 import ssl
 import zlib
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.channels.carrier import Carrier, Parcel
 from heliograph.channels.sms.smpp import command, status
@@ -25,7 +27,8 @@ from heliograph.channels.sms.smpp.pdu import (
 from heliograph.channels.sms.smpp.receipt import issued_id, read_receipt, read_text
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
 from heliograph.rules.delivery.content import SmsContent
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused, own
+from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, Outcome, Refused, own
+from heliograph.rules.phones.carrier_codes import OPTED_OUT
 from heliograph.rules.setup.carrier_kinds import SmppOptions
 
 PART_TRIES = 4  # of a part whose predecessors were sent
@@ -45,6 +48,7 @@ class Smpp(Carrier):
     ) -> None:
         self._options = options
         self._timings = timings
+        self._opted_out = frozenset(map(plain_code, options.opted_out)) - {""}
         self._pace = Pace(options.throughput)
         self._intake = Intake(report)
         self._texts = Intake(take_texts)
@@ -101,8 +105,10 @@ class Smpp(Carrier):
                 text = f"{self._options.host} {why}: the message may have been sent{where}"
                 return Deferred(detail=detail | own("no_answer", text), uncertain=True)
             if answer.status:
-                text = status.words(answer.status) + where
-                return _refusal(answer.status, detail | {"code": status.code(answer.status), "text": text}, number == 1)
+                code, text = status.code(answer.status), status.words(answer.status) + where
+                if code in self._opted_out:
+                    return Refused(detail=detail | own(OPTED_OUT, text) | {"code": code})
+                return _refusal(answer.status, detail | {"code": code, "text": text}, number == 1)
             ids.append(issued_id(read_id(answer.body), self._options.receipt_id))
         detail |= {"code": status.code(status.ROK), "text": "accepted"}
         known = tuple(dict.fromkeys(id_ for id_ in ids if id_))  # some carriers have one for all parts
@@ -139,11 +145,27 @@ class Smpp(Carrier):
             acknowledge(status.RX_P_APPN)
             return
         if receipt:
-            self._intake.take(receipt, acknowledge)
+            self._intake.take(self._with_reason(receipt), acknowledge)
         elif text := read_text(sm):
             self._texts.take(text, acknowledge)
         else:  # a receipt that says nothing
             acknowledge(status.ROK)
+
+    def _with_reason(self, receipt: CarrierReport) -> CarrierReport:
+        detail = receipt.report.detail
+        if receipt.report.status != "failed" or plain_code(str(detail.get("err", ""))) not in self._opted_out:
+            return receipt
+        return CarrierReport(receipt.carrier_id, replace(receipt.report, detail={**detail, "reason": OPTED_OUT}))
+
+
+def plain_code(given: str) -> str:
+    """As it is compared: a command_status with all its digits, an `err` without the zeros before it."""
+    text = given.strip().lower()
+    return status.code(int(text, 16)) if is_status(text) else text.lstrip("0")
+
+
+def is_status(text: str) -> bool:
+    return re.fullmatch("0x[0-9a-f]{1,8}", text) is not None
 
 
 def _decoded(pdu: Pdu) -> ShortMessage:

@@ -1,0 +1,132 @@
+"""Texts that came in: to whom they are told, what they do, what they are answered, and repeats (contract 17)."""
+
+import json
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from heliograph.rules.delivery.outcome import IncomingText
+from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.rules.phones.opt_out import PhoneChannel
+from heliograph.rules.setup.records import SenderId, TeamRecord
+from heliograph.rules.setup.snapshot import to_row
+from heliograph.runtime import metrics
+from heliograph.storage.outcomes import Change
+from heliograph.storage.store import Store
+from heliograph.storage.texts import Way
+from tests.clocks import TestClock
+from tests.entries import set_up
+from tests.storage.samples import PHONE, message
+
+pytestmark = pytest.mark.anyio
+
+OWN = "+12025550123"  # the sender ID of team 1
+
+
+@pytest.fixture
+async def texting(store: Store) -> Store:
+    """Two teams; the sender ID that the second asked for is not approved."""
+    teams = [TeamRecord(ref=ref, id=f"team_{ref}", name="T") for ref in (1, 2)]
+    senders = [
+        SenderId(team="team_1", country="US", value=OWN, approved=True),
+        SenderId(team="team_2", country="US", value="+12025550199"),
+        SenderId(team="team_2", country="GB", value="ACME", approved=True),
+    ]
+    rows = [to_row("team", one.id, one, one.id) for one in teams]
+    rows += [to_row("sender_id", f"{one.team}/{one.country}", one, one.team) for one in senders]
+    await set_up(store, rows=rows)
+    return store
+
+
+async def write(store: Store, text: str = "Hi", *, to: str = OWN, channel: PhoneChannel = "sms", **more: Any) -> None:
+    given: dict[str, Any] = {"id": f"id-{text}-{to}", "sender": PHONE, "to": to, "text": text}
+    await store.texts.take(Way(carrier="c", channel=channel), [IncomingText(**given | more)])
+
+
+async def told(store: Store, clock: TestClock, team: int = 1) -> list[tuple[str, str]]:
+    clock.forward(1000)
+    events = await store.events.feed(team, "", 1000)
+    return [(one.type, json.loads(one.detail or "{}").get("text", "")) for one in events if one.type != "sms.sent"]
+
+
+async def answers(store: Store) -> list[str]:
+    claims = await store.outbox.claim("phone", 100)
+    return [json.loads(claim.content)["body"] for claim in claims]
+
+
+@pytest.mark.parametrize(
+    ("to", "team"),
+    [
+        (OWN, 1),
+        (OWN.removeprefix("+"), 1),
+        ("acme", 2),
+        ("+12025550199", None),  # not approved
+        ("+19995550000", None),
+        ("", None),
+    ],
+)
+async def test_the_team_that_has_the_number_is_told(
+    texting: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch, to: str, team: int | None
+) -> None:
+    unclaimed: list[tuple[str, ...]] = []
+    monkeypatch.setattr(metrics, "unclaimed_texts", lambda *of: Mock(inc=lambda: unclaimed.append(of)))
+    await write(texting, to=to)
+    for ref in (1, 2):
+        assert await told(texting, clock, ref) == ([("sms.received", "Hi")] if ref == team else [])
+    assert unclaimed == ([] if team else [("sms", "c")])
+
+
+async def test_else_who_wrote_last_on_that_channel_within_thirty_days(texting: Store, clock: TestClock) -> None:
+    for ref in (1, 2):
+        await texting.messages.accept(message(clock, PHONE, team=ref, channel="sms", phone=PHONE))
+        (claim,) = await texting.outbox.claim("phone", 1)
+        place: dict[str, Any] = {"message": claim.message, "position": claim.position, "claim": claim.held}
+        await texting.outbox.record(Change(at=clock.now(), wanted="sent", accepted=True, carrier="c", **place))
+        clock.forward(1000)
+    await write(texting, to="shared")
+    await write(texting, "by chat", to="shared", channel="whatsapp")
+    await write(texting, "to ours", to=OWN)  # whose number it is comes first
+    assert await told(texting, clock, 2) == [("sms.received", "Hi")]
+    assert await told(texting, clock, 1) == [("sms.received", "to ours")]
+    clock.forward(30 * DAY_MS)
+    await write(texting, "late", to="shared")
+    assert ("sms.received", "late") not in await told(texting, clock, 2)
+
+
+@pytest.mark.parametrize(
+    ("unnamed", "after_ms", "times"),
+    [(False, 0, 1), (False, DAY_MS, 1), (True, 0, 1), (True, 9 * MINUTE_MS, 1), (True, 11 * MINUTE_MS, 2)],
+)
+async def test_a_repeat_is_told_once(
+    texting: Store, clock: TestClock, unnamed: bool, after_ms: int, times: int
+) -> None:
+    """By the carrier's id; where it has none, the same words some time later are new ones."""
+    await write(texting, is_unnamed=unnamed)
+    clock.forward(after_ms)
+    await write(texting, is_unnamed=unnamed)
+    assert len(await told(texting, clock)) == times
+
+
+async def test_the_same_id_of_another_carrier_is_another_text(texting: Store, clock: TestClock) -> None:
+    text = IncomingText(id="1", sender=PHONE, to=OWN, text="Hi")
+    for carrier in ("c", "d"):
+        await texting.texts.take(Way(carrier=carrier, channel="sms"), [text, text])
+    assert len(await told(texting, clock)) == 2
+
+
+async def test_stop_start_and_help_are_obeyed_and_answered_once_a_day(texting: Store, clock: TestClock) -> None:
+    texts = TeamRecord(ref=1, id="team_1", name="T").opt_out
+    await write(texting, " stop ", id="1")
+    await write(texting, "Arrêt", id="2")
+    assert [one.reason for one in await texting.opt_outs.find(1, PHONE)] == ["text"]
+    assert await answers(texting) == [texts.stop_text]
+    await write(texting, "START", id="3")
+    await write(texting, "info", id="4")
+    assert await texting.opt_outs.find(1, PHONE) == []
+    assert await answers(texting) == [texts.start_text, texts.help_text]
+    types = [type_ for type_, _ in await told(texting, clock)]
+    assert sorted(types) == ["opt_out.created", "opt_out.deleted", *["sms.received"] * 4]
+    clock.forward(DAY_MS)
+    await write(texting, "STOP", id="5")
+    assert await answers(texting) == [texts.stop_text]
