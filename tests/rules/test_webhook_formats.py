@@ -110,7 +110,7 @@ def test_a_cancel_has_its_own_name() -> None:
         ("resend", [name for name in TYPES if name.startswith(("sms.", "whatsapp.", "verification."))]),
         ("resend", ["email.sending", "credit.low"]),
         ("postmark", [name for name in TYPES if not name.startswith(("email.", "suppression."))]),
-        ("postmark", ["email.sending", "email.sent"]),
+        ("postmark", ["email.sending", "email.sent", "email.received"]),
     ],
 )
 def test_an_endpoint_is_told_what_its_format_has_a_word_for(format_: str, untold: list[str]) -> None:
@@ -271,3 +271,66 @@ def test_a_blind_copy_stays_blind_at_postmark_too() -> None:
     blind = event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test")
     assert b"blind" not in told(blind, shape="postmark")[0]
     assert json.loads(told(event("sms.sent", '{"id":"sms_1"}'), shape="postmark")[0])["id"] == "sms_1"
+
+
+RECEIVED = {
+    "object": "received",
+    "id": "rcv_1",
+    "from": "ann@b.test",
+    "to": ["support+7@in.acme.test"],
+    "cc": ["bob@b.test"],
+    "recipients": ["support+7@in.acme.test"],
+    "subject": "Re: Grüße",
+    "text": "Thanks!\n> Hello",
+    "html": "<p>Thanks!</p>",
+    "reply_text": "Thanks!",
+    "message_id": "<1@b.test>",
+    "in_reply_to": None,
+    "automatic": False,
+    "headers": [["Date", "Sun, 15 Nov 2026 06:37:44 +0000"], ["Reply-To", "ann@c.test"]],
+    "attachments": [
+        {"id": "att_1", "filename": "a.png", "content_type": "image/png", "size": 9, "content_id": None},
+        {"id": "att_2", "filename": "b.png", "content_type": "image/png", "size": 9, "content_id": "b"},
+    ],
+    "authentication": {"spf": "pass", "dkim": "pass", "dmarc": "pass"},
+    "truncated": False,
+}
+CAME = msgspec.structs.replace(TOLD, type="email.received", status=None, detail=json.dumps(RECEIVED), record=None)
+
+
+def test_a_mail_that_came_in_in_resends_shape() -> None:
+    heard = json.loads(told(CAME)[0])
+    assert heard["type"] == "email.received"
+    assert {name: heard["data"][name] for name in ("email_id", "from", "to", "cc", "message_id", "subject")} == {
+        "email_id": "rcv_1",
+        "from": "ann@b.test",
+        "to": ["support+7@in.acme.test"],
+        "cc": ["bob@b.test"],
+        "message_id": "<1@b.test>",
+        "subject": "Re: Grüße",
+    }
+    assert [one["content_disposition"] for one in heard["data"]["attachments"]] == ["attachment", "inline"]
+    assert not {"text", "html"} & set(heard["data"])
+
+
+def test_a_mail_that_came_in_in_postmarks_shape() -> None:
+    body, _ = told(CAME, shape="postmark")
+    heard = json.loads(body)
+    assert {name: heard[name] for name in ("MessageID", "MailboxHash", "StrippedTextReply", "TextBody", "ReplyTo")} == {
+        "MessageID": "rcv_1",
+        "MailboxHash": "7",
+        "StrippedTextReply": "Thanks!",
+        "TextBody": "Thanks!\n> Hello",
+        "ReplyTo": "ann@c.test",
+    }
+    assert heard["ToFull"] == [{"Email": "support+7@in.acme.test", "Name": "", "MailboxHash": "7"}]
+    assert heard["Headers"][0] == {"Name": "Date", "Value": "Sun, 15 Nov 2026 06:37:44 +0000"}
+    assert [(one["Name"], one["ContentLength"]) for one in heard["Attachments"]] == [("a.png", 9), ("b.png", 9)]
+
+
+@pytest.mark.parametrize(("events", "is_told"), [(("*",), False), (("email.*",), False), (("email.received",), True)])
+def test_postmark_posts_incoming_mail_elsewhere(events: tuple[str, ...], is_told: bool) -> None:
+    """A program that hears of bounces would not understand it: it is told where somebody asks for it by name."""
+    hook = Webhook(id="whk_1", team="team_1", url="https://a.test", secret="s", format="postmark", events=events)
+    assert hears(hook, "email.received") is is_told
+    assert hears(msgspec.structs.replace(hook, format="resend"), "email.received")

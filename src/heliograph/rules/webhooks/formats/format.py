@@ -27,6 +27,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = JSON
     name: Callable[[str, str | None], str] = lambda type_, _: type_  # ours and why it failed → its own name
     hushed: Collection[str] = ()  # why something failed that is no failure there: told to whom asked by name only
+    by_name: Collection[str] = ()  # which that service posts elsewhere: told to whom asked by name only
     callbacks: bool = False  # a message may have an address of its own for its events
 
     def headers(self, signing: Signing) -> dict[str, str]:

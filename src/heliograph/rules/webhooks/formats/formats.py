@@ -16,7 +16,13 @@ CANCELED: Own = "canceled"  # what was called back did not fail in the eyes of o
 
 FORMATS = {
     OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
-    "postmark": Format(types=postmark.TYPES, body=postmark.body, sign=postmark.sign, hushed=(CANCELED,)),
+    "postmark": Format(
+        types=postmark.TYPES,
+        body=postmark.body,
+        sign=postmark.sign,
+        hushed=(CANCELED,),
+        by_name=(postmark.INBOUND,),
+    ),
     "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard, name=resend.name_of, hushed=(CANCELED,)),
     "twilio": Format(
         types=twilio.TYPES,
@@ -33,6 +39,8 @@ def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
     form, asked = FORMATS[hook.format], {"*", type_, type_.partition(".")[0] + ".*"}
     if hook.asked:
         return form.name(type_, reason) in hook.asked
+    if type_ in form.by_name and type_ not in hook.events:
+        return False
     return type_ in form.types and reason not in form.hushed and not asked.isdisjoint(hook.events)
 
 

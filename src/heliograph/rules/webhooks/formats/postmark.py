@@ -12,7 +12,9 @@ from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import StoredEvent, event_data
 from heliograph.rules.webhooks.formats.format import Signing
 
+INBOUND = "email.received"
 TYPES = {  # ours: Postmark's
+    INBOUND: "Inbound",
     "email.delivered": "Delivery",
     "email.bounced": "Bounce",
     "email.failed": "Bounce",
@@ -39,6 +41,8 @@ def sign(signing: Signing) -> dict[str, str]:
 def body(event: StoredEvent, team: Team) -> bytes:
     own, kind = event_data(event), TYPES.get(event.type, event.type)
     at = timestamp(event.created_at)
+    if event.type == INBOUND:
+        return msgspec.json.encode(_inbound(own, at))
     told = {"RecordType": kind, "ServerID": team.record.ref, "MessageStream": "outbound"}
     if kind == "SubscriptionChange":
         told |= {
@@ -57,6 +61,56 @@ def body(event: StoredEvent, team: Team) -> bytes:
     else:
         told |= own
     return msgspec.json.encode(told)
+
+
+def _inbound(own: dict[str, Any], at: str) -> dict[str, Any]:
+    """A mail that came in. Events have no bytes of attachments: GET /v1/received/:id/attachments/:id does."""
+    to, recipient = [*map(_full, own["to"])], next(iter(own["recipients"]), "")
+    headers = [{"Name": name, "Value": value} for name, value in own["headers"]]
+    first = {name.lower(): value for name, value in reversed(own["headers"])}
+    return {
+        "MessageStream": "inbound",
+        "From": own["from"],
+        "FromName": "",
+        "FromFull": _full(own["from"]),
+        "To": ", ".join(own["to"]),
+        "ToFull": to,
+        "Cc": ", ".join(own["cc"]),
+        "CcFull": [*map(_full, own["cc"])],
+        "Bcc": "",
+        "BccFull": [],
+        "OriginalRecipient": recipient,
+        "MailboxHash": _hash(recipient),
+        "ReplyTo": first.get("reply-to", ""),
+        "Subject": own["subject"],
+        "MessageID": own["id"],
+        "Date": first.get("date", at),
+        "TextBody": own["text"] or "",
+        "HtmlBody": own["html"] or "",
+        "StrippedTextReply": own["reply_text"] or "",
+        "Tag": "",
+        "Headers": headers,
+        "Attachments": [
+            {
+                "Name": one["filename"],
+                "Content": "",
+                "ContentType": one["content_type"],
+                "ContentLength": one["size"],
+                "ContentID": one["content_id"] or "",
+                "ID": one["id"],
+            }
+            for one in own["attachments"]
+        ],
+    }
+
+
+def _full(address: str) -> dict[str, str]:
+    return {"Email": address, "Name": "", "MailboxHash": _hash(address)}
+
+
+def _hash(address: str) -> str:
+    """What stands behind the plus in the local part."""
+    return address.rpartition("@")[0].partition("+")[2]
 
 
 def _delivery(own: dict[str, Any], at: str) -> dict[str, Any]:

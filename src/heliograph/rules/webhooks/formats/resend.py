@@ -9,6 +9,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent, event_data
 
+RECEIVED = "email.received"
 TYPES = {  # ours: Resend's
     SCHEDULED: SCHEDULED,
     "email.sent": "email.sent",
@@ -17,6 +18,7 @@ TYPES = {  # ours: Resend's
     "email.complained": "email.complained",
     "email.failed": "email.failed",
     "email.delayed": "email.delivery_delayed",
+    RECEIVED: RECEIVED,
     "domain.verified": "domain.updated",
     "domain.failed": "domain.updated",
     "suppression.created": "suppression.added",
@@ -37,7 +39,9 @@ def name_of(type_: str, reason: Any) -> str:
 def body(event: StoredEvent, team: Team) -> bytes:
     own = event_data(event)
     type_ = name_of(event.type, own.get("error", {}).get("reason"))
-    if event.type.startswith("email."):
+    if event.type == RECEIVED:
+        own = _received(own, timestamp(event.created_at))
+    elif event.type.startswith("email."):
         own, error = _email(own), own.get("error", {})
         if error.get("reason") == _SUPPRESSED:
             own["suppressed"] = {"message": _HELD_BACK, "type": "OnAccountSuppressionList"}
@@ -56,6 +60,22 @@ def body(event: StoredEvent, team: Team) -> bytes:
             "created_at": own["created_at"],
         }
     return msgspec.json.encode({"type": type_, "created_at": timestamp(event.created_at), "data": own})
+
+
+def _received(own: dict[str, Any], at: str) -> dict[str, Any]:
+    """A mail that came in: who and what, and its text by GET, as Resend has it."""
+    kept = ("id", "filename", "content_type", "content_id")
+    return {
+        "email_id": own["id"],
+        "created_at": at,
+        **{name: own[name] for name in ("from", "to", "cc", "message_id", "subject")},
+        "bcc": [],
+        "attachments": [
+            {name: one[name] for name in kept}
+            | {"content_disposition": "inline" if one["content_id"] else "attachment"}
+            for one in own["attachments"]
+        ],
+    }
 
 
 def _email(own: dict[str, Any]) -> dict[str, Any]:
