@@ -223,7 +223,7 @@ INDEXES = {
     "insert_deliveries": "",
     "insert_own_deliveries": "callback_pkey",
     "feed": "event_by_team message_pkey recipient_pkey received_pkey",
-    "newest_events": "event_by_team message_pkey recipient_pkey",
+    "newest_events": "event_by_team message_pkey received_pkey recipient_pkey",
     "span_of_events": "event_by_team",
     "count_figures": "",
     "team_figures": "figure_pkey",

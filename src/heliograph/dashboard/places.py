@@ -34,6 +34,7 @@ MENU: dict[str, tuple[MenuPlace, ...]] = {
         MenuPlace("Messages", "/messages", "messages", "email sms whatsapp sent log"),
         MenuPlace("Verifications", "/verifications", "verify", "codes otp verify"),
         MenuPlace("Test inbox", "/inbox", "inbox", "sandbox mails"),
+        MenuPlace("Received", "/received", "inbox", "incoming mail replies texts answers"),
     ),
     "Content": (
         MenuPlace("Templates", "/templates", "template", "content"),

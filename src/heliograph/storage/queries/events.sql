@@ -38,12 +38,14 @@ ORDER BY e.id LIMIT :limit;
 
 -- name: newest_events
 -- Looks through `span` events at most, so that a rare type costs no more than a frequent one.
-SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
+SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
+       coalesce(e.detail, x.record),
        m.record, m.sandbox, r.kind
 FROM (SELECT * FROM event WHERE team = :team AND id < :before AND sequence IS NOT NULL
       ORDER BY id DESC LIMIT :span) e
 LEFT JOIN message m ON m.key = e.message
 LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
 WHERE e.type IN (SELECT type FROM rows(:types, type text) AS t)
 ORDER BY e.id DESC LIMIT :limit;
 
