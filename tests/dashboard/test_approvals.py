@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.setup.records import Domain, Shape, TeamRecord, Template
+from heliograph.rules.setup.layout_drafts import find_draft
+from heliograph.rules.setup.records import Domain, Layout, LayoutDraft, Shape, TeamRecord, Template
 from heliograph.rules.setup.sender_approvals import pending
-from heliograph.rules.setup.template_approvals import list_pending
+from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, fits, sync_api
 from tests.dashboard.inside import OPERATOR, Pages, set_up
@@ -111,6 +112,35 @@ async def test_a_template_is_approved_at_the_price_of_the_form(store: Store, pag
     assert (done.status, done.headers["location"], done.notice) == (303, LIST, "Approved: the template.")
     sold = pages.setup.teams[TEAM].templates[SMS.id]
     assert (sold.status, sold.price, sold.prices) == ("approved", 40_000, {"GB": 50_000})
+
+
+LETTER = Layout(id="lay_letter", team=TEAM, name="Letter", html="<b>{{content}}</b>")
+ASKED = replace(LETTER, html="<i>{{content}}</i>", version=2, status="draft", submitted_at=1)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("word", "told", "html", "waits"),
+    [
+        ({"approve": "yes"}, "Approved: the layout Letter.", ASKED.html, False),
+        ({"reason": "No <i>."}, "Refused: the layout Letter. The team sees the reason.", LETTER.html, False),
+        ({"reason": " "}, "", LETTER.html, True),
+        ({"approve": "yes", "mark": "another"}, "", LETTER.html, True),
+    ],
+)
+async def test_a_layout_is_decided_about_as_it_was_seen(
+    store: Store, pages: Pages, word: dict[str, str], told: str, html: str, waits: bool
+) -> None:
+    draft = LayoutDraft(team=TEAM, layout=ASKED)
+    await set_up(store, ("layout", LETTER.id, LETTER, TEAM), ("layout_draft", LETTER.id, draft, TEAM))
+    shown = await pages.get(LIST, OPERATOR)
+    assert "1 waiting" in shown.text and "Letter" in shown.text and "<i>{{content}}</i>" in shown.text
+    form = {"mark": mark_of(ASKED), "text": "the layout Letter"} | word
+    done = await pages.post(f"{LIST}/{TEAM}/layouts/{LETTER.id}", form, OPERATOR)
+    assert (done.status, done.notice) == ((303, told) if told else (400, ""))
+    assert pages.setup.teams[TEAM].layouts[LETTER.id].html == html
+    left = find_draft(pages.setup, LETTER.id)
+    assert bool(left and left.submitted_at) == waits
 
 
 @pytest.mark.anyio

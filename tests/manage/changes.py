@@ -13,6 +13,8 @@ from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.keys import parse_token
+from heliograph.rules.setup.layout_drafts import find_draft
+from heliograph.rules.setup.template_approvals import mark_of
 from heliograph.storage.people import Identity
 from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD
@@ -244,6 +246,13 @@ async def a_submitted_layout(world: World) -> Values:
     made = await a_layout_draft(world)
     await world.call("POST", f"/v1/layouts/{made['layout']}/submit", None)
     return made
+
+
+async def a_seen_layout(world: World) -> Values:
+    made = await a_submitted_layout(world)
+    draft = find_draft(world.house.store.setup.current, made["layout"])
+    assert draft
+    return made | {"mark": mark_of(draft)}
 
 
 async def a_template(world: World) -> Values:
@@ -639,6 +648,10 @@ CHANGES = [
     route("PATCH /v1/layouts/{layout}", "layout.save", {"text": "-- {{{{content}}}}"}, a_layout, again=True),
     route("POST /v1/layouts/{layout}/submit", "layout.submit", {}, a_layout_draft, again=True),
     route("POST /v1/layouts/{layout}/archive", "layout.archive", {}, a_layout, again=True),
+    page(f"{OPERATOR}/approvals/{{team}}/layouts/{{layout}}", "layout.approve",
+         {"mark": "{mark}", "approve": "yes"}, a_seen_layout),
+    page(f"{OPERATOR}/approvals/{{team}}/layouts/{{layout}}", "layout.refuse",
+         {"mark": "{mark}", "reason": "No."}, a_seen_layout, variant="refused"),
     command("layout approve", "layout.approve", "{layout}", make=a_submitted_layout, again=True),
     command("layout archive", "layout.archive", "{layout}", make=a_layout, again=True),
     # templates

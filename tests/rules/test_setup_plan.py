@@ -428,7 +428,7 @@ def test_an_address_is_suppressed_once() -> None:
         (
             "",
             A + TEMPLATE.replace("Hi", "{{customer.x}}"),
-            "teams[0].templates[0].body: {{customer.x}} is not in variables",
+            "teams[0].templates[0].body, line 1: {{customer.x}} is not in variables",
         ),
         ("", A + OWN + B + DOMAIN, "teams[1].domains[0].name: a.test is a verified domain of another team"),
         (A + OWN, B + DOMAIN, "teams[0].domains[0].name: a.test is a verified domain of another team"),

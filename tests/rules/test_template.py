@@ -298,7 +298,7 @@ REFUSED_PLACES = [
 def test_refused_places(source: str) -> None:
     problems = check_template(email(html=source, variables=("v",)))
     assert len(problems) == 1
-    assert str(problems[0]).startswith("html: a placeholder cannot stand in ")
+    assert str(problems[0]).startswith("html, line 1: a placeholder cannot stand in ")
     assert "VALUE" not in html(source, "VALUE")
 
 
@@ -412,15 +412,15 @@ def test_good_template(fields: dict[str, Any]) -> None:
         ({"channel": "sms"}, "body: a template for SMS needs one"),
         (WHATSAPP | {"body": None}, "body: a template for WhatsApp needs one"),
         (WHATSAPP | {"category": None}, "category: a WhatsApp template needs"),
-        ({"text": "{{customer.who}}"}, "text: {{customer.who}} is not in variables"),
-        ({"subject": "{{customer.who}}"}, "subject: {{customer.who}} is not in variables"),
-        ({"text": "{{name}}"}, "text: '{{name}}' is not a placeholder: write {{customer.name}}"),
-        ({"text": "{{customer.name"}, "text: '{{customer.name' is not a placeholder"),
-        ({"text": "{{customer.Name}}"}, "text: '{{customer.Name}}' is not a placeholder"),
-        ({"text": "{{customer.a..b}}"}, "text: '{{customer.a..b}}' is not a placeholder"),
+        ({"text": "{{customer.who}}"}, "text, line 1: {{customer.who}} is not in variables"),
+        ({"subject": "{{customer.who}}"}, "subject, line 1: {{customer.who}} is not in variables"),
+        ({"text": "{{name}}"}, "text, line 1: '{{name}}' is not a placeholder: write {{customer.name}}"),
+        ({"text": "{{customer.name"}, "text, line 1: '{{customer.name' is not a placeholder"),
+        ({"text": "{{customer.Name}}"}, "text, line 1: '{{customer.Name}}' is not a placeholder"),
+        ({"text": "{{customer.a..b}}"}, "text, line 1: '{{customer.a..b}}' is not a placeholder"),
         ({"text": "{{customer." + "x" * 64 + "}}"}, "is not a placeholder"),
-        (WHATSAPP | {"body": "{{1}}"}, "body: '{{1}}' is not a placeholder"),
-        ({"html": "<p>{{#if x}}</p>"}, "html: '{{#if x}}' is not a placeholder: write {{#each"),
+        (WHATSAPP | {"body": "{{1}}"}, "body, line 1: '{{1}}' is not a placeholder"),
+        ({"html": "<p>{{#if x}}</p>"}, "html, line 1: '{{#if x}}' is not a placeholder: write {{#each"),
         ({"variables": ("a", "a")}, "variables: 'a' is there twice"),
         ({"variables": ("Name",)}, "variables: 'Name' is not a name"),
         ({"variables": ("a\n",)}, "is not a name"),

@@ -58,6 +58,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
             save="Layout saved",
             submit="Layout approval requested",
             approve="Layout approved",
+            refuse="Layout refused",
             archive="Layout archived",
         ),
     ),

@@ -17,10 +17,11 @@ from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
 from heliograph.rules.refusals import Refusal
+from heliograph.rules.setup import layout_drafts
 from heliograph.rules.setup.records import Caller, Key, Team
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.setup.template_approvals import list_pending
+from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import Store
 from heliograph.web.reading import Reads
@@ -215,7 +216,9 @@ def waiting_ids(setup: Setup) -> list[str]:
     """What waits for an operator's word."""
     if not _waiting or _waiting[0][0] is not setup:
         found = [f"{one.kind} {one.id} {one.text}" for one in pending(setup)]
-        _waiting[:] = [(setup, found + [f"template {one.template.id} {one.mark}" for one in list_pending(setup)])]
+        found += [f"template {one.template.id} {one.mark}" for one in list_pending(setup)]
+        found += [f"layout {one.id} {mark_of(one)}" for one in layout_drafts.list_pending(setup)]
+        _waiting[:] = [(setup, found)]
     return _waiting[0][1]
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
-from heliograph.manage.templates import check_problems
+from heliograph.manage.templates import REASON_MAX, check_problems
 from heliograph.rules.audit import Actor
 from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest, LayoutNotFound
@@ -60,17 +60,27 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
     return await change_rows(store, actor, team, "layout.submit", id_, rows)
 
 
-async def approve(store: Store, actor: Actor, id_: str) -> bool:
-    """The draft that was submitted is in use at once."""
+async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None) -> bool:
+    """The draft that was submitted is in use at once. `mark` names what the operator saw; None: as it is."""
     own = find(store.setup.current, None, id_).team
 
     def rows(setup: Setup) -> list[Row]:
-        draft = drafts.find_draft(setup, id_)
-        if draft and not draft.submitted_at:
-            raise InvalidRequest(f"{id_} has no draft that waits.")
-        return drafts.approved_rows(setup, id_)
+        return drafts.approved_rows(setup, id_) if drafts.seen(setup, id_, mark) else []
 
     return await change_rows(store, actor, own, "layout.approve", id_, rows)
+
+
+async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason: str) -> bool:
+    """The draft is its team's again; the team's log has the reason."""
+    own, reason = find(store.setup.current, None, id_).team, reason.strip()[:REASON_MAX]
+    if not reason:
+        raise InvalidRequest("Say why, so that the team can mend it.")
+
+    def rows(setup: Setup) -> list[Row]:
+        draft = drafts.seen(setup, id_, mark)
+        return drafts.draft_rows(setup, replace(draft, submitted_at=0)) if draft else []
+
+    return await change_rows(store, actor, own, "layout.refuse", id_, rows, reason)
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:

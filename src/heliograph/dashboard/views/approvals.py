@@ -1,4 +1,4 @@
-"""What waits for an operator's word: domains, display names, sender ids, team names and templates of all teams."""
+"""What waits for an operator's word: domains, names, sender ids, templates and layouts of all teams."""
 
 import hashlib
 
@@ -6,12 +6,13 @@ from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.template_form import is_free, prices_given, to_form
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of, waiting_ids
-from heliograph.manage import senders, templates
+from heliograph.manage import layouts, senders, templates
 from heliograph.rules.mail.sender import brands_of
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.setup import layout_drafts
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.sender_approvals import PendingSender, pending
-from heliograph.rules.setup.template_approvals import list_pending
+from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.rules.setup.template_edit import offered
 from heliograph.rules.templates.bounds import Bounds, bounds_of
 
@@ -23,6 +24,7 @@ KINDS = {
     "team": "Team name",
 }
 EXCERPT = 400  # characters of a template's text
+LAYOUT_EXCERPT = 4000  # … and of a layout: no other page shows it
 PEOPLE_MAX = 100  # askers whose addresses are looked up
 
 
@@ -56,6 +58,19 @@ async def decide_template(visit: Visit) -> Answer:
     return Redirect(HERE, _told(form.get("text", "The template"), approve))
 
 
+async def decide_layout(visit: Visit) -> Answer:
+    id_, form = layouts.find(visit.setup, visit.team.record.id, visit.params["layout"]).id, visit.form
+    mark, approve = form.get("mark", ""), form.get("approve") == "yes"
+    try:
+        if approve:
+            await layouts.approve(visit.store, visit.actor, id_, mark)
+        else:
+            await layouts.refuse(visit.store, visit.actor, id_, mark, form.get("reason", ""))
+    except InvalidRequest as refusal:
+        return await _page(visit, id_, {"reason": refusal.message})
+    return Redirect(HERE, _told(form.get("text", "The layout"), approve))
+
+
 def _told(text: str, approve: bool) -> str:
     return f"Approved: {text}." if approve else f"Refused: {text}. The team sees the reason."
 
@@ -87,8 +102,10 @@ async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = N
         "live": f"{HERE}/live?of=list&seen={_word(visit)}" if visit.request.method == "GET" else "",
         "senders": asked,
         "drafts": [(draft, to_form(offer), _bounds(visit, offer)) for draft, offer in offers],
+        "layouts": [(layout, mark_of(layout)) for layout in layout_drafts.list_pending(visit.setup)],
         "kinds": KINDS,
         "excerpt": EXCERPT,
+        "layout_excerpt": LAYOUT_EXCERPT,
         "teams": visit.setup.teams,
         "people": {person.id: person.email for person in found if person},
         "wrong": wrong,

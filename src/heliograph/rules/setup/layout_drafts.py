@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.file import read_layout_fields
 from heliograph.rules.setup.plan import next_version
 from heliograph.rules.setup.records import Layout, LayoutDraft
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
+from heliograph.rules.setup.template_approvals import mark_of
 
 
 def with_fields(base: Layout, given: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
@@ -25,6 +27,23 @@ def find_draft(setup: Setup, id_: str) -> Layout | None:
     if isinstance(draft, LayoutDraft):
         return draft.layout
     return current if isinstance(current, Layout) and current.status == "draft" else None
+
+
+def list_pending(setup: Setup) -> list[Layout]:
+    """Drafts of the whole instance that wait for an operator."""
+    found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in ("layout", "layout_draft"))
+    waiting = {draft.id: draft for draft in found if draft and draft.submitted_at and draft.team in setup.teams}
+    return sorted(waiting.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))
+
+
+def seen(setup: Setup, id_: str, mark: str | None) -> Layout | None:
+    """The draft that waits, as the operator saw it (None: as it is); no draft, when there is nothing to decide."""
+    draft = find_draft(setup, id_)
+    if draft and not draft.submitted_at:
+        raise InvalidRequest(f"{id_} has no draft that waits.")
+    if mark is not None and (draft is None or mark_of(draft) != mark):
+        raise InvalidRequest("This draft was changed meanwhile. Look at it again, then decide.")
+    return draft
 
 
 def draft_rows(setup: Setup, new: Layout) -> list[Row]:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.plan import next_version
-from heliograph.rules.setup.records import Team, Template, TemplateDraft
+from heliograph.rules.setup.records import Layout, Team, Template, TemplateDraft
 from heliograph.rules.setup.snapshot import Row, Setup, to_row
 
 
@@ -29,8 +29,8 @@ class PendingTemplate(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.template.unfinished or self.template.refused_reason)
 
 
-def mark_of(template: Template) -> str:
-    return hashlib.sha256(msgspec.json.encode(template)).hexdigest()[:16]
+def mark_of(record: Template | Layout) -> str:
+    return hashlib.sha256(msgspec.json.encode(record)).hexdigest()[:16]
 
 
 def list_pending(setup: Setup) -> list[PendingTemplate]:

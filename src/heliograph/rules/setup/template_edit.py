@@ -45,9 +45,9 @@ def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, d
     new, errors = with_fields(base, given)
     told: dict[str, list[str]] = {}
     for problem in check_template(new):
-        places, _, why = str(problem).partition(": ")
-        place = places.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several
-        told.setdefault(place, []).append(_sentence(why.replace("one of them", f"one of {places}")))
+        place = problem.field.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several
+        why = _sentence(problem.text.replace("one of them", f"one of {problem.part}"))
+        told.setdefault(place, []).append(f"Line {problem.line}: {why}" if problem.line else why)
     return new, {place: "\n".join(dict.fromkeys(whys)) for place, whys in told.items()} | errors
 
 

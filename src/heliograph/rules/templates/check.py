@@ -49,9 +49,13 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None  # of the part's text, from 1
     text: str
 
+    @property
+    def field(self) -> str:
+        """Where a setup file has it."""
+        return f"locales.{self.locale}.{self.part}".removesuffix(".locales") if self.locale else self.part
+
     def __str__(self) -> str:
-        where = f"locales.{self.locale}.{self.part}".removesuffix(".locales") if self.locale else self.part
-        return f"{where}, line {self.line}: {self.text}" if (self.line or 1) > 1 else f"{where}: {self.text}"
+        return f"{self.field}, line {self.line}: {self.text}" if self.line else f"{self.field}: {self.text}"
 
 
 def find_template(team: Team, template_id: str, channel: Channel) -> Template:
