@@ -12,12 +12,13 @@ from heliograph.channels.carrier import Carriers, Parcel
 from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.handover import Handover
 from heliograph.rules.delivery.lanes import SLOTS
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
 from heliograph.rules.limits import DAY_MS, LEASE_MS
-from heliograph.rules.setup.records import CarrierRecord
+from heliograph.rules.setup.records import CarrierRecord, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.storage.texts import Way
 from tests.entries import set_up
 
 pytestmark = pytest.mark.anyio
@@ -156,6 +157,23 @@ async def test_magic_recipients_never_reach_a_real_carrier(
     magic, plain = await store.outbox.claim("email", 2)
     chosen = choose_carrier(magic, store.setup.current), choose_carrier(plain, store.setup.current)
     assert [carrier.kind for carrier in chosen if carrier] == ["simulator", "mx"]
+
+
+async def test_a_real_carrier_never_serves_a_test_clock(store: Store, clock: Any, send: Send) -> None:
+    """Nor what was on its way before the clock, nor the answer to a text that really came in."""
+    await set_carriers(
+        store,
+        CarrierRecord(id="mx", channel="email", kind="mx"),
+        CarrierRecord(id="twilio", channel="sms", kind="twilio"),
+    )
+    await send("email", "anyone@example.com")
+    clocked = TeamRecord(id="team_clocked", name="Clocked", ref=1, mode="sandbox", test_clock=True)
+    await set_up(store, rows=[to_row("team", clocked.id, clocked, clocked.id)])
+    stop = IncomingText(id="1", sender="+447700900123", to="", text="STOP")
+    await store.texts.take(Way(carrier="twilio", channel="sms", team=1), [stop])
+    claims = [*await store.outbox.claim("email", 2), *await store.outbox.claim("phone", 2)]
+    chosen = [choose_carrier(claim, store.setup.current) for claim in claims]
+    assert [carrier and carrier.id for carrier in chosen] == ["simulator-email", "simulator-sms"]
 
 
 async def test_the_next_carrier_is_asked_after_two_deferrals(store: Store, clock: Any, send: Send) -> None:

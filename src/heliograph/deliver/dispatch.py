@@ -197,7 +197,8 @@ class _Passage(Passage):
 
 
 def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> CarrierRecord | None:
-    if claim.caught or magic.is_magic(claim.address):
+    team = setup.teams_by_ref.get(claim.team)
+    if claim.caught or magic.is_magic(claim.address) or (team and team.simulated):
         return routing.builtin_simulator(claim.channel)
     asked = routing.candidates(claim.channel, claim.country, setup.carriers)
     if silent := [carrier for carrier in asked if carrier.id == claim.uncertain]:
