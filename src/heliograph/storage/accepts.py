@@ -33,7 +33,7 @@ Phone = tuple[int, str, str]  # team, channel, number
 
 
 def weight(item: Item) -> int:
-    """How many messages it may be."""
+    """Return how many messages the item may be."""
     return len(item.sends) if isinstance(item, BatchAcceptance) else 1
 
 
@@ -113,7 +113,7 @@ class _Desk(msgspec.Struct):
     opted_out: dict[Phone, OptOutReason]
 
     def take(self, item: Item) -> _Taken:
-        """What is accepted of it, and the answer. After a refusal everything is as it was."""
+        """Return what is accepted of it, and the answer. After a refusal everything is as it was."""
         if isinstance(item, BatchAcceptance):
             return self._take_batch(item)
         done = self._decide(item)
@@ -167,7 +167,7 @@ async def tell_low_credit(
     accounts: dict[int, Account],
     low: dict[int, tuple[int, int]],
 ) -> None:
-    """An event for each team whose credit fell below its mark just now; `low`: each one's mark, and its time."""
+    """Publish an event for each team whose credit fell below its mark just now; `low` has each one's mark and time."""
     for team, (mark, at) in low.items():
         account = accounts[team]
         if before[team] >= mark > account.available:
@@ -185,7 +185,10 @@ async def tell_low_credit(
 
 
 async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Acceptance, Decision]]) -> None:
-    """To those whose format has a word for it. It belongs to no message, whose timeline has only what is published."""
+    """Tell those whose format has a word for it.
+
+    It belongs to no message, whose timeline has only what is published.
+    """
     events = [
         Event(
             id=publisher.new_id("evt_"),
@@ -252,7 +255,7 @@ async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -
 def replayed(
     remembered: dict[tuple[str, str], Remembered], key_id: str, retry_key: IdempotencyKey, now: int
 ) -> Sent[Any] | None:
-    """The first answer, when this key has one; None when the request is to be carried out."""
+    """Return the first answer, when this key has one; None when the request is to be carried out."""
     row = idempotency.decide(remembered.get((key_id, retry_key.hash)), retry_key.fingerprint, now)
     return None if row is None or row.response is None else Sent(row.made, None, row.response, replayed=True)
 
@@ -283,7 +286,7 @@ async def _suppressed(
 async def _opted_out(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf
 ) -> dict[Phone, OptOutReason]:
-    """Whether a team has such phones at all came with its account's row: the others look up nothing."""
+    """Find the phones that opted out. An account's row says whether its team has any: the others look up nothing."""
     watched = {
         (item.team, item.channel, item.phone): item.phone
         for item in items

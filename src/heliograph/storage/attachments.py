@@ -64,7 +64,7 @@ class Attachments:
         self._is_owner = True
 
     async def put(self, content: bytes) -> str:
-        """Durably; returns its hash."""
+        """Store it durably and return its hash."""
         hash_ = await asyncio.to_thread(self._folder.put, content)
         if self._objects:
             await self._put_object(self._objects, hash_, content)
@@ -74,7 +74,7 @@ class Attachments:
         return hash_
 
     async def _put_object(self, objects: Objects, hash_: str, content: bytes) -> None:
-        """Under a name that was never used: who removes an older one of the same hash cannot remove it.
+        """Put it under a name that was never used: who removes an older one of the same hash cannot remove it.
 
         One that the store has lost, or has in part, is put again; what is left of it becomes a stray.
         """
@@ -90,7 +90,7 @@ class Attachments:
             await objects.drop([name])
 
     async def bring(self, hash_: str) -> None:
-        """Into the folder, if it is kept at all."""
+        """Bring it into the folder, if it is kept at all."""
         if not self._is_elsewhere or await asyncio.to_thread(self._folder.touch, hash_):
             return
         found = await self._read("find_blob", hash=hash_)
@@ -111,7 +111,7 @@ class Attachments:
         return await asyncio.to_thread(self._folder.get, hash_)
 
     async def size(self, hash_: str) -> int:
-        """In bytes; 0 when it is gone."""
+        """Return its size in bytes; 0 when it is gone."""
         found = await self._read("find_blob", hash=hash_) if self._is_elsewhere else []
         return found[0][0] if found else await asyncio.to_thread(self._folder.size, hash_)
 
@@ -137,14 +137,14 @@ class Attachments:
             await self._drop_strays(objects, now - FRESH_MS)
 
     async def _is_needless(self, tx: Tx, hashes: list[str]) -> list[str]:
-        """Of these files of the folder."""
+        """Return those of these files that the folder need not hold."""
         if not self._objects:
             return await unused(tx, hashes)
         kept = {row[0] for row in await tx.run("blobs_kept", hashes=[(hash_,) for hash_ in hashes])}
         return [*kept, *await unused(tx, [hash_ for hash_ in hashes if hash_ not in kept])]
 
     async def _drop_strays(self, objects: Objects, before: int) -> None:
-        """Those that no row names: a process ended between the two, or the store was away."""
+        """Drop those that no row names: a process ended between the two, or the store was away."""
         async for portion in objects.listed():
             old = [one.name for one in portion if one.put_at <= before and OURS.fullmatch(one.name)]
             named = await self._read("named_blobs", blobs=[(name.partition("/")[0], name) for name in old])
@@ -181,7 +181,7 @@ async def _put(tx: Tx, hash_: str, content: bytes, now: int) -> None:
 
 
 async def _drop(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:
-    """The names of those in the object store, and how many went."""
+    """Drop a portion; return the names of those in the object store, and how many went."""
     gone = await tx.run("drop_blobs", before=before, objects=objects, limit=PORTION)
     if gone:
         await tx.run("drop_chunks", hashes=[(row[0],) for row in gone])

@@ -63,7 +63,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def write(tx: Tx, *entries: AuditEntry | None) -> None:
-    """In the transaction of the change they record, with what people are told of it; None: nothing to record.
+    """Write entries in the transaction of the change they record, with what people are told of it; None is skipped.
 
     The end of the chain is locked until the commit: what locks anything else comes before.
     """
@@ -74,7 +74,7 @@ async def write(tx: Tx, *entries: AuditEntry | None) -> None:
 
 
 async def rewrite(tx: Tx, texts: Sequence[tuple[int, str, str]], now: int) -> None:
-    """Other texts in entries (key, subject, detail), each explained by an entry of its own."""
+    """Put other texts into entries (key, subject, detail), and explain each by an entry of its own."""
     end = await _lock(tx)
     found = {row[0]: row for row in await tx.run("find_audit", keys=[(key,) for key, *_ in texts])}
     rows: list[tuple[Any, ...]] = []
@@ -100,13 +100,16 @@ class _End(msgspec.Struct, frozen=True):
 
 
 async def _lock(tx: Tx) -> _End:
-    """Nobody else links or rewrites entries until the commit. Without an end a new chain would hide that it is gone."""
+    """Lock the chain: nobody else links entries until the commit.
+
+    A new one in place of a lost end would hide the loss.
+    """
     rows = await tx.run("lock_audit_head")
     return _End(*rows[0]) if rows else _End(-1, "", "")
 
 
 async def _link(tx: Tx, end: _End, rows: Sequence[Sequence[Any]]) -> None:
-    """Rows from key to address."""
+    """Link rows, which go from key to address, to the end of the chain."""
     if end.place < 0:
         return
     place, link, links = end.place, end.link, []
@@ -124,11 +127,14 @@ class Audit:
         self._database = database
 
     async def add(self, entry: AuditEntry) -> None:
-        """Of an act that changes nothing here, such as a test message."""
+        """Record an act that changes nothing here, such as a test message."""
         await self._database.write(lambda tx: write(tx, entry))
 
     async def lines(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
-        """Newest first; one more than the limit, when there are more. No team: the whole instance."""
+        """Return the newest first, and one more than the limit when there are more.
+
+        No team means the whole instance.
+        """
         return await self._database.read(lambda tx: _lines(tx, team, AuditFilter(), before, 0, limit + 1))
 
     async def link_older(self, now: int) -> int:
@@ -140,7 +146,7 @@ class Audit:
         return await verify(self._database)
 
     async def end(self) -> Head | None:
-        """None: somebody removed it."""
+        """Return the end of the chain; None when somebody removed it."""
         return await self._database.read(_head)
 
     async def link_at(self, place: int) -> str | None:
@@ -158,7 +164,7 @@ async def _lines(tx: Tx, team: str | None, wanted: AuditFilter, before: int, flo
 
 
 async def _page(tx: Tx, team: str | None, wanted: AuditFilter, before: int, limit: int) -> AuditPage:
-    """Lines lie nearly in the order of their times: clocks may differ by OFF_MS."""
+    """Read one page. Lines lie nearly in the order of their times: clocks may differ by OFF_MS."""
     low = 0
     if wanted.until < FOREVER:
         before = min(before, _key(await tx.run("audit_before", until=wanted.until + OFF_MS), -1) + 1)
@@ -198,7 +204,7 @@ async def _head(tx: Tx) -> Head | None:
 
 
 async def verify(database: Database) -> Chain:
-    """In portions, while others write."""
+    """Walk the whole chain in portions, while others write."""
     walk, place, key = Walk(), -NEWEST, -NEWEST
 
     async def portion(tx: Tx) -> tuple[list[ChainLink], Head | None, list[Any]]:

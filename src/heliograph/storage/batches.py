@@ -23,7 +23,7 @@ class Batches:
 
 
 async def finish(tx: Tx, ids: Collection[str], publisher: Publisher, at: int) -> list[Event]:
-    """Of these, whose messages have just ended, those that are done; the events are the caller's to publish."""
+    """Finish those of these batches whose messages have all ended; the events are the caller's to publish."""
     open_ = [(id_,) for (id_,) in await tx.run("lock_batches", ids=[(id_,) for id_ in ids])] if ids else []
     done = await tx.run("finish_batches", ids=open_, at=at) if open_ else []
     counts = await _counts(tx, [id_ for id_, *_ in done]) if done else {}

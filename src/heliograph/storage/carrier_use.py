@@ -47,12 +47,12 @@ class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Messages it takes in a minute now."""
+        """Return how many messages it takes in a minute now."""
         return sum(use.accepted for use in self.minutes[-NOW - 1 : -1]) / NOW
 
 
 async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
-    """Hand-overs with the time of each. Last in a transaction: others wait briefly for these rows."""
+    """Count hand-overs, each with its time. It comes last in a transaction: others wait briefly for these rows."""
     sums: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for at, one in asked:
         use = sums[one.carrier.id, at - at % MINUTE_MS]
@@ -68,11 +68,11 @@ class CarrierUse:
         self._database = database
 
     async def recent(self, now: int) -> dict[str, RecentUse]:
-        """By carrier; those that were handed nothing for a day, and answered nothing for eight, are missing."""
+        """Return uses by carrier; one that was handed nothing for a day, and answered nothing for eight, is missing."""
         return await self._database.read(lambda tx: _recent(tx, now))
 
     async def tested(self, carrier: str, now: int) -> None:
-        """It has answered a test."""
+        """Note that it has answered a test."""
         row = (carrier, now - now % MINUTE_MS, TESTED, *Use())
         await self._database.write(lambda tx: tx.run("count_carrier_use", uses=[row]))
 

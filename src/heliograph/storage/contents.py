@@ -13,7 +13,7 @@ Room = Callable[[int], Awaitable[None]]  # waits until so many bytes may be read
 
 
 async def read_content(database: Database, message: int, known: str | None, size: int, room: Room) -> str | None:
-    """The content that was too large to be read at once, or the one that was not; None: retention has taken it."""
+    """Return the content, reading it if it was too large to be read at once; None when retention has taken it."""
     if size <= SMALL:
         return known
     await room(size)
@@ -22,7 +22,7 @@ async def read_content(database: Database, message: int, known: str | None, size
 
 
 async def drop(tx: Tx, messages: Sequence[tuple[Any, ...]]) -> None:
-    """Of these messages, with the texts that no other message has."""
+    """Drop the contents of these messages, with the texts that no other message has."""
     gone = await tx.run("purge_contents", messages=messages)
     texts = [(key,) for key in sorted({shared for (shared,) in gone if shared is not None})]
     if texts:

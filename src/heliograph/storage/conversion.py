@@ -10,7 +10,7 @@ Phone = tuple[int, str]  # team, number
 
 
 async def tallies(tx: Tx, phones: Mapping[Phone, int]) -> dict[tuple[int, str], Tally]:
-    """The last day in every place of these phones, by team and place; `phones`: each with its team's time."""
+    """Return the last day in every place of these phones, by team and place; `phones` has each one's team's time."""
     asked = {(team, area, now - WINDOW_MS) for (team, phone), now in phones.items() for area in areas(phone)}
     found: dict[tuple[int, str], Tally] = defaultdict(dict)
     if asked:
@@ -20,13 +20,13 @@ async def tallies(tx: Tx, phones: Mapping[Phone, int]) -> dict[tuple[int, str], 
 
 
 async def known(tx: Tx, phones: Mapping[Phone, int]) -> set[Phone]:
-    """Those that verified lately."""
+    """Return the phones that verified lately."""
     asked = [(*phone, now - KNOWN_MS) for phone, now in phones.items()]
     return {(team, phone) for team, phone in await tx.run("known_phones", phones=asked)}
 
 
 async def count(tx: Tx, changes: Iterable[tuple[int, str, int, int, int]]) -> None:
-    """Each: team, phone, when, starts to add, verified to add."""
+    """Add to the counts. Each change has team, phone, time, starts to add and verified to add."""
     sums: dict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for team, phone, at, starts, verified in changes:
         for area in areas(phone):

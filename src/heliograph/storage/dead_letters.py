@@ -111,17 +111,17 @@ class DeadLetters:
         self.behind = Probe(self._behind)
 
     async def queues(self, now: int) -> list[Queue]:
-        """The longest waiting first; PAGE_MOST: or more."""
+        """Return the longest waiting first; a count of PAGE_MOST means that many or more."""
         found = await self._database.read(lambda tx: queues(tx, now, PAGE_MOST))
         return sorted(found, key=lambda queue: queue.oldest or now)
 
     async def waiting_hooks(self) -> list[WaitingHook]:
-        """The most waiting first; PAGE_MOST: or more."""
+        """Return the most waiting first; a count of PAGE_MOST means that many or more."""
         rows = await self._database.read(lambda tx: tx.run("waiting_deliveries", most=PAGE_MOST))
         return sorted((WaitingHook(*row) for row in rows), key=lambda hook: -hook.waiting)
 
     async def page(self, before: LetterKey = FIRST, limit: int = PAGE, until: int = NEWEST) -> list[DeadLetter]:
-        """Newest message first, of those that died `until` then; one more than the limit, when there are more."""
+        """Return those that died `until` then, newest message first; one more than the limit when there are more."""
         rows = await self._database.read(
             lambda tx: tx.run("dead_letters", **before._asdict(), until=until, limit=limit + 1)
         )
@@ -131,7 +131,7 @@ class DeadLetters:
         return Behind(await self.count(), await self.waiting_hooks())
 
     async def count(self) -> int:
-        """COUNT_MOST: or more."""
+        """Count them; COUNT_MOST means that many or more."""
         rows = await self._database.read(lambda tx: tx.run("count_dead", most=COUNT_MOST))
         return int(rows[0][0])
 

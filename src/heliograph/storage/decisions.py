@@ -30,7 +30,7 @@ class Decisions:
         await self._database.write(story)
 
     async def take(self, person: str) -> list[ToldDecision]:
-        """The person has seen them then."""
+        """Return the decisions that the person has not seen yet; from then on they count as seen."""
         rows = await self._database.read(lambda tx: tx.run("decisions_of", person=person, most=SHOWN))
         if rows:  # a page mostly writes nothing
             until = max(at for at, _, _ in rows)

@@ -39,7 +39,7 @@ async def _any(tx: Tx, now: int) -> bool:
 
 
 async def _tell(tx: Tx, clock: Clock, publisher: Publisher, team: int | None = None) -> int:
-    """Of one team whose clock is ahead, or of all by everybody's."""
+    """Tell the delays of one team whose clock is ahead, or of all by everybody's clock."""
     if team is None:
         rows = await tx.run("due_delays", now=clock.now(), limit=PORTION)
     else:
@@ -55,7 +55,7 @@ async def _tell(tx: Tx, clock: Clock, publisher: Publisher, team: int | None = N
 
 
 def _change(row: Sequence[Any], now: int) -> Change | None:
-    """None where nobody waits any more: it ended, or a carrier took it."""
+    """Return the change that tells a delay; None where nobody waits any more: it ended, or a carrier took it."""
     message, position, since, relayed, gives_up_at, status, detail, due_at, first_at, expires_at, _ = row
     waits = due_at is not None
     if is_final(status) or not (waits or relayed):

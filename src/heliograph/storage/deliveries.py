@@ -131,14 +131,14 @@ class _Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def due_webhooks(tx: Tx, owner: str, now: int, moved: list[tuple[str, int]], leases: Leases) -> dict[str, bool]:
-    """Those with deliveries due now, and whether another process serves them; `moved`: webhooks with their own now."""
+    """Map webhooks with due deliveries to whether another process serves them; `moved` has those with their own now."""
     rows = await tx.run("due_webhooks", owner=owner, now=now, moved=moved)
     over = await leases.over(tx) if any(lease_until is not None for _, lease_until in rows) else 0
     return {webhook: lease_until is not None and lease_until > over for webhook, lease_until in rows}
 
 
 async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> list[Lease]:
-    """Those that no other process serves."""
+    """Claim those that no other process serves."""
     over, lease_until = await leases.over(tx), await leases.until(tx)
     if leases.off():
         return []
@@ -148,7 +148,7 @@ async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> 
 
 
 async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set[str]:
-    """The webhooks whose lease was renewed; the others are lost."""
+    """Renew leases and return the webhooks that got theirs; the others are lost."""
     endpoints = [(lease.webhook, lease.epoch) for lease in held]
     if not endpoints:
         return set()
@@ -172,7 +172,7 @@ def _to_due(row: Sequence[Any]) -> Due:
 
 
 async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int | None | Exception]:
-    """Since when each try's endpoint has been failing; None: not at all."""
+    """Record tries and return since when each one's endpoint has been failing; None when it is not."""
     held = sorted({(one.lease.webhook, one.lease.epoch) for one in tries})
     before = {tuple(row[:2]): row[2] for row in await tx.run("fence_endpoints", endpoints=held, owner=owner)}
     since = dict(before)
@@ -216,7 +216,10 @@ async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
 async def stored(
     tx: Tx, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
 ) -> list[StoredDelivery]:
-    """Newest events first; one more than the limit, when there are more. With the callbacks that the webhook signs."""
+    """Return deliveries, newest event first; one more than the limit when there are more.
+
+    Those of the callbacks that the webhook signs are among them.
+    """
     query = "list_failed" if failed_only else "list_deliveries"
     span = {"before": before or PAST_ANY_ID, "limit": limit + 1}
     both = [row for line in (webhook, webhook + OWN) for row in await tx.run(query, webhook=line, **span)]
@@ -249,7 +252,7 @@ async def replay_ids(tx: Tx, asked: _Replay, ids: Sequence[str]) -> int:
 
 
 async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[str | None, int]:
-    """One portion of the events made inside the span; returns where the next one begins, and how many are sent."""
+    """Replay a portion of the events made inside the span; return where the next one begins, and how many are sent."""
     wanted, now = asked.wanted, asked.now
     start = -1 if wanted.created_after is None else wanted.created_after
     end = now + 1 if wanted.created_before is None else wanted.created_before
@@ -270,7 +273,7 @@ async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[st
 
 
 async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int:
-    """The entry is written with the first ones that are sent."""
+    """Send these again. The entry is written with the first ones that are sent."""
     chosen: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
         failed = state == "exhausted" or (state == "waiting" and attempt > 0)
@@ -288,13 +291,13 @@ async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int
 
 
 async def drop(tx: Tx, webhook: str) -> bool:
-    """One portion; returns whether there may be more."""
+    """Drop one portion; return whether there may be more."""
     await tx.run("drop_endpoint", webhook=webhook)
     return await _drop(tx, await tx.run("deliveries_of", webhook=webhook, limit=PORTION))
 
 
 async def purge(tx: Tx, before: int) -> bool:
-    """One portion of those that were made before; returns whether there may be more."""
+    """Purge one portion of those that were made before; return whether there may be more."""
     return await _drop(tx, await tx.run("old_deliveries", before=before, limit=PORTION))
 
 
@@ -318,7 +321,7 @@ class Deliveries:
         )
 
     async def due_webhooks(self) -> dict[str, bool]:
-        """Those with deliveries due now, also disabled ones, and whether another process serves them."""
+        """Map webhooks with deliveries due now, also disabled ones, to whether another process serves them."""
         now, setup = self._clock.now(), self._setup.current
         moved = [
             (line, now + ahead)
@@ -332,7 +335,7 @@ class Deliveries:
         return await self._database.write(lambda tx: claim(tx, self._owner, webhooks, self._leases))
 
     async def keep(self, leases: Sequence[Lease]) -> set[str]:
-        """A heartbeat; returns the webhooks that are still ours."""
+        """Renew the leases, as a heartbeat; return the webhooks that are still ours."""
         return await self._database.write(lambda tx: keep(tx, self._owner, leases, self._leases))
 
     async def release(self, lease: Lease) -> None:
@@ -340,18 +343,18 @@ class Deliveries:
         await self._database.write(lambda tx: tx.run("release_endpoint", **given))
 
     async def due(self, webhook: str, limit: int) -> DueDeliveries:
-        """At most `limit` of each kind, with their events."""
+        """Return at most `limit` due deliveries of each kind, with their events."""
         hook = self._setup.current.records.get(("webhook", webhook.removesuffix(OWN)))
         team = self._setup.current.teams.get(hook.team) if isinstance(hook, Webhook) else None
         now = self._clock.of(team.record.ref if team else 0)
         return await self._database.read(lambda tx: due(tx, webhook, limit, now))
 
     def record(self, made: DeliveryTry) -> Awaitable[int | None]:
-        """Since when the endpoint has been failing. Raises NotOurs when another process serves it now."""
+        """Record a try and return since when the endpoint fails. Raises NotOurs when another process serves it now."""
         return self._tries.submit(made)
 
     async def disable(self, hook: Webhook, reason: str) -> bool:
-        """False when it was changed or disabled meanwhile."""
+        """Disable it; return False when it was changed or disabled meanwhile."""
         now, disabled = self._clock.now(), replace(hook, enabled=False, disabled_reason=reason)
 
         def decide(current: Setup, _: int) -> SetupChange:
@@ -371,14 +374,14 @@ class Deliveries:
         return done
 
     async def failing_since(self, webhooks: Iterable[str]) -> dict[str, int]:
-        """Of these webhooks, those whose last tries failed."""
+        """Return those of these webhooks whose last tries failed, and since when."""
         asked = [(id_,) for id_ in webhooks]
         return dict(await self._database.read(lambda tx: tx.run("failing_endpoints", webhooks=asked)))
 
     async def page(
         self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
     ) -> list[StoredDelivery]:
-        """Newest first, before this event; one more than the limit, when there are more."""
+        """Return the newest before this event, and one more than the limit when there are more."""
         return await self._database.read(lambda tx: stored(tx, webhook, before, limit, failed_only=failed_only))
 
     async def replay(

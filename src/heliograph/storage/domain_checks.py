@@ -29,7 +29,7 @@ class DomainChecks:
         self._database = database
 
     async def of(self, domains: Iterable[str]) -> dict[str, DomainCheck]:
-        """Of those that were ever looked up or are going to be."""
+        """Return the checks of those domains that were ever looked up or are going to be."""
         asked = [(domain,) for domain in domains]
         rows = await self._database.read(lambda tx: tx.run("domain_checks", domains=asked)) if asked else []
         return {row[0]: _read(row) for row in rows}
@@ -46,7 +46,7 @@ class DomainChecks:
         await self._database.write(lambda tx: tx.run("watch_domain", domain=domain, now=now))
 
     async def claim(self, now: int, until: int, most: int) -> dict[str, int]:
-        """The domains whose time has come, with the time of the change; nobody else gets them `until`."""
+        """Claim the domains whose time has come and return when each was changed; nobody else gets them `until`."""
         rows = await self._database.write(lambda tx: tx.run("claim_domain_checks", now=now, until=until, most=most))
         return {domain: since or now for domain, since in rows}
 

@@ -62,7 +62,7 @@ def events_of(wanted: Wanted) -> TextTable:
 
 
 async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
-    """All that is but text, for whoever erases it or shows it."""
+    """List every place that is only text, for whoever erases it or shows it."""
     team = {"team": wanted.ref}
     imports = [row[0] for row in await database.read(partial(look, query="look_imports", after="", given=team))]
     return [
@@ -81,7 +81,7 @@ async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
 
 
 async def look_through(database: Database, wanted: Wanted, place: TextTable, tell: Tell) -> AsyncIterator[list[Any]]:
-    """The rows that name the address, in the order of their places."""
+    """Yield the rows that name the address, in the order of their places."""
     given = place.whose | {"needles": wanted.forms.needles()}
     after, done = place.start, 0
     while rows := await database.read(partial(look, query=f"look_{place.name}", after=after, given=given)):
@@ -93,7 +93,7 @@ async def look_through(database: Database, wanted: Wanted, place: TextTable, tel
 
 
 async def look_through_messages(database: Database, wanted: Wanted, tell: Tell) -> AsyncIterator[list[tuple[str]]]:
-    """Ids of those that may name it."""
+    """Yield ids of the messages that may name it."""
     given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
     after, done = "", 0
     while rows := await database.read(partial(look, query="look_messages", after=after, given=given)):
@@ -120,7 +120,7 @@ class Erasures:
         await self._database.write(lambda tx: _begin(tx, wanted, entry))
 
     async def sweep(self, wanted: Wanted, now: int, tell: Tell) -> int:
-        """After `begin`. Returns how many messages named the address.
+        """Erase after `begin`, and return how many messages named the address.
 
         Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
         """
@@ -156,7 +156,7 @@ async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
 
 
 async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
-    """A phone number only when it was suppressed: sends to phones ask no list."""
+    """Suppress the hash; of a phone number only when that was suppressed: sends to phones ask no list."""
     found = await tx.run("find_suppression", team=wanted.ref, address=wanted.address)
     reason, source, created_at = (found[0][1], found[0][2], found[0][4]) if found else ("manual", None, now)
     if not found and "@" not in wanted.address:
@@ -170,7 +170,7 @@ async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
 
 
 async def _messages(database: Database, wanted: Wanted, now: int, publisher: Publisher, tell: Tell) -> tuple[int, int]:
-    """How many named the address, and how many of them are still to be sent."""
+    """Return how many named the address, and how many of them are still to be sent."""
     erased, waiting = 0, 0
     async for ids in look_through_messages(database, wanted, tell):
         changed, kept = await database.write(
@@ -191,7 +191,7 @@ class _Hit(msgspec.Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Later outcomes of an erased recipient are ignored: the message ends with the others."""
+        """Tell whether the message has ended for the others: later outcomes of an erased recipient are ignored."""
         return all(is_final(person[4]) for person in self.people if person[3] not in self.stand_ins)
 
 
@@ -251,7 +251,7 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int, pu
 
 
 def _record(forms: Forms, text: str) -> str:
-    """The answer to its sender, without the address and the subject."""
+    """Return the answer to its sender, without the address and the subject."""
     record: dict[str, Any] = msgspec.json.decode(forms.scrub(text) or "{}")
     return msgspec.json.encode(record | ({"subject": SUBJECT} if record.get("subject") else {})).decode()
 
@@ -264,7 +264,7 @@ async def _events(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
 
 
 async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
-    """Rows of id, key, subject, recipient, detail; the webhooks' answers to them may name it as well."""
+    """Write rows of id, key, subject, recipient, detail; the webhooks' answers to them may name it as well."""
     if not events:
         return
     await tx.run("erase_events", events=[event[1:] for event in events])
@@ -288,7 +288,7 @@ async def _walk(
 
 
 async def _texts(database: Database, wanted: Wanted, place: TextTable, now: int, tell: Tell) -> None:
-    """Written back are whose they are, the place, which is their key, and the texts."""
+    """Scrub the texts of a place. Written back are whose they are, the place, which is their key, and the texts."""
 
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
         texts = slice(1, 1 + len(place.texts))

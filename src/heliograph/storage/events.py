@@ -76,7 +76,7 @@ class Publisher(msgspec.Struct, frozen=True):
 
 
 def _reason(event: Event) -> str | None:
-    """Ours, of a message that failed."""
+    """Return our own reason for a message that failed."""
     return msgspec.json.decode(event.detail).get("reason") if event.status == "failed" and event.detail else None
 
 
@@ -86,7 +86,7 @@ class Events:
         self._clock = clock
 
     async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent]:
-        """Published events after this id, oldest first; one more than the limit, when there are more."""
+        """Return published events after this id, oldest first; one more than the limit when there are more."""
         before = self._clock.of(team) - SETTLING_MS
         rows = await self._database.read(
             lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
@@ -94,8 +94,9 @@ class Events:
         return [StoredEvent(*row) for row in rows]
 
     async def newest(self, team: int, types: Sequence[str], before: str, limit: int) -> EventPage:
-        """Of these types. A page may be short, even empty, and yet have a next one: rare types are looked for span by
-        span.
+        """Return the newest events of these types.
+
+        A page may be short, even empty, and yet have a next one: rare types are looked for span by span.
         """
         span = {"team": team, "before": before, "span": SPAN}
 

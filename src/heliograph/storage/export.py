@@ -56,7 +56,7 @@ class Exports:
         self._database = database
 
     async def all_of(self, wanted: Wanted, now: int, tell: Tell) -> dict[str, list[Shown]]:
-        """By section; all of them are there, and empty where nothing is held."""
+        """Return what is held, by section; all sections are there, and empty where nothing is held."""
         own = ("messages", "events", "verifications", "marketing", "opt_outs")
         held: dict[str, list[Shown]] = {section: [] for section in (*own, *SECTIONS.values())}
         async for ids in look_through_messages(self._database, wanted, tell):
@@ -81,7 +81,7 @@ class Exports:
         return held
 
     async def _own(self, query: str, given: Shown) -> list[Any]:
-        """Rows of the address itself, without their keys."""
+        """Return rows of the address itself, without their keys."""
         found: list[Any] = []
         after = 0
         while rows := await self._database.read(partial(look, query=query, after=after, given=given)):
@@ -91,7 +91,7 @@ class Exports:
 
 
 async def _message(tx: Tx, wanted: Wanted, id_: str) -> Shown | None:
-    """With this person as the only recipient; None: it only contains a longer address, or is gone."""
+    """Show it with this person as the only recipient; None when it only contains a longer address, or is gone."""
     whole = await search.whole(tx, wanted.ref, id_, wanted.webhooks)
     if whole is None:
         return None
@@ -133,7 +133,7 @@ def _row(wanted: Wanted, place: TextTable, row: Any) -> Shown:
 
 
 def _shown(forms: Forms, fields: Shown) -> Shown:
-    """As JSON has it: texts that are JSON are opened, and times are written as everywhere."""
+    """Show fields as JSON has them: texts that are JSON are opened, and times are written as everywhere."""
     return {name: _value(forms, name, value) for name, value in fields.items()}
 
 

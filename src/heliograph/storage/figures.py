@@ -44,7 +44,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def tally(before: str, path: tuple[str, ...]) -> Reached:
-    """What one recipient's way counts as: its first outcome is the send, also when it was a refusal."""
+    """Return what one recipient's way counts as: its first outcome is the send, also when it was a refusal."""
     seen = [int(state in path) for state in Reached._fields[1:]]
     return Reached(int(before in ("queued", "sending") and path[-1:] not in ((), ("sending",))), *seen)
 
@@ -67,7 +67,7 @@ class Figures:
         self._clock = clock
 
     async def overview(self, team: int, since: int, width: int, webhooks: Iterable[str]) -> Overview:
-        """Figures `since` then, in hours or days as the `width` in ms says; whether these webhooks fail."""
+        """Return figures `since` then, by hours or days as the `width` in ms says, and whether these webhooks fail."""
         now = self._clock.now()
         hooks = [(id_,) for id_ in webhooks]
 

@@ -63,7 +63,7 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
         return [facts + text for text in texts]
 
     def first_look(self) -> str | None:
-        """A part of what is looked for that a record of ASCII must have, as JSON writes it."""
+        """Return a part of what is looked for that a record of ASCII must have, as JSON writes it."""
         if self.needle is None or self.needle.digits:
             return ""
         words = self.needle.text.split(" ")
@@ -77,7 +77,7 @@ class FoundRows(msgspec.Struct, frozen=True):
 
 
 async def find(tx: Tx, aim: SearchFilter, low: int, high: int, limit: int, oldest_first: bool) -> FoundRows:
-    """Among the messages with these keys, both included."""
+    """Search the messages with keys from `low` to `high`, both included."""
     spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
     made = await _made(tx, spans)
     ways = [await _rarest(tx, way, made) for way in aim.ways()]
@@ -105,7 +105,7 @@ class Counted(NamedTuple):
 
 
 async def count(tx: Tx, aim: SearchFilter, low: int, high: int, most: int) -> Counted:
-    """How many may fit as far as the index says, no further than `most`, nor than COUNT_SPANS."""
+    """Count how many may fit as far as the index says, no further than `most`, nor than COUNT_SPANS."""
     spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
     made = await _made(tx, spans)
     ways = [await _rarest(tx, way, made) for way in aim.ways()]
@@ -125,14 +125,14 @@ async def count(tx: Tx, aim: SearchFilter, low: int, high: int, most: int) -> Co
 
 
 async def _made(tx: Tx, spans: range) -> set[int]:
-    """Of these spans, those that the index has. Never the one that grows."""
+    """Return those of these spans that the index has, but never the one that grows."""
     ((_, newest),) = await tx.run("key_ends")
     rows = await tx.run("gram_spans", low=spans.start, high=spans.stop - 1)
     return {row[0] for row in rows} - {(newest or 0) >> SPAN_BITS}
 
 
 async def _rarest(tx: Tx, marks: list[str], made: set[int]) -> list[str]:
-    """The marks that leave most out, the rarest first, as some spans have them: the newest may be unlike the others."""
+    """Choose the marks that leave most out, rarest first, as some spans have them: the newest may be unlike others."""
     some = sorted(made, reverse=True)[:: -(-len(made) // SAMPLES) or 1]
     sizes: Counter[str] = Counter()
     for _, mark, places in await tx.run("grams_at", wanted=[(span, mark) for span in some for mark in marks]):
@@ -143,7 +143,10 @@ async def _rarest(tx: Tx, marks: list[str], made: set[int]) -> list[str]:
 
 
 async def _places(tx: Tx, ways: Iterable[list[str]], spans: Sequence[int]) -> dict[int, list[int]]:
-    """Where in each of these spans a message may fit, in rising order. Each mark leaves fewer spans for the next."""
+    """Find where in each of these spans a message may fit, in rising order.
+
+    Each mark leaves fewer spans for the next.
+    """
     found: dict[int, set[int]] = {span: set() for span in spans}
     for marks in ways:
         lists: dict[int, list[bytes]] = {span: [] for span in spans}
@@ -158,7 +161,7 @@ async def _places(tx: Tx, ways: Iterable[list[str]], spans: Sequence[int]) -> di
 def _batches(
     spans: Iterable[int], places: dict[int, list[int]], oldest_first: bool, low: int, high: int, size: int
 ) -> Iterator[Sequence[int]]:
-    """Keys to look at, in order: those that the index gives, in portions, or all of a span that it does not have."""
+    """Yield keys to look at, in order: those that the index gives, in portions, or all of a span that it lacks."""
     keys: list[int] = []
     for span in spans:
         first = span << SPAN_BITS
@@ -178,7 +181,7 @@ def _portions(keys: list[int], size: int) -> Iterator[list[int]]:
 
 
 async def _read(tx: Tx, aim: SearchFilter, keys: Sequence[int], low: int, high: int) -> list[Any]:
-    """In the order of their keys."""
+    """Read messages in the order of their keys."""
     if isinstance(keys, range):
         ends = {"low": max(low, min(keys)), "high": min(high, max(keys)) + 1}
         return await tx.run("messages_between", team=aim.team, needle=aim.first_look(), **ends, **aim.given)
@@ -187,7 +190,7 @@ async def _read(tx: Tx, aim: SearchFilter, keys: Sequence[int], low: int, high: 
 
 
 async def _id_at(tx: Tx, team: int, key: int, ends: tuple[int, int], oldest_first: bool) -> str | None:
-    """Of the team's message with this key, or of the nearest one in its span that was looked at."""
+    """Return the id of the team's message with this key, or of the nearest one in its span that was looked at."""
     span = key >> SPAN_BITS
     low, high = (span << SPAN_BITS, key) if oldest_first else (key, (span + 1) << SPAN_BITS)
     rows = await tx.run("ids_between", team=team, low=max(low, ends[0]), high=min(high, ends[1]) + 1)

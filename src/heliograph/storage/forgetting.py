@@ -22,7 +22,7 @@ OF_TEAM = (
 
 
 async def put_away(tx: Tx, message: int, *, whole: bool) -> bool:
-    """One message's content, or all of it, before its time; False: it has not ended."""
+    """Delete one message's content, or all of it, before its time; return False when it has not ended."""
     if not await tx.run("lock_ended", messages=[(message,)]):
         return False
     for queries in (BODY, WHOLE) if whole else (BODY,):
@@ -45,7 +45,7 @@ async def purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> No
 
 
 async def forget_team(tx: Tx, team: Team) -> None:
-    """Its messages, codes and events, finished or not; its setup and its suppressions stay."""
+    """Forget its messages, codes and events, finished or not; its setup and its suppressions stay."""
     ref = team.record.ref
     messages = [tuple(row) for row in await tx.run("end_messages", team=ref)]
     for at in range(0, len(messages), PORTION):

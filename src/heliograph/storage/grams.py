@@ -52,7 +52,7 @@ class Grams:
 
 
 async def _left(tx: Tx, now: int) -> list[int]:
-    """The spans that are to be built, newest first."""
+    """Return the spans that are to be built, newest first."""
     ((first, last),) = await tx.run("key_ends")
     if first is None:
         return []
@@ -63,7 +63,7 @@ async def _left(tx: Tx, now: int) -> list[int]:
 
 
 async def _messages(tx: Tx, span: int) -> tuple[int, list[Any]]:
-    """And how often something was erased before they were read."""
+    """Return how often something was erased before the messages of the span were read, and these."""
     ((turn,),) = await tx.run("lock_grams")
     return turn, await tx.run("gram_messages", low=span << SPAN_BITS, high=(span + 1) << SPAN_BITS)
 
@@ -73,7 +73,10 @@ def _is_settled(rows: Sequence[Any], now: int) -> bool:
 
 
 async def _marked(rows: Sequence[Any]) -> dict[str, list[int]]:
-    """The places of each mark. Others are let through after every few messages. Texts that recur are cut up once."""
+    """Return the places of each mark.
+
+    Others are let through after every few messages. Texts that recur are cut up once.
+    """
     facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     texts: dict[str, list[int]] = defaultdict(list)
     marks: dict[str, list[int]] = defaultdict(list)
@@ -107,7 +110,7 @@ async def _packed(span: int, marks: Mapping[str, list[int]]) -> list[tuple[int, 
 
 
 async def _write(tx: Tx, span: int, turn: int, count: int, lists: Sequence[Any], now: int) -> bool:
-    """Unless something was erased or deleted since it was read: then the next round reads it again."""
+    """Write the span unless something was erased or deleted since it was read: then the next round reads it again."""
     ((current,),) = await tx.run("lock_grams")
     ((there,),) = await tx.run("count_keys", low=span << SPAN_BITS, high=(span + 1) << SPAN_BITS)
     if (current, there) == (turn, count):
@@ -121,12 +124,12 @@ async def _write(tx: Tx, span: int, turn: int, count: int, lists: Sequence[Any],
 
 
 async def begin_to_erase(tx: Tx) -> None:
-    """First of all in its transaction: spans that are being built are read again."""
+    """Call this first of all in its transaction: spans that are being built are read again."""
     await tx.run("grams_erased")
 
 
 async def forget(tx: Tx, texts: Iterable[tuple[int, str, str]]) -> None:
-    """Keys of messages, and their records before and after: what only the former said is found no more."""
+    """Forget what only the former record said; `texts` has keys of messages, and their records before and after."""
     places: dict[tuple[int, str], set[int]] = defaultdict(set)
     for key, before, after in texts:
         for mark in text_marks(before) - text_marks(after):
@@ -140,7 +143,7 @@ async def forget(tx: Tx, texts: Iterable[tuple[int, str, str]]) -> None:
 
 
 async def note_deleted(tx: Tx, keys: Iterable[int]) -> None:
-    """In the transaction that has deleted these messages."""
+    """Count deletions, in the transaction that has deleted these messages."""
     gone = Counter(key >> SPAN_BITS for key in keys)
     await tx.run("count_gone", spans=sorted(gone.items()))
     for (span,) in await tx.run("empty_spans"):

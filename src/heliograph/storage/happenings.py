@@ -7,7 +7,7 @@ from heliograph.storage.engine.database import Tx
 
 
 async def note(tx: Tx, *happenings: NoticeRow) -> None:
-    """What has its name already is there once."""
+    """Note what happened; what has its name already is there once."""
     if happenings:
         rows = [(h.name, h.at, h.team, h.kind, msgspec.json.encode(h.facts).decode(), h.actor) for h in happenings]
         await tx.run("note_happenings", happenings=rows)

@@ -100,7 +100,7 @@ class Imports:
     # -- onto the list ------------------------------------------------------------------------------------------
 
     async def open(self) -> list[str]:
-        """The ids of those in progress, least far first."""
+        """Return the ids of those in progress, least far first."""
         rows = await self._database.read(lambda tx: tx.run("open_imports", limit=OPEN_MAX))
         return [row[0] for row in rows]
 
@@ -124,12 +124,12 @@ class Imports:
         return Import(*rows[0]) if rows else None
 
     async def first_left(self, id_: str) -> list[KeptLine]:
-        """The first lines that are left out."""
+        """Return the first lines that are left out."""
         rows = await self._database.read(lambda tx: tx.run("first_left", id=id_))
         return msgspec.json.decode(rows[0][0], type=list[KeptLine]) if rows else []
 
     async def report(self, id_: str, after: int, limit: int = WRITTEN) -> ImportReport:
-        """Lines that are done, with the outcome of each."""
+        """Return lines that are done, with the outcome of each."""
         rows = await self._database.read(lambda tx: tx.run("done_portions", id=id_, after=after, limit=limit))
         reported = []
         for _, text, added_text in rows:

@@ -105,7 +105,7 @@ class Inbox:
     async def messages(
         self, team: int, channels: Iterable[Channel], carriers: Iterable[str], wanted: InboxSearch
     ) -> InboxPage[InboxLine]:
-        """What these carriers took, over all of these channels."""
+        """Return what these carriers took, over all of these channels."""
         given: dict[str, Any] = {"text": wanted.text, "address": wanted.address, "unread": int(wanted.unread)}
         given["carriers"] = [(id_,) for id_ in carriers]
         prefixes = [PREFIXES[channel] for channel in channels]
@@ -124,7 +124,7 @@ class Inbox:
         return CodeLine(*rows[0]) if rows else None
 
     async def whole(self, lines: Sequence[InboxLine], carriers: Iterable[str], room: Room) -> list[Captured]:
-        """These lines with what was delivered, in the same order."""
+        """Return these lines with what was delivered, in the same order."""
         await room(sum(line.size for line in lines))
         messages, takers = [(line.key,) for line in lines], [(id_,) for id_ in carriers]
 
@@ -138,7 +138,7 @@ class Inbox:
         return await self._database.read(story) if lines else []
 
     async def sizes(self, lines: Sequence[InboxLine]) -> dict[str, int]:
-        """Bytes of each, by id, with the attachments that are files."""
+        """Return the bytes of each, by id, with the attachments that are files."""
         messages = [(line.key,) for line in lines if line.attachments]
         files = await self._database.read(lambda tx: tx.run("inbox_files", messages=messages)) if messages else []
         more: dict[int, int] = defaultdict(int)
@@ -147,7 +147,7 @@ class Inbox:
         return {line.id: line.size + more[line.key] for line in lines}
 
     async def item(self, team: int, id_: str, carriers: Iterable[str], room: Room) -> InboxItem | None:
-        """Whatever its age, also after the inbox was cleared; not when it was deleted there."""
+        """Return it whatever its age, also after the inbox was cleared, but not when it was deleted there."""
         takers = [(carrier,) for carrier in carriers]
 
         async def story(tx: Tx) -> tuple[int, InboxItem] | None:
@@ -167,7 +167,7 @@ class Inbox:
         await self._database.write(lambda tx: _mark(tx, team, id_, opened=opened))
 
     async def delete(self, team: int, id_: str, entry: AuditEntry) -> bool:
-        """Hide one. False: it is not there, or was hidden before."""
+        """Hide one; return False when it is not there, or was hidden before."""
 
         async def story(tx: Tx) -> bool:
             done = await _mark(tx, team, id_, opened=True, deleted=True)

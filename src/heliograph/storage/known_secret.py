@@ -32,7 +32,7 @@ async def known(tx: Tx) -> KnownSecret:
 
 
 async def sealed_texts(tx: Tx, records: Setup) -> dict[str, str]:
-    """By context."""
+    """Return what is sealed, by context."""
     found = {c: text for record in records.records.values() for c, text in texts_of(record).items()}
     for query, (_, place) in COLUMNS.items():
         found |= {f"{place}/{id_}": text for id_, text in await tx.run(query)}
@@ -57,15 +57,15 @@ class SecretStore:
         return met
 
     async def change(self, digest: str, entry: AuditEntry) -> bool:
-        """False: it is the same."""
+        """Change the secret that the database knows; return False when it is the same."""
         return await self._database.write(lambda tx: _change(tx, digest, entry))
 
     async def turn(self, digest: str, kept: str, entry: AuditEntry) -> bool:
-        """From now on everybody seals with this one. False: that is so already."""
+        """Let everybody seal with this one from now on; return False when that is so already."""
         return await self._database.write(lambda tx: _turn(tx, digest, kept, entry))
 
     async def texts(self) -> dict[str, str]:
-        """All that is sealed, by context."""
+        """Return all that is sealed, by context."""
         current = await self._setup.refresh()
         return await self._database.read(lambda tx: sealed_texts(tx, current))
 
@@ -90,7 +90,7 @@ class SecretStore:
         return done
 
     async def _column(self, query: str, place: str, fresh: Fresh) -> list[tuple[str, str, str]]:
-        """Whose it is, the text, and what takes its place."""
+        """Return whose each text is, the text, and what takes its place."""
         rows = await self._database.read(lambda tx: tx.run(query))
         news = [(id_, text, fresh(text, f"{place}/{id_}")) for id_, text in rows]
         return [(id_, text, new) for id_, text, new in news if new]
@@ -101,7 +101,7 @@ def _portions(rows: Sequence[T]) -> list[Sequence[T]]:
 
 
 async def _reseal_records(tx: Tx, places: Sequence[tuple[str, str]], fresh: Fresh, seen: Setup) -> int:
-    """As the records are under the lock."""
+    """Seal the records anew, as they are under the lock."""
     current = await setup.locked(tx, seen)
     rows, count = [], 0
     for kind, id_ in places:

@@ -23,7 +23,7 @@ class Leases:
         self._calm_at = 0  # by our count: from then on leases of others may be over
 
     async def now(self, tx: Tx) -> int:
-        """The shared clock; the wall clock is compared with it."""
+        """Return the shared clock's time; the wall clock is compared with it."""
         clock = self._clock
         before = clock.count()
         row = await _read(tx)
@@ -38,16 +38,16 @@ class Leases:
         return shared
 
     async def until(self, tx: Tx, length: int = LEASE_MS) -> int:
-        """The end of a lease that begins now."""
+        """Return the end of a lease that begins now."""
         return await self.now(tx) + length
 
     async def over(self, tx: Tx) -> int:
-        """Leases that end by then are over; 0: none is, as long as the clocks disagree."""
+        """Return the time by which leases must have ended to be over; 0 while the clocks disagree: then none is."""
         now = await self.now(tx)
         return now if self._clock.count() >= self._calm_at and not self._clock.off() else 0
 
     def off(self) -> int:
-        """How far the wall clock is ahead, in ms, when it is wrong: then nothing is claimed."""
+        """Return how far the wall clock is ahead, in ms, when it is wrong: then nothing is claimed."""
         return self._clock.off()
 
     async def check(self, read: Callable[..., Awaitable[bool]], write: Callable[..., Awaitable[bool]]) -> None:
@@ -73,12 +73,12 @@ class Leases:
         return self._clock.count() + row[1]
 
     def _is_of_this_boot(self, row: Row) -> bool:
-        """No process can have seen a time that the count since this boot has not reached."""
+        """Tell whether it is: no process can have seen a time that the count since this boot has not reached."""
         boot, ahead, seen = row
         return boot == self._clock.boot and self._clock.count() + ahead >= seen - OFF_MS
 
     def _renewed(self, row: Row | None) -> Row | None:
-        """What the row should be; None: as it is."""
+        """Return what the row should be; None when it stays as it is."""
         if row is not None and row[0] is None:
             return None
         clock, shared = self._clock, self._shared(row)

@@ -54,7 +54,7 @@ class Ledger:
         return await self._database.read(lambda tx: account(tx, team))
 
     async def accounts(self, teams: Iterable[int]) -> dict[int, Account]:
-        """By team; one that is not there is missing."""
+        """Return accounts by team; one that is not there is missing."""
         rows = await self._database.read(lambda tx: tx.run("find_accounts", teams=[(team,) for team in teams]))
         return {row[0]: to_account(row) for row in rows}
 
@@ -62,7 +62,7 @@ class Ledger:
         return await self._database.read(lambda tx: _page(tx, team, cursor, limit))
 
     async def difference(self, team: int) -> int:
-        """By how much the account differs from the sum of its entries; each is added up once in a process's life."""
+        """Return how far the account is off the sum of its entries; each is added up once in a process's life."""
         sums = self._sums.setdefault(team, _Sums())
         while True:
             rows = await self._database.read(

@@ -64,7 +64,7 @@ class Messages:
         return await self._database.read(lambda tx: accepts.rehearse(tx, item, self._name_of))
 
     async def remembered(self, key_id: str, hash_: str) -> Remembered | None:
-        """The answer to a request with this idempotency key, or its lease."""
+        """Return the answer to a request with this idempotency key, or its lease."""
         found = await self._database.read(lambda tx: accepts.find_remembered(tx, [(key_id, hash_)], self._leases))
         return found.get((key_id, hash_))
 
@@ -84,7 +84,7 @@ class Messages:
         return await self._database.read(story)
 
     async def put_away(self, team: int, id_: str, entry: AuditEntry, *, whole: bool) -> bool | None:
-        """Its content, or all of it, before its time. False: it has not ended. None: there is no such message."""
+        """Delete its content, or all of it, before its time; False when it has not ended, None when it is not there."""
 
         async def story(tx: Tx) -> bool | None:
             rows = await tx.run("find_message", team=team, id=id_)
@@ -101,17 +101,20 @@ class Messages:
         return await self._database.read(lambda tx: search.messages(tx, team, seen))
 
     async def count(self, team: int, wanted: Search, most: int = COUNT_MOST) -> Counted:
-        """No further than `most`. With a part, a key or a sender domain: of those that may fit, by the index alone."""
+        """Count no further than `most`.
+
+        With a part, a key or a sender domain it counts those that may fit, by the index alone.
+        """
         seen = search.seen_by(self._clock, team, wanted)
         return await self._database.read(lambda tx: search.count(tx, team, seen, most))
 
     async def states(self, team: int, wanted: Search, most: int = COUNT_MOST) -> dict[str, int]:
-        """How many messages of a tag or of a template are in which state, no further than `most` for each channel."""
+        """Count the messages of a tag or of a template in each state, no further than `most` for each channel."""
         seen = search.seen_by(self._clock, team, wanted)
         return await self._database.read(lambda tx: search.states(tx, team, seen, most))
 
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
-        """How many recipients of each message are in which state."""
+        """Count the recipients of each message in each state."""
         return await self._database.read(lambda tx: search.outcomes(tx, messages))
 
     async def facts(self, team: int, id_: str, room: Room) -> MessageRow | None:
@@ -119,7 +122,7 @@ class Messages:
         return await self._filled(found, room) if found else None
 
     async def whole(self, team: int, id_: str, webhooks: Iterable[str], room: Room) -> MessageDetails | None:
-        """With its whole timeline, and what was sent to these webhooks about it."""
+        """Return it with its whole timeline, and what was sent to these webhooks about it."""
         found = await self._database.read(lambda tx: search.whole(tx, team, id_, webhooks, SMALL))
         return replace(found, facts=await self._filled(found.facts, room)) if found else None
 

@@ -40,7 +40,7 @@ class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chat_of(self) -> str | None:
-        """The team whose chat it goes to; None: it is a mail."""
+        """Return the team whose chat it goes to; None when it is a mail."""
         return self.place.removeprefix(CHAT) if self.place.startswith(CHAT) else None
 
 
@@ -70,7 +70,7 @@ class Notices:
             await self._database.write(lambda tx: _spread(tx, setup, by_mail, now))
 
     async def take(self) -> list[NoticeMail]:
-        """What is to be sent now; it counts as begun."""
+        """Return what is to be sent now; it counts as begun."""
         now = self._clock.now()
         if not (await self._waiting(now))[1]:
             return []
@@ -88,12 +88,12 @@ class Notices:
         await self._database.write(lambda tx: tx.run("move_notices", notices=rows))
 
     async def _waiting(self, now: int) -> Sequence[Any]:
-        """Whether something happened, and whether a notice is due."""
+        """Tell whether something happened, and whether a notice is due."""
         (row,) = await self._database.read(lambda tx: tx.run("notices_wait", now=now))
         return [bool(value) for value in row]
 
     async def newest(self, place: str, limit: int = 5) -> list[PastNotice]:
-        """What was told, or was to be, last first."""
+        """Return what was told, or was to be, last first."""
         rows = await self._database.read(lambda tx: tx.run("notices_to", place=place, limit=limit))
         return [
             PastNotice(NoticeRow(name="", at=at, team=team, kind=kind, facts=_facts(facts)), *rest)
@@ -103,12 +103,12 @@ class Notices:
     # -- what people choose -------------------------------------------------------------------------------------
 
     async def choices(self, person: str) -> dict[NoticeKind, bool]:
-        """Whether they want it, where they said so."""
+        """Return whether they want each kind, where they said so."""
         rows = await self._database.read(lambda tx: tx.run("notice_choices", person=person))
         return {NoticeKind(team, kind): bool(wanted) for team, kind, wanted in rows}
 
     async def choose(self, person: str, wanted: Mapping[NoticeKind, bool], entry: AuditEntry) -> bool:
-        """Whether anything is another choice than before."""
+        """Store the choices; return whether any differs from before."""
 
         async def story(tx: Tx) -> bool:
             before = {
@@ -182,7 +182,7 @@ async def _spread(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
 
 
 def _team_id(team: str, setup: Setup) -> str:
-    """A team that is gone keeps its number: nobody is its member."""
+    """Return the team's id. A team that is gone keeps its number: nobody is its member."""
     known = setup.teams_by_ref.get(int(team.removeprefix(NUMBERED))) if team.startswith(NUMBERED) else None
     return known.record.id if known else team
 
@@ -201,7 +201,7 @@ class _Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _take(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
-    """Of each place as many as it may have now; the others wait until an hour has passed since the first."""
+    """Take as many of each place as it may have now; the others wait until an hour has passed since the first."""
     by_place: defaultdict[str, list[_Due]] = defaultdict(list)
     moved: list[tuple[Any, ...]] = []
     for name, place, tries, at, team, kind, facts, email, role, chosen in await tx.run(

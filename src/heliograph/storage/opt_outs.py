@@ -44,7 +44,7 @@ class NeverOptedOut(Exception):
 
 
 async def list_phones(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publisher) -> int:
-    """Rows of team, phone, channel, reason and time; returns how many were not there before."""
+    """Add rows of team, phone, channel, reason and time; return how many were not there before."""
     if not rows:
         return 0
     distinct = {row[:3]: row for row in rows}
@@ -95,7 +95,7 @@ class OptOuts:
         self._name_of = name_of
 
     async def find(self, team: int, phone: str) -> list[OptOut]:
-        """Its entries, at most one for each channel."""
+        """Return its entries, at most one for each channel."""
 
         async def story(tx: Tx) -> list[OptOut]:
             names = await self._names(tx, team, phone)
@@ -104,17 +104,17 @@ class OptOuts:
         return await self._database.read(story)
 
     async def page(self, team: int, after: OptOutPlace, limit: int) -> list[OptOut]:
-        """One more than the limit, when there are more."""
+        """Return one page, and one more than the limit when there are more."""
         given = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
         rows = await self._database.read(lambda tx: tx.run("list_opt_outs", team=team, **given))
         return [OptOut(*row) for row in rows]
 
     async def place(self, team: int, phone: str, channel: str) -> OptOutPlace:
-        """Where it stands on the list, or stood when it was deleted; without a channel, the last of its places."""
+        """Return where it stands on the list, or stood when it was deleted; without a channel, its last place."""
         return await self._database.read(lambda tx: _place(tx, team, phone, channel))
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:
-        """Whether it was not there before; else there is no entry."""
+        """Add it; return whether it was not there before, else there is no entry."""
         row, publisher = (team, phone, channel, "manual", self._clock.of(team)), self._publisher
 
         async def story(tx: Tx) -> bool:

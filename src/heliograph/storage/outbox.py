@@ -92,7 +92,7 @@ _reports = msgspec.json.Decoder(tuple[DueReport, ...])
 async def claim(
     tx: Tx, owner: str, lane: str, most: int, room: Mapping[Priority, int], turn: int, now: Now, leases: Leases
 ) -> list[Claim]:
-    """`room`: how many of each priority at most; `turn`: how many this process has claimed of the lane before."""
+    """Claim at most `room` of each priority; `turn` is how many this process has claimed of the lane before."""
     due = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if room[priority]}
     if not due:
         return []
@@ -135,7 +135,7 @@ async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: No
 
 
 def _in_turn(rows: list[Any]) -> list[Any]:
-    """One of each team after the other, and each team's oldest first: databases return them in any order."""
+    """Order them one of each team after the other, each team's oldest first: databases return them in any order."""
     before = Counter[int]()
     placed = []
     for row in sorted(rows, key=lambda row: row[DUE_AT]):
@@ -145,7 +145,7 @@ def _in_turn(rows: list[Any]) -> list[Any]:
 
 
 async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
-    """Those with due work, the most urgent first; when the next of the others' is due is noted."""
+    """Return the teams with due work, the most urgent first; it is noted when the next of the others' is due."""
     rows = await tx.run("waiting_teams", lanes=[(queue_of(lane, priority),) for priority in PRIORITIES])
     at, moved = now
     waits = [(queue, team, due_at - at - moved.get(team, 0)) for queue, team, due_at in rows]
@@ -156,7 +156,7 @@ async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
 
 
 async def claim_suspect(tx: Tx, owner: str, now: int, leases: Leases) -> list[Claim]:
-    """One message whose workers died with it, if any is due: to be handed over while nothing else is (P14)."""
+    """Claim one message whose workers died with it, if any is due: to be handed over while nothing else is (P14)."""
     lease_until = await leases.until(tx)
     if leases.off():
         return []
@@ -216,7 +216,7 @@ async def _read(tx: Tx, rows: Sequence[Any], priorities: Sequence[Priority], *, 
 
 
 async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int, str, str, list[Any]] | None:
-    """Key, status and record of a message, and its rows if all of them wait untouched."""
+    """Find key, status and record of a message, and its rows if all of them wait untouched."""
     team, id_ = whose
     found = await tx.run("find_message", team=team, id=id_)
     if not found:
@@ -243,7 +243,7 @@ async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
 
 
 async def join(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
-    """They are no longer alone: if their worker dies now, it says nothing about them."""
+    """Note that they are no longer alone: if their worker dies now, it says nothing about them."""
     if alone := [(c.key, c.epoch) for c in claims if c.alone]:
         await tx.run("join_others", owner=owner, claims=alone)
 
@@ -264,7 +264,7 @@ class Outbox:
         self.queue = Probe(self.depth)
 
     async def claim(self, lane: str, most: int, room: Mapping[Priority, int] | None = None) -> list[Claim]:
-        """`room`: how many of each priority at most; None: any."""
+        """Claim at most `room` of each priority; None means any."""
         now, turn, leases = (self._clock.now(), self._clock.moved), self._turns[lane], self._leases
         rooms = room or dict.fromkeys(PRIORITIES, most)
         claims = await self._database.write(lambda tx: claim(tx, self._owner, lane, most, rooms, turn, now, leases))
@@ -275,7 +275,7 @@ class Outbox:
         await self._database.write(lambda tx: release(tx, self._owner, claims))
 
     async def suspects(self) -> int:
-        """How many messages wait to be tried alone."""
+        """Count the messages that wait to be tried alone."""
         now = self._clock.now()
         ((count,),) = await self._database.read(lambda tx: tx.run("suspects", deaths=DEATHS_MAX, now=now))
         return int(count)
@@ -285,14 +285,14 @@ class Outbox:
         return await self._database.write(lambda tx: claim_suspect(tx, self._owner, now, self._leases))
 
     async def join(self, claims: Sequence[Claim]) -> None:
-        """What was claimed to be tried alone is not alone any more."""
+        """Note that what was claimed to be tried alone is not alone any more."""
         await self._database.write(lambda tx: join(tx, self._owner, claims))
 
     async def heartbeat(self, claims: Sequence[Claim]) -> None:
         await self._database.write(lambda tx: heartbeat(tx, self._owner, claims, self._leases))
 
     async def record(self, change: Change) -> bool:
-        """False when the claim is no longer ours and nothing was written."""
+        """Record the change; return False when the claim is no longer ours and nothing was written."""
         return await self._changes.submit(change)
 
     async def cancel(self, whose: MessageId, channel: Channel) -> Waiting | None:
@@ -343,7 +343,7 @@ class Outbox:
         return await self._database.write(story)
 
     async def wake(self, lane: str) -> None:
-        """A carrier is back: what waited for one is due, the oldest first."""
+        """Make due what waited for a carrier that is back, the oldest first."""
         now, queues = self._clock.now(), [(queue_of(lane, priority),) for priority in PRIORITIES]
 
         async def story(tx: Tx) -> int:
@@ -354,7 +354,7 @@ class Outbox:
             pass
 
     async def take_back(self) -> None:
-        """At start: what a former run of this process had claimed is free again."""
+        """Free, at start, what a former run of this process had claimed."""
         now, publisher = self._clock.now(), self._publisher
 
         async def story(tx: Tx) -> None:
@@ -379,7 +379,7 @@ class Outbox:
         return await self._database.write(story)
 
     async def depth(self) -> list[LaneDepth]:
-        """Of every lane; a team's waiting rows are counted up to DEPTH_MOST."""
+        """Return the depth of every lane; a team's waiting rows are counted up to DEPTH_MOST."""
         now = self._clock.now()
         found = {lane: LaneDepth(lane) for lane in SLOTS}
         for queue in await self._database.read(lambda tx: queues(tx, now, DEPTH_MOST)):

@@ -122,14 +122,14 @@ class RecipientRow(msgspec.Struct):
 
 
 async def lock_messages(tx: Tx, keys: Sequence[tuple[int]]) -> dict[int, Message]:
-    """Before accounts: in the same order everywhere, two transactions never wait for each other."""
+    """Lock messages before accounts: in the same order everywhere, two transactions never wait for each other."""
     return {row[0]: Message(*row) for row in await tx.run("lock_messages", messages=keys)}
 
 
 async def record(
     tx: Tx, changes: Sequence[Change], *, owner: str | None, publisher: Publisher
 ) -> list[bool | Exception]:
-    """Write the changes; False for one whose claim is no longer ours, or whose message is gone."""
+    """Write the changes; return False for one whose claim is no longer ours, or whose message is gone."""
     live = await _fence(tx, changes, owner)
     ours = [c for c in changes if c.claim is None or c.claim in live]
     if not ours:
@@ -184,7 +184,7 @@ async def report_by_carrier(
     early: bool = False,
     skip_known: bool = False,
 ) -> list[bool | Exception]:
-    """Apply reports that name the carrier's own ids; False for an id that this carrier never got.
+    """Apply reports that name the carrier's own ids; return False for an id that this carrier never got.
 
     With `early`, those are kept for a while: the hand-over may not be recorded yet. With `skip_known`, what the
     timeline has verbatim is left out.
@@ -207,7 +207,7 @@ async def report_by_carrier(
 
 
 async def hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], at: int) -> set[str]:
-    """Receipts that codes wait for: once delivered, no other channel has its turn; once failed, the next one has."""
+    """Note receipts that codes wait for: after a delivery no other channel has its turn, after a failure the next."""
     receipts = {id_: at if report.status == "failed" else None for id_, report in reports if report.status in RECEIPTS}
     if not receipts:
         return set()
@@ -223,7 +223,7 @@ async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
 
 
 async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: dict[str, Any], at: int) -> list[Change]:
-    """One change for each receipt of a part: to the state of the whole, as far as it is known."""
+    """Make one change for each receipt of a part: to the state of the whole, as far as it is known."""
     known = [(id_, report) for id_, report in reports if id_ in parts]
     if not known:
         return []
@@ -246,7 +246,7 @@ async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: d
 
 
 async def report_returned(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
-    """A mail came back to its signed sender, which names one recipient; kept when its hand-over is not recorded yet."""
+    """Report a mail that came back to its signed sender, which names one recipient; keep it if it is early."""
     for message_, handed_over, _ in await tx.run("place_of", id=id_, position=position):
         if handed_over:
             await record(tx, [to_change(message_, position, report, at)], owner=None, publisher=publisher)
@@ -276,7 +276,7 @@ async def any_early(tx: Tx, at: int) -> bool:
 
 
 async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
-    """Reports that came before the record of their hand-over, and whose hand-over is recorded now."""
+    """Apply reports that came before the record of their hand-over, and whose hand-over is recorded now."""
     rows = await tx.run("take_early_reports", since=at - EARLY_MS)
     reports: dict[str, list[CarrierReport]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
@@ -292,7 +292,7 @@ async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
 
 
 async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
-    """Messages whose workers died three times handling nothing else: failed, hold released, out (P14)."""
+    """Fail messages whose workers died three times handling nothing else, and release their holds (P14)."""
     await tx.run("drop_poisoned_reports", deaths=DEATHS_MAX)
     rows = await tx.run("find_poison", deaths=DEATHS_MAX)
     changes = [
@@ -315,7 +315,7 @@ async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
 
 
 async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[HeldClaim]:
-    """With their epochs: one batch may hold a key twice, when a process froze and claimed again what it had lost."""
+    """Return held claims with epochs: a batch has a key twice when a process froze and reclaimed what it had lost."""
     claims = [c.claim for c in changes if c.claim]
     if not claims:
         return set()
@@ -483,7 +483,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
 
 
 def _put_off(rows: _Rows, change: Change) -> None:
-    """Told after a while, unless it is told now."""
+    """Let a delay be told after a while, unless it is told now."""
     place = (change.message, change.position, change.at)
     due_at = change.at + TOLD_MS
     if change.claim:
@@ -542,7 +542,10 @@ async def _suppress(tx: Tx, rows: _Rows) -> None:
 
 
 def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: int | None = None) -> Event:
-    """`row`: team, address, email, reason, source message, detail, made at; `at`: when it happened, if later."""
+    """Make the event.
+
+    `row` has team, address, email, reason, source message, detail, made at; `at` is when, if later.
+    """
     team, address, email, reason, source, detail, made_at = row
     data = {
         "email": email,
@@ -563,7 +566,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
 
 
 async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, Message]) -> None:
-    """Done work leaves, work to try again waits for its time, reports that come later become work."""
+    """Settle the work: what is done leaves, what to try again waits for its time, later reports become work."""
     done, later, due = [], [], []
     for change in changes:
         if change.claim is None:

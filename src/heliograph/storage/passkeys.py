@@ -34,7 +34,7 @@ class Passkeys:
         return Passkey(*rows[0]) if rows else None
 
     async def add(self, passkey: Passkey, entry: AuditEntry) -> bool:
-        """False: somebody has it already, or the person has as many as one may."""
+        """Add it; return False when somebody has it already, or the person has as many as one may."""
 
         async def story(tx: Tx) -> bool:
             await lock_person(tx, passkey.person)
@@ -57,6 +57,6 @@ class Passkeys:
         await self._database.write(story)
 
     async def use(self, id_: str, count: int) -> bool:
-        """False: it is gone, or its counter went back: there is a copy of it."""
+        """Note its use; return False when it is gone, or its counter went back: there is a copy of it."""
         now = self._clock.now()
         return bool(await self._database.write(lambda tx: tx.run("use_passkey", id=id_, count=count, now=now)))

@@ -41,7 +41,7 @@ class Person(msgspec.Struct, frozen=True):
 
     @property
     def instance_role(self) -> str:
-        """Empty: none."""
+        """Return the role in the instance; empty when there is none."""
         return OPERATOR if self.operator else READ_ONLY if self.observer else ""
 
 
@@ -77,8 +77,9 @@ class Link(msgspec.Struct, frozen=True):
     expires_at: int = 0  # 0: as long as the purpose has
 
     def only_accepts(self, person: Person) -> bool:
-        """They are invited and have a way in already: they sign in to accept. Who came by an identity provider has no
-        password, and a link that proves nothing chooses none for them.
+        """Tell whether they are invited and have a way in already: they sign in to accept.
+
+        Who came by an identity provider has no password, and a link that proves nothing chooses none for them.
         """
         has_way_in = person.password is not None or (person.proven and not self.proven)
         return self.purpose == "invite" and bool(has_way_in)
@@ -138,7 +139,7 @@ class People:
         return Person(*rows[0]) if rows else None
 
     async def lines(self, search: str = "", after: str = "", limit: int = 50) -> list[PersonLine]:
-        """By address; one more than the limit, when there are more."""
+        """List people by address, and one more than the limit when there are more."""
         wild = "".join(f"!{c}" if c in "!%_" else c for c in search.lower())
         rows = await self._database.read(
             lambda tx: tx.run("list_people", pattern=f"%{wild}%", after=after, limit=limit + 1)
@@ -176,7 +177,7 @@ class People:
         return await self._database.write(story)
 
     async def settle(self, email: str, name: str, roles: Mapping[str, str], entry: AuditEntry) -> Person:
-        """A person who has these roles without being asked: of the demo, whose link is printed for who runs it."""
+        """Make a person who has these roles without being asked: of the demo, whose link is printed for who runs it."""
 
         async def story(tx: Tx) -> Person:
             person = await self._add(tx, email, name)
@@ -213,7 +214,7 @@ class People:
         return await self._database.write(story)
 
     async def set_password(self, id_: str, hashed: str, entry: AuditEntry, kept_session: str = "") -> None:
-        """Earlier sessions and links become invalid."""
+        """Set the password; earlier sessions and links become invalid."""
 
         async def story(tx: Tx) -> None:
             await lock_person(tx, id_)
@@ -230,7 +231,7 @@ class People:
         await self._database.write(story)
 
     async def end_operator(self, id_: str, entry: AuditEntry) -> None:
-        """They no longer run the instance, nor are invited to."""
+        """End the role: they no longer run the instance, nor are invited to."""
 
         async def story(tx: Tx) -> None:
             await _keep_operator(tx, id_)
@@ -269,8 +270,9 @@ class People:
     # -- an identity provider -------------------------------------------------------------------------------
 
     async def identify(self, who: Identity, entry: AuditEntry, *, may_add: bool) -> Person | Stranger:
-        """Who somebody is whom a provider let in: by its name for them, else by the address that it verified. A
-        password that is not proven ends: whoever chose it gets nothing of what the provider gives.
+        """Find who it is whom a provider let in: by its name for them, else by the address that it verified.
+
+        A password that is not proven ends: whoever chose it gets nothing of what the provider gives.
         """
 
         async def story(tx: Tx) -> Person | Stranger:
@@ -303,7 +305,10 @@ class People:
         return [IdentityLine(*row) for row in rows]
 
     async def forget_identities(self, person: str, entry: AuditEntry) -> None:
-        """The next sign-in with a provider finds the account by its address again. Sessions end: some may be its."""
+        """Forget them: the next sign-in with a provider finds the account by its address.
+
+        Sessions end: some may be its.
+        """
 
         async def story(tx: Tx) -> None:
             await lock_person(tx, person)
@@ -335,7 +340,7 @@ class People:
         await self._database.write(story)
 
     async def use_totp_step(self, id_: str, step: int) -> bool:
-        """False: a code of this step or a later one was used already."""
+        """Use the step; return False when a code of this step or a later one was used already."""
         return bool(await self._database.write(lambda tx: tx.run("use_totp_step", id=id_, step=step)))
 
     async def use_recovery(self, id_: str, code: str) -> bool:
@@ -348,15 +353,15 @@ class People:
     # -- roles ----------------------------------------------------------------------------------------------
 
     async def roles(self, person: str) -> dict[str, str]:
-        """Team → role."""
+        """Map each team to the person's role."""
         return dict(await self._database.read(lambda tx: tx.run("memberships", person=person)))
 
     async def members(self, team: str) -> list[Member]:
-        """And those who are invited."""
+        """Return the members, and those who are invited."""
         return [Member(*row) for row in await self._database.read(lambda tx: tx.run("members_of", team=team))]
 
     async def give(self, person: str, team: str, role: str, entry: AuditEntry) -> None:
-        """Without being asked, as an identity provider says; an empty team: to run the instance."""
+        """Give a role without asking, as an identity provider says; an empty team means to run the instance."""
 
         async def story(tx: Tx) -> None:
             if role == READ_ONLY:
@@ -369,7 +374,7 @@ class People:
         await self._database.write(story)
 
     async def set_role(self, person: str, team: str, role: str | None, entry: AuditEntry) -> None:
-        """Of a member, or of somebody who is invited to be one. None: neither any longer."""
+        """Set the role of a member, or of somebody who is invited to be one. With None they are neither any longer."""
 
         async def story(tx: Tx) -> None:
             if await _set_role(tx, person, team, role):
@@ -380,12 +385,13 @@ class People:
     # -- invitations ----------------------------------------------------------------------------------------
 
     async def invitations(self, person: str) -> dict[str, str]:
-        """Team → role; an empty team: to run the instance."""
+        """Map each team to the role; an empty team means to run the instance."""
         return dict(await self._database.read(lambda tx: tx.run("invitations", person=person)))
 
     async def accept(self, person: str, teams: Sequence[str], entry: AuditEntry) -> bool:
-        """What a proven person says yes to, signed in; the others do it by the link of that team. False: nothing is
-        left to accept, or not by this person.
+        """Accept what a proven person says yes to, signed in; the others do it by the link of that team.
+
+        Returns False when nothing is left to accept, or not by this person.
         """
 
         async def story(tx: Tx) -> bool:
@@ -405,8 +411,9 @@ class People:
     # -- links ----------------------------------------------------------------------------------------------
 
     async def make_link(self, link: Link, entry: AuditEntry, *, without_code: bool = False) -> str:
-        """A token that does once what the link says; an earlier link for the same purpose is revoked. Without the code
-        at sign-in, for somebody who lost the phone, when asked.
+        """Make a token that does once what the link says; an earlier link for the same purpose is revoked.
+
+        When asked, it drops the code at sign-in, for somebody who lost the phone.
         """
 
         async def story(tx: Tx) -> str:
@@ -418,7 +425,7 @@ class People:
         return await self._database.write(story)
 
     async def make_ticket(self, link: Link) -> str:
-        """Between the password and the code."""
+        """Make the ticket that stands between the password and the code."""
         return await self._database.write(lambda tx: self._insert_link(tx, link))
 
     async def _insert_link(self, tx: Tx, link: Link) -> str:
@@ -431,7 +438,7 @@ class People:
         return token
 
     async def find_link(self, token: str) -> Link | None:
-        """While it is valid."""
+        """Return the link while it is valid."""
         now = self._clock.now()
 
         async def story(tx: Tx) -> Link | None:
@@ -441,7 +448,7 @@ class People:
         return await self._database.read(story)
 
     async def use_link(self, token: str, purpose: str) -> Link | None:
-        """The same, and it becomes invalid."""
+        """Return the link while it is valid, and make it invalid."""
         now = self._clock.now()
         return await self._database.write(lambda tx: _use(tx, token, purpose, now))
 
@@ -495,7 +502,7 @@ async def lock_person(tx: Tx, id_: str) -> Person | None:
 
 
 async def _disown(tx: Tx, person: str) -> None:
-    """Whoever chose the password, or signed in with it, may be somebody else than who has the address (ADR 0020)."""
+    """Remove all ways in: whoever chose the password, or used it, may not be who has the address (ADR 0020)."""
     await tx.run("set_password", id=person, password=None)
     await _set_totp(tx, person, None, ())
     await tx.run("delete_sessions", person=person, kept="")
@@ -504,7 +511,7 @@ async def _disown(tx: Tx, person: str) -> None:
 
 
 async def _end_links(tx: Tx, person: str) -> None:
-    """Those for whom a role has ended, and those whom they made links for."""
+    """End the links of a person whose role has ended, and those that they made for others."""
     await tx.run("delete_links", person=person)
     await tx.run("delete_links_by", person=person)
 
@@ -517,7 +524,7 @@ async def _set_totp(tx: Tx, person: str, sealed: str | None, codes: Sequence[str
 
 
 async def _set_role(tx: Tx, person: str, team: str, role: str | None) -> bool:
-    """Whether it is another one. Who is no member is invited."""
+    """Set the role and return whether it is another one. Who is no member is invited."""
     if role != "owner" and await _is_last(tx, person, "owners", team=team):
         raise InvalidRequest(LAST_OWNER)
     await lock_person(tx, person)
@@ -559,7 +566,7 @@ async def _set_password(tx: Tx, person: str, password: str, kept_session: str = 
 
 
 async def _accept(tx: Tx, person: str, teams: Sequence[str], entry: AuditEntry, more: str = "") -> bool:
-    """Of the invitations of these teams, those that are still there, each with an entry that says so."""
+    """Accept those invitations of these teams that are still there, each with an entry that says so."""
     taken = {team: row[0] for team in teams for row in await tx.run("delete_invitation", person=person, team=team)}
     for team, role in taken.items():
         await _give(tx, person, team, role)
@@ -577,7 +584,7 @@ async def _use(tx: Tx, token: str, purpose: str, now: int) -> Link | None:
 
 
 async def _judged(tx: Tx, link: Link) -> Link | None:
-    """The link, while the rule under which it was made still holds."""
+    """Return the link while the rule under which it was made still holds."""
     if link.purpose not in ("invite", "reset"):
         return link
     rows = await tx.run("find_person", id=link.person)
@@ -600,7 +607,7 @@ async def _may_make(tx: Tx, maker: str, team: str) -> bool:
 
 
 async def _is_last(tx: Tx, person: str, query: str, **params: str) -> bool:
-    """Whether the query, which locks its rows, finds this person alone."""
+    """Tell whether the query, which locks its rows, finds this person alone."""
     return [row[0] for row in await tx.run(query, **params)] == [person]
 
 

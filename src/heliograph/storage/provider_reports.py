@@ -74,7 +74,7 @@ async def _places(tx: Tx, carrier: str, told: Sequence[ProviderReport]) -> list[
 def _meant(
     everyone: Sequence[RecipientRow], address: str | None, of_carrier: tuple[int, int] | None
 ) -> RecipientRow | None:
-    """By address; without one by the hand-over's id, or where there is one recipient alone."""
+    """Find whom it means by address; without one by the hand-over's id, or where there is one recipient alone."""
     if address:
         parsed = parse_address(address.strip())
         wanted = (parsed.normal if parsed else address.strip()).lower()
@@ -85,7 +85,7 @@ def _meant(
 
 
 async def _known(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
-    """What the timelines of these messages have, which no other transaction adds to from now on."""
+    """Return what the timelines of these messages have, which no other transaction adds to from now on."""
     if not keys:
         return set()
     messages = [(key,) for key in sorted(keys)]
@@ -94,7 +94,7 @@ async def _known(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
 
 
 async def _keep(tx: Tx, place: RecipientRow, one: ProviderReport, at: int) -> Taken:
-    """Until its hand-over is recorded; the second one before that has to come again, lest it be lost."""
+    """Keep it until its hand-over is recorded; a second one before that has to come again, lest it be lost."""
     report = msgspec.json.encode(one.report).decode()
     row = {"message": place.message, "position": place.position, "report": report}
     kept = await tx.run("early_return_at", message=place.message, position=place.position)
@@ -105,7 +105,7 @@ async def _keep(tx: Tx, place: RecipientRow, one: ProviderReport, at: int) -> Ta
 
 
 async def _hear_elsewhere(tx: Tx, carrier: str, one: ProviderReport, at: int) -> Taken:
-    """A code by mail may wait for it, or the record of a hand-over that has no other id."""
+    """Tell others: a code by mail may wait for it, or the record of a hand-over that has no other id."""
     reports = [CarrierReport(id_, one.report) for id_ in one.carrier_ids]
     if reports and await outcomes.hear_of_codes(tx, carrier, reports, at):
         return "taken"

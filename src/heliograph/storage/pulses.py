@@ -32,7 +32,7 @@ class Pulses:
         return await self._database.read(lambda tx: message_pulse(tx, team, id_))
 
     async def team(self, team: int) -> dict[str, str]:
-        """Of its lists and its overview."""
+        """Return the pulses of the team's lists and its overview."""
         now = self._clock.now()
         spans = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # the third's ids are the last
         given = {"team": team, "now": now, "hour": now - now % HOUR_MS - HOUR_MS, "shown": SHOWN}

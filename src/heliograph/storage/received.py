@@ -51,7 +51,7 @@ class Received:
         self._publisher = publisher
 
     async def keep(self, raw: bytes) -> str:
-        """The mail as it came, durably, before what is put; returns its name."""
+        """Store the mail as it came, durably, before what is put; return its name."""
         return await self._attachments.put(raw)
 
     async def put(self, new: NewReceived, digest: str) -> Fate:
@@ -64,7 +64,7 @@ class Received:
         return [ReceivedLine(*row) for row in rows]
 
     async def records(self, team: int, ids: Sequence[str]) -> list[str]:
-        """In the order of the ids."""
+        """Return the records in the order of the ids."""
         given = [(id_,) for id_ in ids]
         found = dict(await self._database.read(lambda tx: tx.run("received_records", team=team, ids=given)))
         return [found[id_] for id_ in ids if id_ in found]
@@ -79,7 +79,7 @@ class Received:
         return _whole(*rows[0]) if rows else None
 
     async def raw(self, found: ReceivedLine, room: Room) -> bytes | None:
-        """None: it is no longer kept."""
+        """Return the mail as it came; None when it is no longer kept."""
         if found.raw is None:
             return None
         await room(found.size)

@@ -21,7 +21,7 @@ class Reports:
     async def by_carrier(
         self, carrier: str, reports: Sequence[CarrierReport], skip_known: bool = False
     ) -> Sequence[bool | Exception]:
-        """False for an id that this carrier was never given: its report waits a minute for the record of the hand-over.
+        """Store reports; False for an id that this carrier never got: its report waits a minute for the hand-over.
 
         With `skip_known`, a report that is already stored verbatim is not written again.
         """
@@ -33,21 +33,21 @@ class Reports:
         )
 
     async def by_provider(self, carrier: str, told: Sequence[ProviderReport], *, once: str = "") -> Sequence[Taken]:
-        """What became of each. `once`: is the same when the same callback comes again."""
+        """Store reports and return what became of each; `once` is the same when the same callback comes again."""
         at, publisher = self._clock.now(), self._publisher
         return await self._database.write(
             lambda tx: report_by_provider(tx, carrier, told, once=once[:ONCE_MAX], at=at, publisher=publisher)
         )
 
     async def by_recipient(self, message_id: str, position: int, report: Report) -> None:
-        """A mail came back, perhaps before the record of its hand-over, which it then waits for."""
+        """Report a mail that came back, perhaps before the record of its hand-over, which it then waits for."""
         at, publisher = self._clock.now(), self._publisher
         await self._database.write(
             lambda tx: outcomes.report_returned(tx, message_id, position, report, at=at, publisher=publisher)
         )
 
     async def address_of(self, message_id: str, position: int) -> str | None:
-        """Whom a message went to there, in the normal form."""
+        """Return whom a message went to there, in the normal form."""
         rows = await self._database.read(lambda tx: tx.run("place_of", id=message_id, position=position))
         return str(rows[0][2]) if rows else None
 

@@ -37,7 +37,7 @@ class Reputations:
             self.version = rows[-1][0]
 
     async def counts(self) -> dict[int, Counts]:
-        """What the guard judges by, for each team that has sent in the last days."""
+        """Return what the guard judges by, for each team that has sent in the last days."""
         after = self._clock.now() - WINDOW_MS
         rows = await self._database.read(lambda tx: tx.run("newest_reputation", after=after, enough=WINDOW_SENDS))
         return {row[0]: Counts(*row[1:]) for row in rows}

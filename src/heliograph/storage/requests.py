@@ -66,7 +66,7 @@ class RequestLog:
         self._left_out: dict[int, int] = {}  # since the last that was kept
 
     def keeps(self, team: int, most: int) -> bool:
-        """Whether a request that was not refused is kept: so many of a team in a second."""
+        """Tell whether a request that was not refused is kept: so many of a team in a second."""
         kept = self._kept.get(team, 0)
         if kept < most:
             self._kept[team] = kept + 1
@@ -75,12 +75,12 @@ class RequestLog:
         return False
 
     def note(self, request: LoggedRequest) -> None:
-        """After `keeps` has said so."""
+        """Note it, after `keeps` has said so."""
         more = self._left_out.pop(request.team, 0)
         self.waiting.append(replace(request, more=more) if more else request)
 
     async def write(self, store: "Requests") -> None:
-        """All that waits now; when the database is away, or in a flood, it keeps waiting."""
+        """Write all that waits now; when the database is away, or in a flood, it keeps waiting."""
         async with self._writing:
             taken = [*self.waiting]
             if not taken or self._written >= WRITTEN_MAX:
@@ -94,7 +94,7 @@ class RequestLog:
             self.waiting.extend(left)
 
     async def write_in_time(self, store: "Requests") -> None:
-        """Once a second, and at the end."""
+        """Write once a second, and at the end."""
         self._written = 0
         self._kept.clear()
         try:
@@ -107,7 +107,7 @@ class RequestLog:
 
 
 def shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
-    """The newest of each team, refused ones and others apart; the oldest of these says how many came before it."""
+    """Keep the newest of each team, refused ones and others apart; the oldest of these says how many came before it."""
     groups: defaultdict[tuple[int, int], list[LoggedRequest]] = defaultdict(list)
     for one in requests:
         groups[one.team, one.refused].append(one)
@@ -122,7 +122,7 @@ def shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
 
 
 def _storable(one: LoggedRequest) -> LoggedRequest:
-    """PostgreSQL cannot store a NUL, nor UTF-8 half a surrogate pair."""
+    """Replace what cannot be stored: PostgreSQL takes no NUL, and UTF-8 no half of a surrogate pair."""
     if not one.message:
         return one
     return replace(one, message=one.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
@@ -179,7 +179,7 @@ class Requests:
         return await self._database.write(story)
 
     async def key_uses(self, keys: Iterable[str]) -> dict[str, int]:
-        """Of these keys, those that were ever used, and when; the last minute is only in the processes' memories."""
+        """Return when each of these keys was used, if ever; the last minute is only in the processes' memories."""
         asked = [(key,) for key in keys]
         return dict(await self._database.read(lambda tx: tx.run("key_uses", keys=asked)))
 
@@ -199,7 +199,7 @@ class Requests:
     async def page(
         self, team: int, wanted: WantedRequests | None = None, before: str = NEWEST, limit: int = 50
     ) -> list[LoggedRequest]:
-        """Newest first; one more than the limit, when there are more."""
+        """Return the newest first, and one more than the limit when there are more."""
         asked = wanted or WantedRequests()
         return await self._database.read(partial(_page, team=team, wanted=asked, before=before, limit=limit))
 
@@ -208,6 +208,6 @@ class Requests:
         return msgspec.convert(tuple(rows[0]), LoggedRequest) if rows else None
 
     async def pulse(self, team: int) -> dict[str, str]:
-        """A word that changes with the list."""
+        """Return a word that changes with the list."""
         (row,) = await self._database.read(lambda tx: tx.run("requests_pulse", team=team))
         return {"requests": "-".join(str(id_ or "") for id_ in row)}

@@ -36,8 +36,9 @@ async def attest(
     publisher: Publisher,
     setup: Setup,
 ) -> Attested:
-    """`seen`: numbers that the data folder holds, by name, read before this transaction began. `copied`: names whose
-    file was another one.
+    """Compare the database with `seen`: numbers that the data folder holds, by name, read before this transaction.
+
+    `copied` has the names whose file was another one. A database that was turned back or copied is paused.
     """
     ((identity,),) = await tx.run("identify", identity=fresh)
     ((number,),) = await tx.run("bump_attested")

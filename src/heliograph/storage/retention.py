@@ -81,7 +81,7 @@ async def purge(
 
 
 async def _give_back(database: Database) -> None:
-    """Free pages, to the disk; a file of before auto_vacuum cannot until it is vacuumed once."""
+    """Give free pages back to the disk; a file of before auto_vacuum cannot until it is vacuumed once."""
     before = None
     while (free := await database.read(_much_free)) and (before is None or free < before):
         before = free
@@ -89,13 +89,13 @@ async def _give_back(database: Database) -> None:
 
 
 async def _much_free(tx: Tx) -> int:
-    """How many pages are free, when it is worth to give some back."""
+    """Return how many pages are free, when it is worth giving some back; else 0."""
     ((pages, free),) = await tx.run("space")
     return int(free) if free > max(FREE_PAGES, pages // FREE_SHARE) else 0
 
 
 async def _put_away(database: Database, find: str, given: dict[str, Any], drop: "partial[Any]") -> None:
-    """What a reader finds, a writer drops."""
+    """Let a writer drop what a reader finds, portion by portion."""
     rows: Sequence[Any] = [()] * PORTION
     while len(rows) == PORTION:
         rows = [tuple(row) for row in await database.read(partial(_run, query=find, **given))]
@@ -114,7 +114,7 @@ async def _purge_lone(tx: Tx, rows: Sequence[Any], query: str) -> None:
 
 
 def _kept(teams: Collection[TeamRecord], field: str, now: int, moved: Mapping[int, int]) -> dict[str, Any]:
-    """What is over for teams that keep it as long as most do, and for each that does not or has a time of its own."""
+    """Say what is over for teams with the usual retention, and for each with another one or a clock of its own."""
     default = DEFAULTS[field]
     own = [
         (t.ref, now + moved.get(t.ref, 0) - getattr(t, field) * DAY_MS)
@@ -125,7 +125,7 @@ def _kept(teams: Collection[TeamRecord], field: str, now: int, moved: Mapping[in
 
 
 async def unused(tx: Tx, hashes: list[str]) -> list[str]:
-    """Of these attachment files, those that no message needs, nor a mail that came in."""
+    """Return those of these attachment files that no message needs, nor a mail that came in."""
     given = [(hash_,) for hash_ in hashes]
     used = {row[0] for query in ("blobs_in_use", "blobs_received") for row in await tx.run(query, hashes=given)}
     return [hash_ for hash_ in hashes if hash_ not in used]

@@ -181,7 +181,7 @@ async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]
 
 
 async def count(tx: Tx, team: int, wanted: Search, most: int) -> Counted:
-    """How many there are, no further than `most`; by the index alone, and so about, when a part is looked for."""
+    """Count no further than `most`; by the index alone, and so only about, when a part is looked for."""
     wanted = msgspec.structs.replace(wanted, before=None)
     if _needs_index(wanted):
         ends = await _keys(tx, team, wanted)
@@ -201,7 +201,7 @@ async def count(tx: Tx, team: int, wanted: Search, most: int) -> Counted:
 
 
 async def states(tx: Tx, team: int, wanted: Search, most: int) -> dict[str, int]:
-    """How many messages of a tag or of a template are in which state, no further than `most` for each channel."""
+    """Count the messages of a tag or of a template in each state, no further than `most` for each channel."""
     if wanted.tag is None:
         every = dict.fromkeys(state for channel in _channels(wanted) for state in STATES[channel])
         return {one: (await count(tx, team, msgspec.structs.replace(wanted, status=one), most)).number for one in every}
@@ -216,7 +216,7 @@ async def states(tx: Tx, team: int, wanted: Search, most: int) -> dict[str, int]
 
 
 async def outcomes(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]:
-    """How many recipients of each message are in which state."""
+    """Count the recipients of each message in each state."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     for message, status, number in await tx.run("recipients_in_states", messages=[(key,) for key in messages]):
         found[message][status] = number
@@ -242,7 +242,7 @@ async def verifications(tx: Tx, team: int, wanted: Search, now: int) -> SearchPa
 
 
 def _channels(wanted: Search) -> list[Channel]:
-    """Those that a wanted message can be of."""
+    """Return the channels that a wanted message can be of."""
     states = wanted.wrong or wanted.status
     return [
         channel
@@ -254,12 +254,12 @@ def _channels(wanted: Search) -> list[Channel]:
 
 
 def seen_by(clock: Clock, team: int, wanted: Search) -> Search:
-    """By the team's own clock."""
+    """Return the search as the team's own clock sees it."""
     return msgspec.structs.replace(wanted, ahead=clock.moved[team]) if team in clock.moved else wanted
 
 
 def _ends(wanted: Search) -> tuple[str, str]:
-    """Between which ids, without prefix, the search is made."""
+    """Return the ids, without prefix, between which the search is made."""
     low = ulid(max(0, wanted.created_after - OFF_MS - wanted.ahead), _LAST)
     high = ulid(max(0, wanted.created_before + OFF_MS), _FIRST)
     if wanted.id_start:
@@ -272,7 +272,7 @@ def _times(wanted: Search) -> dict[str, int]:
 
 
 async def _states(tx: Tx, team: int, wanted: Search, channels: Sequence[Channel]) -> list[tuple[str, str]]:
-    """Each state and template that a wanted message can have."""
+    """Return each state and template that a wanted message can have."""
     states = {wanted.status} if wanted.status else {state for channel in channels for state in STATES[channel]}
     if wanted.template_id:
         return [(state, wanted.template_id) for state in states if state]
@@ -305,7 +305,7 @@ def _aim(team: int, wanted: Search) -> SearchFilter:
 
 
 async def _keys(tx: Tx, team: int, wanted: Search) -> tuple[int, int] | None:
-    """The first and the last key that a wanted message can have; None: there is none."""
+    """Return the first and the last key that a wanted message can have; None when there is none."""
     low, high = _ends(msgspec.structs.replace(wanted, before=None))
     firsts, lasts = list[int](), list[int]()
     for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
@@ -329,7 +329,7 @@ async def _parts(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
 
 
 async def _gone_wrong(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
-    """Along the index of what went wrong. All else is looked at, in WALK messages of a channel at most."""
+    """Search along the index of what went wrong. All else is looked at, in WALK messages of a channel at most."""
     low, high = _ends(wanted)
     aim, given = _aim(team, wanted), {"team": team, "status": wanted.wrong}
     lines, floors = list[MessageLine](), list[str]()
@@ -364,7 +364,7 @@ async def _tagged(tx: Tx, team: int, wanted: Search, tag: tuple[str, str]) -> Se
 
 
 async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
-    """To one address: those that wait, then the others from span to span, the newest first, in growing strides."""
+    """Search by address: first those that wait, then others span by span, the newest first, in growing strides."""
     ((oldest, span),) = await tx.run("seen_spans")
     names = ("address", "channel", "status", "template_id", "created_after", "created_before")
     before = await _key(tx, team, wanted.before) if wanted.before else NEWEST
@@ -383,7 +383,7 @@ async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
 
 
 async def _key(tx: Tx, team: int, id_: str) -> int:
-    """The key that the message with this id has, or would have if it were not deleted."""
+    """Return the key that the message with this id has, or would have if it were not deleted."""
     rows = await tx.run("key_below", team=team, id=id_)
     return int(rows[0][0]) + (rows[0][1] != id_) if rows else 0
 
@@ -392,7 +392,7 @@ async def _key(tx: Tx, team: int, id_: str) -> int:
 
 
 async def facts(tx: Tx, team: int, id_: str, most: int = ANY_SIZE) -> MessageRow | None:
-    """Without its content when that is longer than `most`."""
+    """Return the message without its content when that is longer than `most`."""
     rows = await tx.run("message_facts", team=team, id=id_, most=most)
     return MessageRow(*rows[0]) if rows else None
 

@@ -93,7 +93,7 @@ class Sessions:
         return await self._database.write(story)
 
     async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
-        """The first of these marks that this person signed in with before."""
+        """Return the first of these marks that this person signed in with before."""
         known = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
         return next((mark for mark in marks if hashed(mark) in known), None)
 
@@ -122,7 +122,7 @@ class Sessions:
         await self._end("delete_session", entry, person=person, id=session)
 
     async def end_all(self, person: str, kept: str, entry: AuditEntry) -> None:
-        """All but the one that is kept."""
+        """End all sessions but the one that is kept."""
         await self._end("delete_sessions", entry, person=person, kept=kept)
 
     async def _end(self, query: str, entry: AuditEntry, **given: str) -> None:

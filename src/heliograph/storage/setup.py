@@ -64,7 +64,7 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load(tx: Tx, seen: Setup) -> Setup:
-    """The setup as it is now; the same object when nothing changed."""
+    """Return the setup as it is now; the same object when nothing changed."""
     ((version,),) = await tx.run("setup_version")
     if version == seen.version:
         return seen
@@ -94,7 +94,7 @@ async def change(
 async def write(
     tx: Tx, current: Setup, rows: Sequence[Row], new_teams: Sequence[NewTeam], actor: str, now: int
 ) -> None:
-    """Rows with their templates' versions, links that end with a suspended team, and accounts of new teams."""
+    """Write rows with their templates' versions, links that end with a suspended team, and accounts of new teams."""
     if rows:
         await save(tx, rows, current.version)
         await keep_versions(tx, rows, actor, now)
@@ -123,13 +123,13 @@ async def observe(tx: Tx, domain: str, checked_at: int, failures: Callable[[Doma
 
 
 async def locked(tx: Tx, seen: Setup) -> Setup:
-    """The newest setup under its next version, which is also the lock: changes happen one after the other."""
+    """Return the newest setup under its next version, which is also the lock: changes happen one after the other."""
     ((version,),) = await tx.run("next_setup_version")
     return updated(seen, [Row(*row) for row in await tx.run("load_settings", since=seen.version)], version)
 
 
 async def save(tx: Tx, rows: Sequence[Row], version: int) -> None:
-    """Under the lock of this version."""
+    """Save rows under the lock of this version."""
     await tx.run("save_settings", settings=[(r.kind, r.id, r.team, r.body, version) for r in rows])
     note(tx, SETUP)
 
@@ -179,7 +179,7 @@ class SetupStore:
         return self.current
 
     async def learned_since(self, seen: Setup) -> bool:
-        """Whether another process has changed something that was not seen: then it is known now.
+        """Tell whether another process has changed something that was not seen: then it is known now.
 
         However many ask at once, they share a look at the database, and looks are GAP_S apart.
         """
@@ -196,14 +196,14 @@ class SetupStore:
             await self.refresh()
 
     async def change(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
-        """`decide` gets the newest setup and the next free team number; what it returns is written at once."""
+        """Write at once what `decide` returns, which gets the newest setup and the next free team number."""
         now, seen = self._clock.now(), self.current
         done = await self._database.write(lambda tx: change(tx, decide, now, self.publisher, seen))
         await self.refresh()
         return done
 
     async def observe(self, domain: str, checked_at: int, failures: Callable[[Domain], int]) -> None:
-        """When a domain's records were last asked for, and how often in a row one was missing.
+        """Note when a domain's records were last asked for, and how often in a row one was missing.
 
         Nothing that anybody changed, so it has no actor; whether the domain is verified is not written here.
         """

@@ -92,20 +92,21 @@ class Suppressions:
         return await self._database.read(story)
 
     async def among(self, team: int, addresses: Iterable[str]) -> dict[str, OnList]:
-        """Of these addresses, those on the list."""
+        """Return those of these addresses that are on the list."""
         asked = [(team, address) for address in addresses]
         rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
         return {address: OnList(*listed) for address, *listed, _ in rows}
 
     async def of(self, places: Iterable[Listing]) -> list[Listing]:
-        """Of these teams' addresses, those on their lists."""
+        """Return those of these teams' addresses that are on their lists."""
         asked = list(places)
         rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
         return [Listing(team, address) for address, _, _, team in rows]
 
     async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
-        """One more than the limit, when there are more. `after` is the address that the page before ended with, which
-        may be deleted since.
+        """Return one page, and one more than the limit when there are more.
+
+        `after` is the address that the page before ended with, which may be deleted since.
         """
 
         async def story(tx: Tx) -> list[Suppression]:
@@ -116,7 +117,7 @@ class Suppressions:
         return await self._database.read(story)
 
     async def search(self, team: int, text: str = "", before: End = START, limit: int = 50) -> SuppressionPage:
-        """`text` is lower-case; empty: all."""
+        """Search for a `text` in lower case; an empty one finds all."""
         after = {"team": team, "at": before.created_at, "before": before.address}
         given = after | {"scan": SCAN if text else limit + 1}
 
@@ -132,7 +133,7 @@ class Suppressions:
         return await self._database.read(story)
 
     async def add(self, given: NewSuppression, entry: AuditEntry) -> bool:
-        """Whether it was not there before; else there is no entry."""
+        """Add it; return whether it was not there before, else there is no entry."""
         now, publisher = self._clock.of(given.team), self._publisher
 
         async def story(tx: Tx) -> bool:
@@ -143,7 +144,7 @@ class Suppressions:
         return await self._database.write(story)
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
-        """Also for an erased address: anyone who knows it can release it."""
+        """Remove it, also an erased address: anyone who knows it can release it."""
         now, publisher = self._clock.of(team), self._publisher
 
         async def story(tx: Tx) -> bool:
@@ -161,7 +162,7 @@ class Suppressions:
 
 
 async def _end(tx: Tx, team: int, address: str) -> End:
-    """Where an address stands on the list, or stood when it was deleted."""
+    """Return where an address stands on the list, or stood when it was deleted."""
     for row in await tx.run("find_suppression", team=team, address=address):
         return End(Suppression(*row).created_at, address)
     for (detail,) in await tx.run("place_of_deleted", team=team, address=address):

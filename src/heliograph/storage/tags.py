@@ -16,12 +16,12 @@ def tag_rows(team: int, id_: str, tags: Mapping[str, str]) -> list[tuple[int, in
 
 
 def rows_of(records: Iterable[Sequence[Any]]) -> list[tuple[int, int, str]]:
-    """`records`: team, id and what is kept of it."""
+    """Make rows of `records`, which have team, id and what is kept of it."""
     return [row for team, id_, record in records for row in tag_rows(team, id_, _added.decode(record).tags)]
 
 
 async def forget(tx: Tx, messages: Sequence[tuple[int]]) -> None:
-    """Before they go, or are written anew."""
+    """Forget the tags of messages before these go, or are written anew."""
     await delete(tx, await tx.run("records_of", messages=messages))
 
 

@@ -22,7 +22,7 @@ class TeamClocks:
         self._setup = setup
 
     async def step(self, team: Team) -> bool:
-        """Move it to its next stop; False: what is due there is not done yet."""
+        """Move it to its next stop; return False when what is due there is not done yet."""
         seen = self._setup.current
         stop = await self._database.read(lambda tx: self._next_stop(tx, seen, team.record.id))
         if stop is None:
@@ -41,7 +41,7 @@ class TeamClocks:
         return next_stop(clock_of(team), due, self._clock.now())
 
     async def _move(self, tx: Tx, seen: Setup, team: Team) -> None:
-        """Under the lock of the setup: whoever comes second finds the clock moved, or something due."""
+        """Move it under the lock of the setup: whoever comes second finds the clock moved, or something due."""
         current = await setup.locked(tx, seen)
         now = current.teams[team.record.id]
         if now.clock == team.clock and now.simulated:

@@ -39,7 +39,7 @@ class ReceivedTexts:
         self._name_of = name_of
 
     async def take(self, way: Way, texts: Sequence[IncomingText]) -> None:
-        """All or none: what is not stored is told again."""
+        """Take all or none: what is not stored is told again."""
         await self._database.write(lambda tx: self._take(tx, way, texts))
 
     async def _take(self, tx: Tx, way: Way, texts: Sequence[IncomingText]) -> None:

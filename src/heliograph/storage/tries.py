@@ -25,7 +25,7 @@ class Tries:
         return await self._database.write(lambda tx: _begin(tx, limits, now))
 
     async def forgive(self, names: Iterable[str]) -> None:
-        """The last try does not count after all."""
+        """Take back the last try: it does not count after all."""
 
         async def story(tx: Tx) -> None:
             await _set(tx, {name: times[:-1] for name, times in (await _tries(tx, "lock_tries", names)).items()})
@@ -43,7 +43,7 @@ async def _begin(tx: Tx, limits: Mapping[str, int], now: int) -> int:
 
 
 def _wait(tries: Mapping[str, list[int]], limits: Mapping[str, int], now: int) -> int:
-    """The last so many tries of a name must not all count any more."""
+    """Return the ms until a try may begin: the last so many tries of a name must not all count any more."""
     full = [tries[name][-most] for name, most in limits.items() if len(tries.get(name, ())) >= most]
     return max([at + SPAN_MS - now for at in full if at + SPAN_MS > now], default=0)
 

@@ -20,7 +20,7 @@ class Upkeep:
         self.can_commit = Probe(lambda: database.write(lambda tx: tx.run("probe")))
 
     async def attest(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Attested:
-        """A database that is older than what was seen of it is paused now."""
+        """Pause delivery now if the database is older than what was seen of it, or its file is a copy."""
         now, publisher = self._clock.now(), self._setup.publisher
         fresh = int.from_bytes(self._clock.entropy(8)) >> 1
         attested = await self._database.write(

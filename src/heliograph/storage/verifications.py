@@ -147,7 +147,7 @@ class Claimed(msgspec.Struct, frozen=True):
 async def start(
     tx: Tx, items: Sequence[Start], publisher: Publisher, leases: Leases
 ) -> list[Sent[Any] | None | Exception]:
-    """None: go and ask a carrier. An answer: this key was served before."""
+    """Begin each. None says to go and ask a carrier; an answer says that this key was served before."""
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(tx, [(i.key_id, i.retry_key.hash) for i in items if i.retry_key], leases)
@@ -179,7 +179,7 @@ async def start(
 
 
 def tell(tx: Tx, outcome: str, count: int = 1) -> None:
-    """The metrics, once it is written."""
+    """Count it in the metrics, once it is written."""
     tx.afterwards.append(lambda: metrics.verified(outcome).inc(count))
 
 
@@ -218,7 +218,7 @@ async def again(tx: Tx, item: Resend, leases: Leases) -> Sent[Any] | None:
 
 
 async def cancel(tx: Tx, team: int, id_: str, now: int, publisher: Publisher) -> None:
-    """What has ended stays as it is."""
+    """Cancel it if it is pending; what has ended stays as it is."""
     row = (await _lock(tx, [(team, id_)])).get((team, id_))
     if row and verification.current_status(row.status, now, row.expires_at) == "pending":
         await tx.run("cancel_verification", team=team, id=id_, error=CANCELED)
@@ -311,7 +311,7 @@ async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[Ch
 
 
 async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher) -> int:
-    """Verifications whose process died in mid-dispatch, this owner's and those whose lease is over: failed.
+    """Fail verifications whose process died in mid-dispatch, this owner's and those whose lease is over.
 
     Nobody got the id of such a one, unless its code went out before.
     """
@@ -343,7 +343,7 @@ async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher)
 
 
 def _decide(item: Start, lately: "_Lately", account: Account) -> None:
-    """Raises when a limit is reached or credit is short."""
+    """Decide; raises when a limit is reached or credit is short."""
     if item.sandbox_most is not None:
         pricing.take_sandbox(account, item.sandbox_most, item.created_at)
     if not item.magic:
@@ -507,7 +507,7 @@ class Verifications:
         await self._database.write(lambda tx: cancel(tx, team, id_, now, self._publisher))
 
     async def claim_codes(self, owner: str, limit: int) -> list[Claimed]:
-        """Those whose next channel's turn has come, for this process to ask its carriers."""
+        """Claim those whose next channel's turn has come, for this process to ask its carriers."""
         now = self._clock.now()
         by = {"now": now, "moved": [(team, now + ahead) for team, ahead in self._clock.moved.items()]}
 
@@ -527,7 +527,7 @@ class Verifications:
         return await self._checks.submit(item)
 
     async def get(self, team: int, id_: str) -> VerificationLine | None:
-        """Never its code: nobody has that."""
+        """Return it, but never its code: nobody has that."""
         now = self._clock.of(team)
         rows = await self._database.read(lambda tx: tx.run("find_verification", team=team, id=id_, now=now))
         return VerificationLine(*rows[0]) if rows else None

@@ -25,7 +25,7 @@ class VersionLine(msgspec.Struct, frozen=True):
 
 
 async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int) -> None:
-    """Of the setup's rows that are templates or layouts."""
+    """Keep the versions of the setup's rows that are templates or layouts."""
     kept = [
         (row.id, _VERSION.decode(row.body).version, row.body, person, now)
         for row in rows
@@ -40,7 +40,7 @@ class Versions:
         self._database = database
 
     async def of(self, template: str, before: int | None = None) -> list[VersionLine]:
-        """Newest first; one more than a page, when there are more."""
+        """Return the newest first, and one more than a page when there are more."""
         given = {"template": template, "before": before or 1 << 62, "limit": PAGE + 1}
         return [VersionLine(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **given))]
 

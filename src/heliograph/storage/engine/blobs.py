@@ -16,7 +16,7 @@ FRESH_MS = 3_600_000  # a file this recent may belong to a message that is about
 
 @contextmanager
 def _or_unavailable() -> Iterator[None]:
-    """A disk that is full, a folder that is gone, no descriptor left: an outage like the database's (ADR 0018)."""
+    """Treat a full disk, a lost folder or a lack of descriptors as an outage like the database's (ADR 0018)."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ class Blobs:
 
     @_or_unavailable()
     def touch(self, hash_: str) -> bool:
-        """Whether it is here; then it is fresh again, and `drop` leaves it alone."""
+        """Tell whether it is here; then it is fresh again, and `drop` leaves it alone."""
         target = self._path(hash_)
         with self._locked():
             if not target.exists():
@@ -73,14 +73,14 @@ class Blobs:
         return self._path(hash_).read_bytes()
 
     def size(self, hash_: str) -> int:
-        """In bytes; 0 when it is gone."""
+        """Return its size in bytes; 0 when it is gone."""
         try:
             return self._path(hash_).stat().st_size
         except OSError:
             return 0
 
     def old(self, now: int) -> list[str]:
-        """The files that were put a while ago: if no message needs them now, none will."""
+        """Return the files that were put a while ago: if no message needs them now, none will."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
 
     @_or_unavailable()
@@ -92,14 +92,14 @@ class Blobs:
                 path.unlink()
 
     def copy_to(self, other: "Blobs") -> None:
-        """Durably; what is dropped meanwhile belongs to messages that ended long ago."""
+        """Copy all files durably; what is dropped meanwhile belongs to messages that ended long ago."""
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):
                 other.put(path.read_bytes())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Between looking at a file and deciding about it, no other thread or process does the same."""
+        """Hold a lock: between looking at a file and deciding about it, no other thread or process does the same."""
         with open(self._folder / "lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -26,7 +26,7 @@ class Conflict(StoreUnavailable):
 
 
 def reason_of(error: BaseException) -> str:
-    """What went wrong, on one line; for an exception without words, what it is."""
+    """Say what went wrong, on one line; for an exception without words, what it is."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -42,7 +42,7 @@ class Tx(Protocol):
 
 
 def note(tx: Tx, kind: str, in_ms: int = 0) -> None:
-    """The transaction writes work that is due then: its commit is a hint."""
+    """Note that the transaction writes work that is due then: its commit is a hint."""
     tx.hints[kind] = min(in_ms, tx.hints.get(kind, in_ms))
 
 
@@ -50,7 +50,7 @@ Story = Callable[[Tx], Coroutine[Any, Any, T]]
 
 
 def subject_of(story: Story[Any]) -> str:
-    """What it is about, for the metrics: the part of the store that tells it."""
+    """Name the part of the store that tells the story, for the metrics."""
     return _subject(getattr(story, "__qualname__", "other"))
 
 

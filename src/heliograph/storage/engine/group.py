@@ -27,7 +27,7 @@ class GroupCommit(Generic[Item, Result]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> "asyncio.Future[Result]":
-        """Done when the item's transaction is durable; raises what the story said about this item."""
+        """Return a future that is done when the item is durable, or raises what the story said about this item."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
@@ -44,7 +44,7 @@ class GroupCommit(Generic[Item, Result]):
             self._task = None
 
     def _count(self) -> int:
-        """How many of those that wait go together."""
+        """Count how many of those that wait go together."""
         weight = 0
         for count, (item, _) in enumerate(self._waiting):
             if weight >= GROUP_MAX:

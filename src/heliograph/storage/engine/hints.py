@@ -26,7 +26,7 @@ class Bell:
         self._alarm: asyncio.TimerHandle | None = None
 
     def ring(self) -> bool:
-        """Whether that wakes somebody."""
+        """Ring, and tell whether that wakes somebody."""
         idle = bool(self._waiting) and not self._rung.is_set()
         self._rung.set()
         return idle
@@ -72,7 +72,7 @@ class Hints:
         return POLL_S if self.hears else DEAF_POLL_S
 
     def tell(self, hints: Mapping[str, int]) -> None:
-        """After a commit: kinds of work, and in how many ms each is due.
+        """Tell, after a commit, which kinds of work there are, and in how many ms each is due.
 
         Of work the others are told only when nobody here is idle; when it is due later, they learn of it as they look.
         """
@@ -85,7 +85,7 @@ class Hints:
             self._telling = asyncio.create_task(self._tell_others())
 
     def hear(self, kinds: Collection[str] = KINDS) -> None:
-        """From another process, or for any other reason to look: ring here."""
+        """Ring here because another process said so, or for any other reason to look."""
         for kind, bell in self.bells.items():
             if kind in kinds:
                 bell.ring()

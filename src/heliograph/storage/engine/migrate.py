@@ -57,7 +57,7 @@ class SchemaFile(msgspec.Struct, frozen=True):
 
     @property
     def late(self) -> dict[str, str]:
-        """Its indexes, by name, of tables that may have many rows."""
+        """Return its indexes of tables that may have many rows, by name."""
         made = set(_TABLE.findall(self.sql))
         found = {text: _INDEX.match(text) for text in self.statements} if self.number > BASE else {}
         return {index[1]: text for text, index in found.items() if index and index[2] not in made}
@@ -76,7 +76,7 @@ def schema_files() -> list[tuple[int, str]]:
 
 
 def pending(done: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
-    """`needed`: how new a Heliograph the database demands."""
+    """Return the files that are to be applied; `needed` says how new a Heliograph the database demands."""
     files = schema_files()
     newest = files[-1][0]
     if needed > newest:
@@ -103,7 +103,7 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sqlite_version(path: Path) -> SchemaVersion:
-    """Of a file that is there: none is made. Raises ForeignSchema."""
+    """Read the version of a file that is there: none is made. Raises ForeignSchema."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         return _compared(missing_in(connection))
@@ -161,7 +161,7 @@ def missing_in(connection: apsw.Connection) -> list[SchemaFile]:
 
 
 def _at_once(missing: list[SchemaFile]) -> list[SchemaFile]:
-    """One file, or all of them where there is nothing yet."""
+    """Return the first file, or all of them where there is nothing yet."""
     return missing if missing and missing[0].number == BASE else missing[:1]
 
 
@@ -200,7 +200,7 @@ async def missing_on(connection: Any) -> list[SchemaFile]:
 
 
 async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
-    """Again and again while others use its tables: waiting long for a table would stop everybody else."""
+    """Try again and again while others use its tables: waiting long for a table would stop everybody else."""
     files = "".join(change.text(change.late.values() if len(changes) == 1 else ()) for change in changes)
     for left in reversed(range(TRIES)):
         try:
@@ -214,7 +214,7 @@ async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
 
 
 async def _unbuilt(connection: Any) -> dict[str, str]:
-    """The indexes that are to be built while their tables are used, and are missing or were broken off."""
+    """Find the indexes that are to be built while their tables are used, and are missing or were broken off."""
     wanted: dict[str, str] = {}
     for file in pending(BASE, 0, "postgres"):
         for name in _DROP.findall(file.sql):

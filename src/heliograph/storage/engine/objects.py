@@ -54,12 +54,12 @@ class Objects:
         return str(self._bucket)
 
     async def put(self, name: str, content: bytes) -> None:
-        """In one request: one that breaks off leaves no parts behind."""
+        """Put it in one request: one that breaks off leaves no parts behind."""
         async with self._answering():
             await self._store.put_async(name, content, use_multipart=False)
 
     async def size(self, name: str) -> int | None:
-        """In bytes; None when it is gone."""
+        """Return its size in bytes; None when it is gone."""
         try:
             async with self._answering(may_be_gone=True):
                 return (await self._store.head_async(name))["size"]
@@ -67,7 +67,7 @@ class Objects:
             return None
 
     async def read(self, name: str) -> AsyncIterator[bytes]:
-        """Its parts; raises FileNotFoundError when it is gone."""
+        """Yield its parts; raises FileNotFoundError when it is gone."""
         async with self._answering(may_be_gone=True):
             found = await self._store.get_async(name)
         parts = aiter(found.stream(min_chunk_size=PART))
@@ -75,13 +75,13 @@ class Objects:
             yield bytes(part)
 
     async def drop(self, names: Sequence[str]) -> None:
-        """One by one, as not every store can delete several; one that is gone already is no failure."""
+        """Delete one by one, as not every store can delete several; one that is gone already is no failure."""
         for name in names:
             async with self._answering():
                 await self._store.delete_async(name)
 
     async def listed(self) -> AsyncIterator[list[StoredObject]]:
-        """All of them, in portions."""
+        """Yield all of them, in portions."""
         portions = aiter(self._store.list(chunk_size=LISTED))
         while portion := await self._next(portions):
             yield [StoredObject(one["path"], int(one["last_modified"].timestamp() * 1000)) for one in portion]
@@ -92,7 +92,10 @@ class Objects:
 
     @asynccontextmanager
     async def _answering(self, *, may_be_gone: bool = False) -> AsyncIterator[None]:
-        """What the client raises is an outage like the database's (ADR 0018). It repeats by itself."""
+        """Turn what the client raises into an outage like the database's (ADR 0018).
+
+        The client itself repeats requests.
+        """
         try:
             async with asyncio.timeout(ANSWER_S):
                 yield
@@ -103,7 +106,7 @@ class Objects:
 
 
 def plain(text: str) -> str:
-    """What the store said, or what came instead of an answer, without addresses, times and XML."""
+    """Return what the store said, or what came instead of an answer, without addresses, times and XML."""
     if said := SAID.search(text):
         return f"{said[2].strip(' .')} ({said[1]})"
     return text.partition(" Debug source:")[0].partition("<")[0].rpartition(" - ")[2].rstrip(" :")

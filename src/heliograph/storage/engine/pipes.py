@@ -17,7 +17,7 @@ READ = 65_536  # a pipe holds no more
 
 
 def tell(folder: Path, text: str, own: str) -> None:
-    """To all others that listen. One that is full has enough to hear; one without a reader is removed."""
+    """Write to all others that listen. One that is full has enough to hear; one without a reader is removed."""
     try:
         places = list(folder.iterdir())
     except OSError:  # nobody ever listened

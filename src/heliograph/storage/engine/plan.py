@@ -33,7 +33,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps(changes: Sequence[SchemaFile], rows_of: Mapping[str, int], *, beside: bool) -> list[Step]:
-    """`beside`: indexes of tables that were there before are built while these are used."""
+    """List the steps. With `beside`, indexes of tables that were there before are built while these are used."""
     return [_step(change, text, rows_of, beside) for change in changes for text in change.statements]
 
 

@@ -63,7 +63,7 @@ def is_outage(error: Exception) -> bool:
 
 @contextmanager
 def outages() -> Iterator[None]:
-    """Around what the driver does; never around a story, which raises its own errors."""
+    """Turn a driver's error into an outage; never use it around a story, which raises its own errors."""
     try:
         yield
     except (*RETRIES, StoreUnavailable):
@@ -75,7 +75,7 @@ def outages() -> Iterator[None]:
 
 
 def host_urls(url: str) -> list[str]:
-    """An address for each host that it names."""
+    """Return an address for each host that the URL names."""
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
     if "," not in hosts:
@@ -93,8 +93,10 @@ class Hosts:
         self._wanted = {} if is_said else {"target_session_attrs": "read-write"}
 
     async def connect(self, **options: Any) -> Any:
-        """Each has its share of the time that is left: one that swallows packets does not keep us from the next, and
-        what one that refuses at once leaves of its share the next ones have.
+        """Connect to the first host that answers.
+
+        Each has its share of the time that is left: one that swallows packets does not keep us from the next, and what
+        one that refuses at once leaves of its share the next ones have.
         """
         time, urls = asyncio.get_running_loop().time, tuple(self._urls)
         ends_at = time() + self.connect_s
@@ -115,13 +117,13 @@ class Hosts:
 
 
 async def connect(hosts: Hosts) -> Any:
-    """One connection without named statements, which a pooler would mix up; raises StoreUnavailable."""
+    """Open a connection without named statements, which a pooler would mix up; raises StoreUnavailable."""
     with outages():
         return await hosts.connect(statement_cache_size=0)
 
 
 async def is_pooled(connection: Any, within_s: float) -> bool:
-    """A pooler between us and the server gives the next transaction another session: none may be changed (ADR 0031)."""
+    """Tell whether a pooler gives the next transaction another session: then none may be changed (ADR 0031)."""
     asked = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
     return bool(await connection.execute(asked, timeout=within_s) == "SELECT 0")
 
@@ -223,7 +225,10 @@ class PostgresDatabase:
                 pool.terminate()
 
     async def _hear(self, connection: Any) -> None:
-        """Until it ends. Raises Deaf: it does not even hear what we say ourselves, through the pool as the others."""
+        """Listen until the connection ends.
+
+        Raises Deaf when it does not even hear what we say ourselves through the pool.
+        """
         with outages():
             pooled = await is_pooled(connection, self._hosts.connect_s)
         if pooled:
@@ -257,7 +262,7 @@ class PostgresDatabase:
             await self._notify(text)
 
     async def _notify(self, text: str) -> None:
-        """Not in a transaction that writes: it would hold a lock of the whole database until its sync."""
+        """Notify, but not in a transaction that writes: it would hold a lock of the whole database until its sync."""
         with outages():
             pool = self._pool or await self._make_pool()
             async with pool.acquire(timeout=self._command_s) as connection:
@@ -324,7 +329,7 @@ class PostgresDatabase:
         return await self._pool
 
     async def _connect(self, *_: Any, **options: Any) -> Any:
-        """For the pool; the first time it finds out whether there is a pooler."""
+        """Connect for the pool; the first time it finds out whether there is a pooler."""
         if self._pooled is None:
             connection = await connect(self._hosts)
             try:
@@ -336,7 +341,10 @@ class PostgresDatabase:
         return await self._hosts.connect(server_settings=self._session, **options)
 
     async def _drop(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
-        """The next ones reconnect; when the server does not answer, nothing waits for it on the others either."""
+        """Drop it: the next ones reconnect.
+
+        When the server does not answer, nothing waits for it on the others either.
+        """
         with suppress(asyncpg.InterfaceError):  # it broke off, so the pool has it back already
             connection.terminate()
         if not hangs:
@@ -348,7 +356,7 @@ class PostgresDatabase:
 
 
 def reads_max(pool_max: int) -> int:
-    """At once: slow ones leave connections to those who write."""
+    """Return how many reads may run at once: slow ones leave connections to those who write."""
     return max(1, pool_max * 5 // 8)
 
 

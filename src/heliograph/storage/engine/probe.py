@@ -30,6 +30,6 @@ class Probe(Generic[T]):
 
 
 def _seen(asked: "asyncio.Future[T]") -> None:
-    """The caller may have gone: then nothing else looks at the error."""
+    """Look at the error: when the caller has gone, nothing else does."""
     if not asked.cancelled():
         asked.exception()

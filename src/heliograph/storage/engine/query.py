@@ -96,7 +96,7 @@ def _portion(dialect: Dialect, found: re.Match[str]) -> str:
 
 
 def _for_each_row(text: str) -> tuple[str, int] | None:
-    """The statement for one row, whose columns are ?1, ?2, …, and how many these are."""
+    """Return the statement for one row, whose columns are ?1, ?2, …, and how many these are."""
     if found := _INSERT.fullmatch(text):
         into, picks, columns = found.groups()
         place = _places(columns)
@@ -113,7 +113,7 @@ def _places(columns: str) -> dict[str, str]:
 
 
 def bound(query: Statement, given: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as both databases take them: tables of rows as JSON."""
+    """Return the parameters as both databases take them: tables of rows as JSON."""
     for name in query.tables:
         given[name] = as_json(given[name])
     return given
@@ -124,6 +124,6 @@ def as_json(rows: Sequence[Any]) -> str:
 
 
 def together(queries: Sequence[Statement]) -> str:
-    """PostgreSQL: one statement that does what all of these do, each of which takes nothing but rows."""
+    """Join statements for PostgreSQL, each of which takes nothing but rows, into one that does what all of these do."""
     parts = (f"part_{i} AS ({query.sql.replace('$1', f'${i}')})" for i, query in enumerate(queries, 1))
     return f"WITH {', '.join(parts)} SELECT 1"

@@ -117,7 +117,7 @@ class SqliteDatabase:
     def _transact(
         self, story: Story[T], begin: str, end: str, time: Callable[[], float], waits: list[int]
     ) -> tuple[T, SqliteTx]:
-        """What the story returns, and its transaction; each wait for another process is noted."""
+        """Return what the story returns, and its transaction; each wait for another process is noted."""
         began = time()
         try:
             connection = self._connection()
@@ -151,7 +151,7 @@ class SqliteDatabase:
         return wait(tries)
 
     def _forget(self) -> None:
-        """This thread's connection."""
+        """Close and forget this thread's connection."""
         if hasattr(self._local, "connection"):
             connection: apsw.Connection = self._local.connection
             del self._local.connection
@@ -177,7 +177,7 @@ def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """One consistent copy while others read and write: in WAL mode it blocks nobody."""
+    """Make one consistent copy while others read and write: in WAL mode it blocks nobody."""
     reading, writing = open_sqlite(source), apsw.Connection(str(target))
     try:
         with writing.backup("main", reading, "main") as copying:
@@ -188,7 +188,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def _enter_wal(connection: apsw.Connection) -> None:
-    """When two processes switch a new file to WAL mode at once, one of them gets SQLITE_BUSY without waiting."""
+    """Retry: when two processes switch a new file to WAL mode at once, one gets SQLITE_BUSY without waiting."""
     for tries in count():
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
@@ -199,7 +199,7 @@ def _enter_wal(connection: apsw.Connection) -> None:
 
 
 def wait(tries: int) -> bool:
-    """Whether to try again after so many tries, asked each time that another process holds the lock."""
+    """Tell whether to try again after so many tries, asked each time that another process holds the lock."""
     threading.Event().wait(RETRY_MS / 1000)
     return tries < BUSY_MS // RETRY_MS
 
