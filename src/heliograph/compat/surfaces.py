@@ -1,7 +1,7 @@
 """All services in whose shape we answer."""
 
 from heliograph.compat.postal import POSTAL
-from heliograph.compat.postmark import POSTMARK
+from heliograph.compat.postmark.surface import POSTMARK
 from heliograph.compat.resend.surface import RESEND
 from heliograph.compat.supabase import SUPABASE
 from heliograph.compat.twilio.surface import TWILIO

@@ -1,6 +1,5 @@
 """Postmark's sending API: one mail or up to 500, direct or from a template, by the use case of /v1/emails."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -12,69 +11,20 @@ from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
 from heliograph.accept.idempotency import once
 from heliograph.compat.call import Call
-from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped, worded
+from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped
+from heliograph.compat.postmark.shape import INACTIVE, word
 from heliograph.rules import refusals as r
 from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
 from heliograph.rules.exports.postmark import template_id
-from heliograph.rules.limits import BATCH_BODY_MAX, BATCH_MAX
-from heliograph.rules.refusals import InvalidHeader, InvalidRequest, MissingApiKey, Refusal
+from heliograph.rules.limits import BATCH_MAX
+from heliograph.rules.refusals import InvalidHeader, InvalidRequest, Refusal
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.templates.values import only_declared
-from heliograph.web.bodies import parse_json, to_request
-from heliograph.web.errors import error_headers
-from heliograph.web.request import Request, Response
-from heliograph.web.route import Route, answer_once
-from heliograph.web.status import status_of
-from heliograph.web.surface import Surface
+from heliograph.web.bodies import to_request
+from heliograph.web.request import Response
+from heliograph.web.route import answer_once
 
-PREFIX = "/compat/postmark"
 TOO_MANY = 410
-INVALID = 300  # whatever is wrong with a mail and has no code of its own
-CODES: dict[type[Refusal], int] = {
-    r.MissingApiKey: 10,
-    r.InvalidApiKey: 10,
-    r.InsufficientScope: 10,
-    r.ServiceUnavailable: 100,
-    r.NoApprovedBrandDomain: 400,
-    r.FromDomainUnverified: 400,
-    r.KeyDomainScope: 400,
-    r.SandboxFromLocked: 400,
-    r.InvalidJson: 402,
-    r.InvalidRequest: 403,
-    r.MissingVariable: 403,
-    r.UnknownVariable: 403,
-    r.InsufficientCredit: 405,
-    r.DirectSendsPaused: 405,
-    r.RecipientSuppressed: 406,
-    r.UnsupportedMediaType: 409,
-    r.UnsupportedAttachmentType: 411,
-    r.RecipientNotAllowed: 412,
-    r.TeamSuspended: 413,
-    r.RateLimitExceeded: 429,
-    r.TemplateNotFound: 1101,
-    r.WrongTemplateChannel: 1101,
-}
-FIELDS = {  # ours: Postmark's
-    **{name: name.title() for name in ("to", "cc", "bcc", "from", "subject", "headers", "metadata", "attachments")},
-    "reply_to": "ReplyTo",
-    "html": "HtmlBody",
-    "text": "TextBody",
-    "tags": "Tag",
-    "filename": "Name",
-    "content": "Content",
-    "content_type": "ContentType",
-    "content_id": "ContentID",
-    "template_id": "TemplateAlias",
-    "variables": "TemplateModel",
-}
-STATUS = {10: 401, 100: 503, 429: 429}  # by code; all else that is wrong with a mail is 422
-KEPT_STATUS = (404, 405, 413, 500)
-# Its clients read who it was from these very words.
-INACTIVE = (
-    "Found inactive addresses: {}. Inactive recipients are ones that have generated a hard bounce, a spam complaint, "
-    "or a manual suppression."
-)
-REFUSED = f"You tried to send to recipient(s) that have been marked as inactive. {INACTIVE}"
 DROPPED = INACTIVE.replace("Found", "Message OK, but will not deliver to these", 1)
 
 
@@ -166,7 +116,7 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
 
     def respond(_: str, told: Fates) -> bytes:
         return msgspec.json.encode(
-            [_word(one) if isinstance(one, Refusal) else _told(*given[one.id], one.made) for one in told]
+            [word(one) if isinstance(one, Refusal) else _told(*given[one.id], one.made) for one in told]
         )
 
     sends = [partial(given_as, kind, message) for message in messages]
@@ -235,50 +185,3 @@ def _attachment(file: PostmarkFile) -> dict[str, str | None]:
         "content_type": file.content_type,
         "content_id": (file.content_id or "").removeprefix("cid:").strip("<>") or None,
     }
-
-
-def token(request: Request) -> bytes:
-    given = request.headers.get(b"x-postmark-server-token")
-    if given is None:
-        raise MissingApiKey("X-Postmark-Server-Token is missing. Send an API key in it.")
-    return given
-
-
-def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    told, status = _word(refusal), status_of(type(refusal))
-    if told["ErrorCode"] != INVALID or status not in KEPT_STATUS:
-        status = STATUS.get(told["ErrorCode"], 422)
-    return Response(status, msgspec.json.encode(told), error_headers(refusal))
-
-
-def _word(refusal: Refusal) -> dict[str, Any]:
-    details = refusal.details or {}
-    code, told = details.get("code") or CODES.get(type(refusal), INVALID), worded(refusal, FIELDS)
-    if isinstance(refusal, r.RecipientSuppressed):
-        told = REFUSED.format(", ".join(details["addresses"]))
-    elif "address" in details:
-        field = (refusal.param or "").rpartition(".")[2]  # of a batch it says which mail's, too
-        told = f"Invalid '{field.replace('_', '-').title()}' address: '{details['address']}'."
-    return {"ErrorCode": code, "Message": told}
-
-
-def _routes(path: str, call: Callable[[Call], Awaitable[Response]]) -> list[Route]:
-    """Its clients do not agree about the slash at the end."""
-    common: dict[str, Any] = {"method": "POST", "summary": f"POST {path}", "scopes": ("send",), "body": Any}
-    return [Route(path=PREFIX + path + end, call=call, body_max=BATCH_BODY_MAX, **common) for end in ("", "/")]
-
-
-POSTMARK = Surface(
-    prefix=PREFIX,
-    routes=(
-        *_routes("/email", send),
-        *_routes("/email/batch", send_several),
-        *_routes("/email/withTemplate", send_with_template),
-        *_routes("/email/batchWithTemplates", send_several_with_templates),
-    ),
-    token=token,
-    test_token=b"POSTMARK_API_TEST",
-    check_media_type=Request.check_media_type,
-    parse=parse_json,
-    error=error,
-)

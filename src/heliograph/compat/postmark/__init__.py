@@ -1,0 +1,1 @@
+"""Postmark's API: a file for each of its subjects."""
