@@ -23,7 +23,7 @@ from tests.service import TOKENS
 
 TEAM = "/dashboard/teams/{team}"
 OPERATOR = "/dashboard/operator"
-RESEND, TWILIO = "/compat/resend", "/compat/twilio"
+RESEND, TWILIO, POSTMARK = "/compat/resend", "/compat/twilio", "/compat/postmark"
 MESSAGES = f"{TWILIO}/2010-04-01/Accounts/{{account}}/Messages"
 VERIFICATIONS = f"{TWILIO}/v2/Services/{{service}}/Verification"
 URL = "https://1.1.1.1/hooks/{n}"  # nobody is told anything here
@@ -759,10 +759,11 @@ EXCEPTIONS = {
     f"PATCH {RESEND}/domains/{{id}}": "takes only what is so already",
     f"PATCH {RESEND}/api-keys/{{id}}": "is refused",
     **{
-        f"POST /compat/postmark/{path}{end}": "accepts messages"
+        f"POST {POSTMARK}/{path}{end}": "accepts messages"
         for path in ("email", "email/batch", "email/withTemplate", "email/batchWithTemplates")
         for end in ("", "/")
     },
+    f"PUT {POSTMARK}/bounces/{{id}}/activate": "as DELETE /v1/suppressions: tests/compat/test_postmark_calls.py",
     "POST /compat/postal/api/v1/send/message": "accepts a message",
     "POST /hooks/supabase/{team}": "accepts a message",
     f"POST {TWILIO}/v2/Services": "makes a SID out of a name and stores nothing",

@@ -212,6 +212,7 @@ class World:
             headers = {"authorization": f"Basic {basic}", "content-type": FORM}
             return await self._ask(method, path, headers, urlencode(body or {}).encode())
         headers = {"authorization": f"Bearer {TOKENS[key]}", "content-type": "application/json"}
+        headers["x-postmark-server-token"] = TOKENS[key]
         return await self._ask(method, path, headers, b"" if body is None else json.dumps(body).encode())
 
     async def get(self, path: str, who: str) -> str:

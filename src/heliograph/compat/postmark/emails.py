@@ -20,6 +20,7 @@ from heliograph.rules.limits import BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, Refusal
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.templates.values import only_declared
+from heliograph.rules.webhooks.formats.postmark import TAG
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer_once
@@ -156,7 +157,7 @@ def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Shown
         text=mail.text_body,
         headers=_headers(mail.headers or []),
         attachments=[_attachment(file) for file in mail.attachments or []],
-        tags={"tag": mail.tag} if mail.tag else None,
+        tags={TAG: mail.tag} if mail.tag else None,
         metadata=mail.metadata,
         **template,
     )

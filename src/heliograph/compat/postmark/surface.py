@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark import emails
+from heliograph.compat.postmark import bounces, emails, messages
 from heliograph.compat.postmark.shape import PREFIX, error, token
 from heliograph.rules.limits import BATCH_BODY_MAX
 from heliograph.web.bodies import parse_json
@@ -12,21 +12,49 @@ from heliograph.web.request import Request, Response
 from heliograph.web.route import Route
 from heliograph.web.surface import Surface
 
+SEND, MANAGE = ("send",), ("manage",)
+Answering = Callable[[Call], Awaitable[Response]]
 
-def _routes(path: str, call: Callable[[Call], Awaitable[Response]]) -> list[Route]:
+
+def _sends(path: str, call: Answering) -> list[Route]:
     """Its clients do not agree about the slash at the end."""
-    common: dict[str, Any] = {"method": "POST", "summary": f"POST {path}", "scopes": ("send",), "body": Any}
-    return [Route(path=PREFIX + path + end, call=call, body_max=BATCH_BODY_MAX, **common) for end in ("", "/")]
+    lines = (f"POST {path}", f"POST {path}/")
+    return [_route(line, call, SEND, body=Any, body_max=BATCH_BODY_MAX) for line in lines]
+
+
+def _reads(path: str, call: Answering) -> list[Route]:
+    return [_route(f"GET {path}", call, SEND), _route(f"GET {path}/", call, SEND)]
+
+
+def _route(line: str, call: Answering, scopes: tuple[str, ...], **more: Any) -> Route:
+    method, path = line.split()
+    return Route(method=method, path=PREFIX + path, call=call, summary=line, scopes=scopes, **more)
+
+
+ROUTES = (
+    *_sends("/email", emails.send),
+    *_sends("/email/batch", emails.send_several),
+    *_sends("/email/withTemplate", emails.send_with_template),
+    *_sends("/email/batchWithTemplates", emails.send_several_with_templates),
+    *_reads("/messages/outbound", messages.list_all),
+    *_reads("/messages/outbound/opens", messages.list_opens),
+    *_reads("/messages/outbound/opens/{id}", messages.list_opens),
+    *_reads("/messages/outbound/clicks", messages.list_clicks),
+    *_reads("/messages/outbound/clicks/{id}", messages.list_clicks),
+    *_reads("/messages/outbound/{id}/details", messages.read),
+    *_reads("/messages/outbound/{id}/dump", messages.read_source),
+    *_reads("/bounces", bounces.list_all),
+    *_reads("/bounces/{id}", bounces.read),
+    *_reads("/bounces/{id}/dump", bounces.read_source),
+    _route("PUT /bounces/{id}/activate", bounces.activate, MANAGE),
+    *_reads("/deliverystats", bounces.count),
+    *_reads("/deliveryStats", bounces.count),
+)
 
 
 POSTMARK = Surface(
     prefix=PREFIX,
-    routes=(
-        *_routes("/email", emails.send),
-        *_routes("/email/batch", emails.send_several),
-        *_routes("/email/withTemplate", emails.send_with_template),
-        *_routes("/email/batchWithTemplates", emails.send_several_with_templates),
-    ),
+    routes=ROUTES,
     token=token,
     test_token=b"POSTMARK_API_TEST",
     check_media_type=Request.check_media_type,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.delivery.outcome import Own
-from heliograph.rules.ids import timestamp
+from heliograph.rules.ids import timestamp, ulid_ms
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import StoredEvent, event_data
 from heliograph.rules.webhooks.formats.format import Signing
@@ -29,6 +29,9 @@ SPAM = ("SpamComplaint", 100001, "Spam complaint", "The subscriber explicitly ma
 HELD = ("ManuallyDeactivated", 100002, "Manually deactivated", "The address is on the team's suppression list.")
 REASONS = {"bounce": HARD[0], "complaint": SPAM[0], "manual": "ManualSuppression"}
 USER = "heliograph"
+TAG = "tag"  # the name of ours that holds Postmark's only one
+SINCE_S = 1_577_836_800  # 2020
+SECONDS, HASH_BITS = 1 << 31, 22  # together 53 bits, until 2088
 _SUPPRESSED: Own = "suppressed"
 
 
@@ -54,10 +57,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
             "SuppressionReason": REASONS[own["reason"]],
         }
     elif event.type in TYPES:
-        told |= {"MessageID": own["id"], "Metadata": own.get("metadata", {})}
-        if tag := own.get("tags", {}).get("tag"):
-            told["Tag"] = tag
-        told |= _delivery(own, at) if kind == "Delivery" else _bounce(event, own, at)
+        told |= _about(own) | (_delivery(own, at) if kind == "Delivery" else _bounce(event, own, at))
     else:
         told |= own
     return msgspec.json.encode(told)
@@ -113,6 +113,20 @@ def _hash(address: str) -> str:
     return address.rpartition("@")[0].partition("+")[2]
 
 
+def bounced(event: StoredEvent, team: Team) -> dict[str, Any]:
+    """As its list of bounces tells it, to whom a blind copy is no secret."""
+    own = event_data(event)
+    common = {"RecordType": "Bounce", "ServerID": team.record.ref, "MessageStream": "outbound"}
+    told = _bounce(event, own | {"recipient": event.recipient}, timestamp(event.created_at))
+    return common | _about(own) | told
+
+
+def _about(own: dict[str, Any]) -> dict[str, Any]:
+    about = {"MessageID": own["id"], "Metadata": own.get("metadata", {})}
+    tag = own.get("tags", {}).get(TAG)
+    return about | {"Tag": tag} if tag else about
+
+
 def _delivery(own: dict[str, Any], at: str) -> dict[str, Any]:
     return {"Recipient": own["recipient"], "DeliveredAt": at, "Details": ""}
 
@@ -125,7 +139,7 @@ def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
     elif event.status == "failed":
         type_, code, name, about = HELD if words.get("reason") == _SUPPRESSED else SOFT
     return {
-        "ID": _number(event.id),
+        "ID": bounce_number(event.id),
         "Type": type_,
         "TypeCode": code,
         "Name": name,
@@ -141,6 +155,11 @@ def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
     }
 
 
-def _number(id_: str) -> int:
-    """Its ids are numbers; one that every program can hold."""
-    return int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=6).digest())
+def bounce_number(id_: str) -> int:
+    """Its ids are numbers; one that every program can hold, and that leads back to the second of the event."""
+    second = (ulid_ms(id_.partition("_")[2]) // 1000 - SINCE_S) % SECONDS
+    return second << HASH_BITS | int.from_bytes(hashlib.blake2b(id_.encode()).digest()) % (1 << HASH_BITS)
+
+
+def second_of(number: int) -> int:
+    return (number >> HASH_BITS) + SINCE_S

@@ -1,0 +1,126 @@
+"""Postmark's bounces: mail that came back, was complained about or failed; activating one lifts the suppression."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from heliograph.compat.call import Call
+from heliograph.compat.postmark.shape import COUNT_MAX, STREAM, asked, check_stream, page_of, span
+from heliograph.manage import suppressions
+from heliograph.rules.ids import ulid
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.mail.address import parse_address
+from heliograph.rules.refusals import MessageNotFound, SuppressionNotFound
+from heliograph.rules.webhooks.event import StoredEvent
+from heliograph.rules.webhooks.formats.formats import CANCELED
+from heliograph.rules.webhooks.formats.postmark import HARD, SOFT, SPAM, bounce_number, bounced, second_of
+from heliograph.storage.events import NEWEST
+from heliograph.storage.figures import Reached
+from heliograph.web.request import Response
+from heliograph.web.route import answer
+
+TYPES = ("email.bounced", "email.complained", "email.failed")
+NOT_FOUND = 407
+SPANS = 20  # of events, that one page looks through
+INACTIVE_MOST = 1_000  # how far inactive addresses are counted
+
+
+class Bounce(msgspec.Struct, frozen=True):
+    event: StoredEvent
+    inactive: bool  # its address is on the suppression list now
+
+    def told(self, call: Call) -> dict[str, Any]:
+        return bounced(self.event, call.caller.team) | {"Inactive": self.inactive, "CanActivate": self.inactive}
+
+
+async def list_all(call: Call) -> Response:
+    query = asked(call)
+    check_stream(query.get("messagestream", STREAM))
+    found, total = await page_of(query, _pages(call, NEWEST), _fits(call, query))
+    return answer({"TotalCount": total, "Bounces": [bounce.told(call) for bounce in found]})
+
+
+async def read(call: Call) -> Response:
+    return answer((await _found(call)).told(call))
+
+
+async def read_source(call: Call) -> Response:
+    """Which nobody keeps: Postmark's own answer is empty then, too."""
+    await _found(call)
+    return answer({"Body": ""})
+
+
+async def activate(call: Call) -> Response:
+    found = await _found(call)
+    if found.inactive:
+        try:
+            team = call.caller.team.record
+            await suppressions.remove(call.context.store, call.actor, team, found.event.recipient or "")
+        except SuppressionNotFound:  # somebody else was faster
+            pass
+    return answer({"Message": "OK", "Bounce": Bounce(found.event, False).told(call)})
+
+
+async def count(call: Call) -> Response:
+    """All that is counted, as long as figures are kept."""
+    store = call.context.store
+    figures = (await store.figures.overview(call.team, 0, DAY_MS, ())).figures
+    mails = Reached()
+    for (_, channel), reached in figures.items():
+        mails = mails.plus(reached) if channel == "email" else mails
+    inactive = await store.suppressions.page(call.team, None, INACTIVE_MOST)
+    kinds = ((HARD, mails.bounced), (SOFT, mails.failed), (SPAM, mails.complained))
+    told = [{"Name": name, "Type": type_, "Count": number} for (type_, _, name, _), number in kinds if number]
+    everything = {"Name": "All", "Count": sum(number for _, number in kinds)}
+    return answer({"InactiveMails": min(len(inactive), INACTIVE_MOST), "Bounces": [everything, *told]})
+
+
+async def _pages(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
+    """Newest first."""
+    store = call.context.store
+    for _ in range(SPANS):
+        page = await store.events.newest(call.team, TYPES, before, COUNT_MAX)
+        mails = [event for event in page.events if event.record and _reason(event) != CANCELED]
+        listed = await store.suppressions.among(call.team, {_normal(event) for event in mails})
+        yield [Bounce(event, _normal(event) in listed) for event in mails]
+        if page.before is None:
+            return
+        before = page.before
+
+
+async def _found(call: Call) -> Bounce:
+    """Its number has the second in which it was made: only those of that second are looked at."""
+    given = call.params["id"]
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < 17 else 0
+    second = second_of(number)
+    async for some in _pages(call, "evt_" + ulid((second + 1) * 1000, 0)):
+        for bounce in some:
+            if bounce_number(bounce.event.id) == number:
+                return bounce
+        if not some or second_of(bounce_number(some[-1].event.id)) < second:
+            break
+    raise MessageNotFound(f"No bounce {given[:80]!r}.", param="id", details={"code": NOT_FOUND})
+
+
+def _fits(call: Call, query: Mapping[str, str]) -> Callable[[Bounce], bool]:
+    email, (after, before) = query.get("emailfilter", "").lower(), span(query)
+    names = {"type": "Type", "tag": "Tag", "messageid": "MessageID", "inactive": "Inactive"}
+    wanted = {theirs: query[name].lower() for name, theirs in names.items() if name in query}
+
+    def fits(bounce: Bounce) -> bool:
+        if not after < bounce.event.created_at < before or email not in (bounce.event.recipient or "").lower():
+            return False
+        told = bounce.told(call) if wanted else {}
+        return all(str(told.get(name, "")).lower() == text for name, text in wanted.items())
+
+    return fits
+
+
+def _normal(event: StoredEvent) -> str:
+    address = parse_address(event.recipient or "")
+    return address.normal if address else ""
+
+
+def _reason(event: StoredEvent) -> str | None:
+    return msgspec.json.decode(event.detail).get("reason") if event.status == "failed" and event.detail else None
