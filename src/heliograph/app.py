@@ -190,7 +190,10 @@ def build(
     process: int | None = None,
     test_token: str = "",
 ) -> App:
-    """Inside the event loop; to be closed. `role`: all, api or worker. `process`: its number among several."""
+    """Build it inside the event loop; the caller closes it.
+
+    `role` is all, api or worker; `process` its number among several.
+    """
     works, answers = role != "api", role != "worker"
     domains = make_domains(settings, secrets, store, clock)
     tools = make_tools(settings, secrets, store, clock, domains)
@@ -272,7 +275,7 @@ def make_front(
     outgoing: Outgoing,
     web: Web,
 ) -> Front:
-    """The API and the dashboard, which share one budget of bytes, with SMTP submission too."""
+    """Make the API and the dashboard, which share one budget of bytes, with SMTP submission too."""
     foreign = [route for surface in SURFACES for route in surface.routes]
     tools = PageTools(
         context=context,
@@ -291,7 +294,7 @@ def make_front(
 
 
 def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None:
-    """The identity provider that people may sign in with."""
+    """Make the identity provider that people may sign in with."""
     if not settings.oidc_issuer:
         return None
 
@@ -319,7 +322,7 @@ def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None
 
 
 def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
-    """Of every process."""
+    """Return the duties of every process."""
     store, state = context.store, context.state
     return {
         "hints": store.listen,
@@ -336,7 +339,7 @@ def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
 def worker_duties(
     settings: Settings, context: Context, carriers: Carriers, domains: Domains, teller: Teller
 ) -> dict[str, Loop]:
-    """By name: how many seconds after a round the next one begins, and what a round does."""
+    """Return by name how many seconds after a round the next one begins, and what a round does."""
     store = context.store
     return {
         "test clocks": partial(move_clocks, store),
@@ -362,7 +365,7 @@ def worker_duties(
 
 
 def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock, tls: Tls) -> SmtpServer:
-    """What listens for bounces, complaints and mail for teams."""
+    """Make what listens for bounces, complaints and mail for teams."""
     returns = Returns(
         secrets.envelope,
         clock.now,
@@ -377,12 +380,12 @@ def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Cloc
 
 
 def mail_name(settings: Settings, store: Store) -> str:
-    """How we call ourselves to mail servers and clients."""
+    """Return how we call ourselves to mail servers and clients."""
     return store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""
 
 
 def make_certificate(settings: Settings) -> Certificate | None:
-    """Of SMTP submission, and of what comes back."""
+    """Load the certificate of SMTP submission, and of what comes back."""
     if settings.submission_cert is None or settings.submission_key is None:
         return None
     try:
@@ -425,7 +428,7 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
 
 
 async def checked_addresses(guard: Guard, host: str) -> Sequence[str]:
-    """OSError where a name leads nowhere, or where we may not connect."""
+    """Return where a host is; raises OSError where a name leads nowhere, or where we may not connect."""
     try:
         return (await guard.check(f"https://{host}/")).addresses
     except (Denied, Unresolved) as error:
@@ -433,7 +436,10 @@ async def checked_addresses(guard: Guard, host: str) -> Sequence[str]:
 
 
 async def bring_attachment(store: Store, hash_: str) -> None:
-    """No fault of the carrier: its circuit stays closed while the store of attachments is away, or has lost one."""
+    """Bring it.
+
+    A failure is none of the carrier's: its circuit stays closed while attachments are away, or one is lost.
+    """
     try:
         await store.attachments.bring(hash_)
     except FileNotFoundError as error:
@@ -502,7 +508,10 @@ def make_signature() -> Callable[[], bytes]:
 
 
 def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> Opened:
-    """What signs for a webhook now: during a rotation the secret before as well. ValueError says why nothing can."""
+    """Return what signs for a webhook now: during a rotation the secret before as well.
+
+    Raises ValueError, which says why nothing can.
+    """
     try:
         secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
         login = sealer.open(hook.login, f"webhook/{hook.id}/login").decode() if hook.login else ""
@@ -515,7 +524,10 @@ def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> Opened:
 
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.SigningKey, ...]]:
-    """The keys that sign for a domain now; none when no team has it, or it has none yet. NotReady: they do not open."""
+    """Return a function that gives the keys that sign for a domain now.
+
+    There are none when no team has it, or it has none yet. It raises NotReady when they do not open.
+    """
     seen, opened = store.setup.current, dict[str, tuple[dkim.SigningKey, ...]]()
 
     def open_key(key: records.DkimKey) -> dkim.SigningKey:

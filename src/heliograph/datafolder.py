@@ -70,7 +70,7 @@ class Secrets:
         self._kept: dict[str, str] = {}  # purpose → key in hex
 
     def exists(self) -> bool:
-        """Whether asking for a key would make none."""
+        """Tell whether there is a secret: then asking for a key makes none."""
         return self.given is not None or self.file.exists()
 
     @cached_property
@@ -78,7 +78,7 @@ class Secrets:
         return Sealer(*self._sealing(), look=self._sealing)
 
     def settle(self, digest: str | None, kept: str | None) -> bool:
-        """What the database goes by; False: the secret is not here. Makes none."""
+        """Take what the database goes by; return False when the secret is not here. Makes none."""
         if not self.exists() or digest is None:
             return digest is None
         if digest != self.digest or kept is not None:
@@ -95,21 +95,21 @@ class Secrets:
 
     @property
     def digests(self) -> list[str]:
-        """Of all that are here; the one that seals comes first."""
+        """Return the digests of all that are here; the one that seals comes first."""
         return [_derived(one, "check").hex() for one in self._masters()]
 
     def count(self, texts: Mapping[str, str]) -> dict[str, int]:
-        """How many sealed texts, given by context, each secret opens, by the beginning of its digest."""
+        """Count the sealed texts, given by context, that each secret opens, by the beginning of its digest."""
         found = Counter(self.sealer.key_of(text, context) for context, text in texts.items())
         lost = {LOST: found[None]} if found[None] else {}
         return {digest[:12]: found[place] for place, digest in enumerate(self.digests)} | lost
 
     def under_others(self, texts: Mapping[str, str]) -> int:
-        """How many of them wait to be sealed with the one that the database goes by."""
+        """Count those that wait to be sealed with the one that the database goes by."""
         return sum(bool(self.sealer.key_of(text, context)) for context, text in texts.items())
 
     def make_next(self) -> "Secrets":
-        """As all will be after the rotation."""
+        """Make the secrets as all will be after the rotation."""
         after = Secrets(self.file.parent, self.given, self.old)
         text = None if self.given else _keep(self.next_file, _new)
         after._current = base64.b64decode(text) if text else self.given
@@ -117,12 +117,12 @@ class Secrets:
         return after
 
     def kept(self, sealer: Sealer) -> str:
-        """The keys that outlive this secret, sealed."""
+        """Return the keys that outlive this secret, sealed."""
         keys = {purpose: self._derive(purpose).hex() for purpose in OUTLIVE}
         return sealer.seal(json.dumps(keys).encode(), KEPT)
 
     def finish(self) -> None:
-        """The next one is the one from now on; the old ones stay beside it, for backups of before."""
+        """Make the next one the one from now on; the old ones stay beside it, for backups of before."""
         if self.next_file.exists():
             if older := _read(self.old_file):
                 name = f"{self.old_file.name}.{_derived(base64.b64decode(older), 'check').hex()[:12]}"
@@ -149,11 +149,11 @@ class Secrets:
 
     @property
     def digest(self) -> str:
-        """How the database recognises the master secret."""
+        """Return what the database recognises the master secret by."""
         return self._derive("check").hex()
 
     def demo(self, name: str) -> bytes:
-        """The same at every start."""
+        """Return the same bytes at every start."""
         return self._derive(f"demo/{name}/1") + self._derive(f"demo/{name}/2")
 
     @property
@@ -162,7 +162,7 @@ class Secrets:
         return self._current
 
     def _masters(self) -> list[bytes]:
-        """All that are here; the one that the database goes by first, else the one that was here first."""
+        """Return all that are here; the one that the database goes by first, else the one that was here first."""
         if self.given is not None:
             found = [self.given, *([self.old] if self.old else [])]
         else:
@@ -188,7 +188,7 @@ def _new() -> str:
 
 
 def _read(path: Path) -> str:
-    """Empty: there is none, or no longer."""
+    """Return its text; empty when there is none, or no longer."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def _read(path: Path) -> str:
 
 
 def seen_numbers(data: Path) -> dict[int, int]:
-    """By the name of a database, the greatest number of it that this folder has recorded."""
+    """Return, by the name of a database, the greatest number of it that this folder has recorded."""
     return {
         int(file.name): int(text)
         for file in data.glob("witness/*")
@@ -205,7 +205,7 @@ def seen_numbers(data: Path) -> dict[int, int]:
 
 
 def mark_of(file: Path) -> str | None:
-    """What `mark` wrote; a copy of the file has none."""
+    """Return what `mark` wrote; a copy of the file has none."""
     try:
         return os.getxattr(file, MARK).decode()
     except OSError:
@@ -213,7 +213,7 @@ def mark_of(file: Path) -> str | None:
 
 
 def mark(file: Path) -> str | None:
-    """Give the file a name that its copies do not have. None: this file system has no such attributes."""
+    """Give the file a name that its copies do not have; None when this file system has no such attributes."""
     try:
         os.setxattr(file, MARK, secrets.token_hex(8).encode(), os.XATTR_CREATE)
     except OSError:
@@ -222,7 +222,7 @@ def mark(file: Path) -> str | None:
 
 
 def seen_files(data: Path) -> dict[int, str]:
-    """By the name of a database that was not left in peace, the mark of its file."""
+    """Return, by the name of a database that was not left in peace, the mark of its file."""
     return {int(file.stem): file.read_text() for file in data.glob("witness/*.file") if file.stem.isdecimal()}
 
 
@@ -231,13 +231,13 @@ def keep_file(data: Path, database: int, marked: str) -> None:
 
 
 def forget_files(data: Path) -> None:
-    """After a clean stop the file may be moved: it is whole, and nobody goes on with another."""
+    """Forget them: after a clean stop the file may be moved: it is whole, and nobody goes on with another."""
     for file in data.glob("witness/*.file"):
         file.unlink(missing_ok=True)
 
 
 def keep_number(data: Path, database: int, number: int) -> None:
-    """Not synced: a number lost in a power cut does no harm, and one that was only begun is not read."""
+    """Keep it unsynced: a number lost in a power cut does no harm, and one that was only begun is not read."""
     _replace(data / "witness" / str(database), str(number))
 
 
@@ -249,13 +249,13 @@ def _replace(path: Path, text: str) -> None:
 
 
 def mark_backup(data: Path) -> None:
-    """Now; whoever copies the database in another way touches the file, too."""
+    """Note that a backup is made now; whoever copies the database in another way touches the file, too."""
     data.mkdir(parents=True, exist_ok=True)
     (data / BACKED_UP).touch()
 
 
 def backed_up_at(data: Path) -> int | None:
-    """In ms; None: nobody said."""
+    """Return when, in ms; None when nobody said."""
     try:
         return (data / BACKED_UP).stat().st_mtime_ns // 1_000_000
     except OSError:
@@ -263,14 +263,14 @@ def backed_up_at(data: Path) -> int | None:
 
 
 def kept_instance(data: Path) -> str | None:
-    """What the seats of this folder are called; None: no service has run on it."""
+    """Return what the seats of this folder are called; None when no service has run on it."""
     with suppress(OSError):
         return _read(data / "instance") or None
     return None
 
 
 def keep_address(data: Path, url: str) -> None:
-    """Where the service of this folder was last started: commands beside it cannot know its port."""
+    """Keep where the service of this folder was last started: commands beside it cannot know its port."""
     (data / "address").write_text(url)
 
 
@@ -280,7 +280,7 @@ def kept_address(data: Path) -> str | None:
 
 
 def _keep(path: Path, make: Callable[[], str]) -> str:
-    """The text of the file; made once, whole and durable, also when two processes start together."""
+    """Return the text of the file; made once, whole and durable, also when two processes start together."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         temporary = path.with_name(f"{path.name}.{os.getpid()}.new")

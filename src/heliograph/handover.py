@@ -45,7 +45,7 @@ class Handover:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def closed_to(self) -> dict[str, int]:
-        """The carriers that may not be asked now, with the time when they may be again."""
+        """Return the carriers that may not be asked now, with the time when they may be again."""
         now = self._clock.now()
         return {
             id_: max(circuit.until, now)
@@ -54,7 +54,7 @@ class Handover:
         }
 
     def reachable(self, channel: Channel, country: str | None) -> list[CarrierRecord]:
-        """Who can take a message now, in order."""
+        """Return who can take a message now, in order."""
         closed = self.closed_to()
         return [c for c in candidates(channel, country, self._store.setup.current.carriers) if c.id not in closed]
 
@@ -94,14 +94,17 @@ class Handover:
         return asked
 
     async def mail(self, content: EmailContent, id_: str = "") -> list[Asked]:
-        """One of the platform's own mails, kept nowhere: the last answer counts; none: no carrier can be reached."""
+        """Send one of the platform's own mails, kept nowhere.
+
+        The last answer counts; none means that no carrier is reachable.
+        """
         (address,) = content.to
         message_id = id_ or self._clock.new_id("eml_")
         parcel = Parcel(message_id=message_id, address=address, content=msgspec.json.encode(content), attempt=0)
         return await self.in_turn(first_of(self.reachable("email", None)), lambda _: parcel)
 
     async def ask(self, record: CarrierRecord, parcel: Parcel) -> Outcome:
-        """What the carrier says; whatever breaks off is Deferred."""
+        """Return what the carrier says; whatever breaks off is Deferred."""
         circuit = self._store.circuits.current.get(record.id)
         if circuit:
             self._probing.add(record.id)
@@ -147,7 +150,7 @@ class Handover:
             await self._change(id_, circuit, reason)
 
     async def _change(self, id_: str, seen: Circuit | None, reason: str | None) -> bool:
-        """Open the circuit, or close it when there is no reason; False: another one changed it since, or does now."""
+        """Open the circuit, or close it without a reason; False when another one changed it since, or does now."""
         if id_ in self._changing:
             return False
         wanted = None if reason is None else opened(seen, id_, reason, self._clock.now())

@@ -46,14 +46,14 @@ log = structlog.get_logger()
 
 
 def sqlite_path(settings: Settings) -> Path | None:
-    """The database file, or None when the database is PostgreSQL."""
+    """Return the database file, or None when the database is PostgreSQL."""
     if settings.database.startswith(SQLITE):
         return Path(settings.database.removeprefix(SQLITE))
     return None
 
 
 def log_size(settings: Settings) -> tuple[str, int] | None:
-    """Of SQLite, and how many MB it has, where another program is to bring it into the file."""
+    """Say how many MB the log of SQLite has, where another program is to bring it into the file."""
     path = sqlite_path(settings)
     file = path and path.with_name(f"{path.name}-wal")
     if settings.checkpoint == "own" or file is None or not file.exists():
@@ -63,7 +63,7 @@ def log_size(settings: Settings) -> tuple[str, int] | None:
 
 
 def log_fault(settings: Settings) -> str | None:
-    """A log that only grows."""
+    """Return what to say of a log that only grows."""
     told, size = log_size(settings) or ("", 0)
     return told if size >= LOG_MB else None
 
@@ -77,7 +77,7 @@ async def migrate(settings: Settings) -> list[int]:
 
 
 async def migration_plan(settings: Settings) -> list[Step]:
-    """What `migrate` would do; a database that is not there yet is not made."""
+    """Return what `migrate` would do; a database that is not there yet is not made."""
     path = sqlite_path(settings)
     if path is None:
         return await plan_postgres(settings.database, settings.database_connect_s)
@@ -110,14 +110,14 @@ def make_database(settings: Settings) -> Database:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether it says no more than that the database or the network is away."""
+    """Tell whether it says no more than that the database or the network is away."""
     return isinstance(error, StoreUnavailable | OSError | asyncpg.InterfaceError) or (
         isinstance(error, asyncpg.PostgresError) and postgres.is_outage(error)
     )
 
 
 def make_objects(settings: Settings) -> Objects | None:
-    """Where attachments are, when the settings name an object store; it is not asked yet."""
+    """Return where attachments are, when the settings name an object store; it is not asked yet."""
     if not settings.attachments:
         return None
     name, _, prefix = settings.attachments.removeprefix("s3://").partition("/")
@@ -136,7 +136,7 @@ def make_objects(settings: Settings) -> Objects | None:
 
 
 def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
-    """As the store's database goes by them."""
+    """Make the secrets, with the one that the store's database goes by, if there is a store."""
     made = Secrets(settings.data, settings.secret, settings.secret_old)
     if store:
         made.settle(store.secret.seen.digest, store.secret.seen.kept)
@@ -147,7 +147,7 @@ def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
 async def open_store(
     settings: Settings, clock: Clock | None = None, owner: str = "", secrets: Secrets | None = None
 ) -> AsyncIterator[Store]:
-    """A migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
+    """Open a migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
     await migrate(settings)
     known = secrets or make_secrets(settings)
     blobs = Blobs(settings.data / "blobs")
@@ -190,7 +190,7 @@ async def check_secret(store: Store, secrets: Secrets) -> None:
 
 
 def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
-    """What is wrong with the master secret that is here, and what to do; makes none."""
+    """Return what is wrong with the master secret that is here, and what to do; makes none."""
     if not secrets.exists():
         is_needed = known.digest or known.sealed
         return f"the master secret is gone: there is no {secrets.file}. {MEND_SECRET}" if is_needed else None
@@ -212,8 +212,9 @@ async def own_attachments(store: Store) -> None:
 
 
 async def attest(store: Store, data: Path, file: Path | None = None) -> bool:
-    """Whether the database is older than what its data folder has seen of it, or its file is a copy: then delivery is
-    paused now. None: it is no file.
+    """Tell whether the database is older than what its data folder has seen of it, or its file is a copy.
+
+    Then delivery is paused now. `file` is None when the database is no file.
     """
     seen, files = await asyncio.to_thread(seen_numbers, data), await asyncio.to_thread(seen_files, data)
     here = mark_of(file) if file else None
@@ -226,6 +227,6 @@ async def attest(store: Store, data: Path, file: Path | None = None) -> bool:
 
 
 async def leave(store: Store, data: Path) -> None:
-    """At a clean stop: the next start may find the file elsewhere."""
+    """Leave at a clean stop: the next start may find the file elsewhere."""
     await attest(store, data)
     await asyncio.to_thread(forget_files, data)

@@ -28,12 +28,12 @@ class CannotOpen(ValueError):
 
 class Sealer:
     def __init__(self, *keys: bytes, look: Callable[[], Sequence[bytes]] | None = None) -> None:
-        """`keys`: 32 bytes each, for this purpose alone. `look`: all that there are now, asked when none opens."""
+        """Take `keys` of 32 bytes, for this purpose alone; `look`, asked when none opens, returns all there are."""
         self._look = look
         self.use(*keys)
 
     def use(self, *keys: bytes) -> None:
-        """The first seals, all open."""
+        """Use these keys: the first seals, all open."""
         self._keys = keys
         self._ciphers = [ChaCha20Poly1305(key) for key in keys]
         self._logged: set[str] = set()  # contexts in the log already: some are opened for every message
@@ -56,7 +56,7 @@ class Sealer:
         return plain
 
     def key_of(self, sealed: str, context: str) -> int | None:
-        """Which of the keys opens it, by its place; None: none does."""
+        """Return which of the keys opens it, by its place; None when none does."""
         try:
             box = _box(sealed)
         except CannotOpen:

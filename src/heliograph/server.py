@@ -129,7 +129,7 @@ async def serve(
 
 
 async def _patiently(stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T:
-    """At the start: until the database is there, or Stopped."""
+    """Repeat the work, at the start, until the database is there; raises Stopped."""
     while not stop.is_set():
         try:
             return await work()
@@ -141,7 +141,7 @@ async def _patiently(stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T
 
 
 async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """A failing duty does not end the process."""
+    """Run a duty again when it fails: that does not end the process."""
     while True:
         try:
             return await loop()
@@ -192,7 +192,7 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
 
 
 async def _drain(app: App, connections: Connections, stop: Stop) -> None:
-    """First whoever sends us requests is to see that others should get them."""
+    """Drain, after whoever sends us requests has seen that others should get them."""
     state, delay_s = app.context.state, app.settings.stop_delay_ms / 1000
     if delay_s and not stop.hurry.is_set():
         state.leaving = True
@@ -207,7 +207,7 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
 
 
 async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
-    """Again for those who did not hear it: a stop never waits for what an error put in the place of the first one."""
+    """Cancel again those who did not hear it: a stop never waits for what an error put in the first one's place."""
     left = set(tasks)
     while left:
         for task in left:
@@ -216,7 +216,7 @@ async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
 
 
 def bind(settings: Settings, role: str) -> Sockets:
-    """What the role listens for, and where."""
+    """Bind what the role listens for, and where."""
     sockets = [] if role == "worker" else [(HTTP, listen(settings))]
     if settings.health:
         sockets.append((HEALTH, _bind(" for health checks", *settings.health, "--health")))
@@ -269,7 +269,7 @@ def _end_with_parent(place: Place, stop: Stop) -> None:
 
 
 async def _until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:
-    """A task that ends by itself has broken: then the whole process ends, with its error."""
+    """Wait for the stop. A task that ends by itself has broken: then the whole process ends, with its error."""
     stopping = asyncio.create_task(stop.wait())
     done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -68,7 +68,7 @@ def _secret(value: str) -> bytes:
 
 
 def _issuer(value: str) -> str:
-    """As the provider writes it: a slash at the end is part of its name."""
+    """Read it as the provider writes it: a slash at the end is part of its name."""
     parts = urlsplit(value)
     is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if not (parts.scheme == "https" or (parts.scheme == "http" and is_here)) or not parts.hostname:
@@ -151,7 +151,7 @@ class SettingForm(msgspec.Struct, frozen=True):
 
 
 def _or(read: Callable[[str], Any], nothing: Any) -> SettingForm:
-    """An empty value stands for nothing."""
+    """Read a value; an empty one stands for nothing."""
     return SettingForm(lambda value: read(value) if value else nothing)
 
 
@@ -256,7 +256,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return joined(self.host, self.port)
 
     def submission(self) -> list[str]:
-        """Where mail is taken by SMTP, and how it is encrypted; for people."""
+        """Say, for people, where mail is taken by SMTP, and how it is encrypted."""
         clear = "STARTTLS" if self.submission_cert else "no TLS, from this machine alone"
         return [
             *(f"{joined(*address)} ({clear})" for address in self.submission_listen),
@@ -315,7 +315,7 @@ def read_settings(
 
 
 def write_settings(settings: Settings) -> dict[str, str]:
-    """Each setting as it is written, secrets too; empty where there is none."""
+    """Return each setting as it is written, secrets too; empty where there is none."""
     return {name: _write(getattr(settings, name)) for name in NAMES}
 
 
@@ -341,7 +341,7 @@ Given = dict[str, tuple[str, Origin]]
 
 
 def _from_environment(environment: Mapping[str, str]) -> Given:
-    """HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that holds the value."""
+    """Read HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that holds the value."""
     given: Given = {}
     for variable, value in environment.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
@@ -359,7 +359,7 @@ def _from_environment(environment: Mapping[str, str]) -> Given:
 
 
 def _named(given: str) -> tuple[str, bool]:
-    """The setting, and whether its value is in a file."""
+    """Return the setting, and whether its value is in a file."""
     known = {*NAMES, *NEW_NAMES}
     kept = given not in known and given.removesuffix("_file") in known
     name = given.removesuffix("_file") if kept else given
@@ -367,7 +367,7 @@ def _named(given: str) -> tuple[str, bool]:
 
 
 def _from_credentials(folder: str | None) -> Given:
-    """What systemd's LoadCredential= puts there under the name of a setting; other files are not ours."""
+    """Read what systemd's LoadCredential= puts there under the name of a setting; other files are not ours."""
     paths = [Path(folder, name) for name in NAMES] if folder else []
     return {path.name: (_text(path, "credential"), Origin("credential", str(path))) for path in paths if path.is_file()}
 

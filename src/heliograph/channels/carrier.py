@@ -32,10 +32,10 @@ class Passage:
     """What a carrier tells and asks on a message's way out."""
 
     def waited(self, seconds: float) -> None:
-        """For a connection, or whatever else the carrier has few of."""
+        """Note a wait for a connection, or whatever else the carrier has few of."""
 
     async def admit(self) -> None:
-        """Asked when the connection is there, before the first octet: raises Barred."""
+        """Let it pass when the connection is there, before the first octet, or raise Barred."""
 
 
 FREE = Passage()
@@ -58,7 +58,7 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mailbox(self) -> str:
-        """The email address for an envelope: local part as given, domain in A-labels."""
+        """Return the email address for an envelope: local part as given, domain in A-labels."""
         return (self.given or self.address).rpartition("@")[0] + "@" + self.address.rpartition("@")[2]
 
 
@@ -97,14 +97,14 @@ class Carrier(ABC):
         """Try once. A temporary failure is Deferred; so is an exception."""
 
     def open(self) -> None:  # noqa: B027
-        """Called early, for carriers whose reports arrive on a standing connection."""
+        """Open early what reports arrive on, for carriers with a standing connection."""
 
     def read_callback(self, callback: Callback) -> CallbackAnswer | None:
-        """Verify and read it; None: this carrier takes no callbacks, or has no secret to verify them with."""
+        """Verify and read it; None when this carrier takes no callbacks, or has no secret to verify them with."""
         return None
 
     async def hear(self, callback: Callback) -> CallbackAnswer | None:
-        """The same with its body there, off the loop when that is large."""
+        """Read the callback with its body there, off the loop when that is large."""
         large = len(callback.body) > IN_THREAD
         return await asyncio.to_thread(self.read_callback, callback) if large else self.read_callback(callback)
 
@@ -143,7 +143,7 @@ class Carriers:
         return self._live[record.id][1]
 
     def wrong_with(self, record: records.CarrierRecord) -> str:
-        """Why it cannot be made from these settings; empty: it can."""
+        """Return why it cannot be made from these settings; empty when it can."""
         try:
             self._make(record)
         except (ValueError, msgspec.ValidationError) as error:

@@ -21,7 +21,10 @@ class Line:
         return self._free > 0
 
     async def take(self, parcel: Parcel, patience_s: float | None = None) -> bool:
-        """A place, when its turn has come. False: not in that time, and those who are before it take all places."""
+        """Take a place when its turn has come.
+
+        Returns False when that is not in time, and those who are before it take all places.
+        """
         loop = asyncio.get_running_loop()
         if self._free:
             self._free -= 1

@@ -38,13 +38,13 @@ class Answers(dns.resolver.LRUCache):
 
 class NameServers:
     def __init__(self, server: tuple[str, int] | None, lifetime_s: float) -> None:
-        """`server`: host and port; None: the system's. `lifetime_s`: of one query with all its retries."""
+        """Ask `server`, host and port, or the system's if None; `lifetime_s` is of one query with all its retries."""
         self._server = server
         self._lifetime_s = lifetime_s
         self._asked: dns.asyncresolver.Resolver | None = None
 
     async def ask(self, name: str | dns.name.Name, kind: str) -> Any:
-        """An Answer, empty when the name has no such record. Raises Unknown or DnsSilent."""
+        """Return an Answer, empty when the name has no such record. Raises Unknown or DnsSilent."""
         try:
             resolver = self._asked = self._asked or await self._make()
             asked = _name(name) if isinstance(name, str) else name

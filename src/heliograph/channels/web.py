@@ -98,7 +98,10 @@ class Web:
         per_host: int = PER_HOST,
         resolver: AbstractResolver | None = None,
     ) -> None:
-        """`roots`: the trusted certificates; None: the system's. `resolver`: where names may lead; None: anywhere."""
+        """Trust `roots`, by default the system's certificates.
+
+        `resolver` says where names may lead; with None they may lead anywhere.
+        """
         self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(per_host))  # by scheme, host and port
         self._resolver = resolver
         self._roots = roots
@@ -108,7 +111,7 @@ class Web:
     async def ask_in_turn(
         self, parcel: Parcel, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b""
     ) -> WebAnswer:
-        """What `ask` does, in turn, and if the parcel is still to be handed over when the connection is there."""
+        """Ask as `ask` does, in turn, and if the parcel is still to be handed over when the connection is there."""
         line = self._lines["/".join(url.split("/", 3)[:3])]
         await line.take(parcel)
         try:
@@ -126,7 +129,7 @@ class Web:
         timeout_s: float = ANSWER_S,
         admit: Callable[[], Awaitable[None]] = FREE.admit,
     ) -> WebAnswer:
-        """Raises Unreachable or NoAnswer. `url` is percent-encoded already."""
+        """Ask and return the answer; raises Unreachable or NoAnswer. `url` is percent-encoded already."""
         written = SimpleNamespace(begun=False, admit=admit)
         try:
             async with self._open().request(
@@ -167,7 +170,10 @@ class Web:
 
 
 async def _begin(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
-    """Called just before the first octet. aiohttp repeats a GET or PUT without an answer by itself: prevent that."""
+    """Admit it just before the first octet, and only once.
+
+    aiohttp repeats a GET or PUT without an answer by itself: that is prevented.
+    """
     if context.trace_request_ctx.begun:
         raise NoAnswer
     await context.trace_request_ctx.admit()
@@ -185,7 +191,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _why(error: Exception) -> str:
-    """Our own wording: an exception's text may contain the address with a key in it."""
+    """Say why in our own words: an exception's text may contain the address with a key in it."""
     match error:
         case aiohttp.ClientConnectorDNSError():
             return "its name is not in DNS"
@@ -205,7 +211,7 @@ def _why(error: Exception) -> str:
 
 
 def reply(carrier: str, code: object, text: str, **more: Any) -> dict[str, Any]:
-    """An outcome's or a report's detail."""
+    """Make an outcome's or a report's detail."""
     return {"carrier": carrier, "code": None if code is None else str(code), "text": text, **more}
 
 
@@ -230,7 +236,7 @@ def stopped(carrier: str) -> Refused:
 
 
 def verdict_of(status: int) -> Verdict:
-    """What an HTTP status means by itself. Without access this carrier serves nobody, but another one may."""
+    """Say what an HTTP status means by itself. Without access this carrier serves nobody, but another one may."""
     if status in (401, 403, 404):
         return "unreachable"
     return "refused" if 400 <= status < 500 and status not in (408, 425, 429) else "deferred"
@@ -248,7 +254,7 @@ def judged(verdict: Verdict, detail: dict[str, Any], answer: WebAnswer) -> Refus
 
 
 def put_off(detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
-    """A status that none of the carrier's rules calls a refusal."""
+    """Judge a status that none of the carrier's rules calls a refusal."""
     verdict = verdict_of(answer.status)
     return judged("deferred" if verdict == "refused" else verdict, detail, answer)
 
@@ -257,7 +263,7 @@ def put_off(detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
 
 
 def read_json(octets: bytes) -> Any:
-    """None when it is not JSON."""
+    """Read JSON; None when it is not JSON."""
     try:
         return msgspec.json.decode(octets)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -272,7 +278,7 @@ def read_form(octets: bytes) -> list[tuple[str, str]]:
 
 
 def pick(document: Any, path: str) -> Any:
-    """What `$.a.b[0].c` leads to, or None."""
+    """Return what `$.a.b[0].c` leads to, or None."""
     for name, index in _STEP.findall(path):
         if name:
             document = document.get(name) if isinstance(document, dict) else None
@@ -282,7 +288,7 @@ def pick(document: Any, path: str) -> Any:
 
 
 def said(words: object, hidden: Iterable[str]) -> str:
-    """A carrier's text for the timeline: one line, truncated, without the `hidden` values."""
+    """Return a carrier's text for the timeline: one line, truncated, without the `hidden` values."""
     text = str(words) if isinstance(words, str | int) else ""
     for secret in sorted(hidden, key=len, reverse=True):
         if len(secret) >= HIDDEN_MIN:
@@ -291,12 +297,12 @@ def said(words: object, hidden: Iterable[str]) -> str:
 
 
 def codes_in(body: str) -> list[str]:
-    """The message and anything in it that may be a code, for `said` to hide."""
+    """Return the message and anything in it that may be a code, for `said` to hide."""
     return [body, *(word for word in _WORD.findall(body) if not word.isalpha())]
 
 
 def is_signed(signature: str, key: str, body: bytes) -> bool:
-    """HMAC-SHA256 of the body, in hex."""
+    """Tell whether the signature is HMAC-SHA256 of the body, in hex."""
     expected = hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
     return same(signature.lower(), expected)
 

@@ -60,7 +60,7 @@ class Dispatch:
         self.unrecorded: set[int] = set()  # outcomes that the store could not take yet, by outbox key
 
     async def deliver(self, claim: Claim) -> bool:
-        """True when the outcome is recorded; False when the claim was no longer ours. In a task of its own."""
+        """Deliver in a task of its own; True when the outcome is recorded, False when the claim was no longer ours."""
         bind_contextvars(message=claim.message_id)
         if claim.reports:
             self.waited(claim.queue, 0.0)
@@ -76,7 +76,7 @@ class Dispatch:
         return await self._record(claim, change)
 
     async def _hear(self, claim: Claim) -> None:
-        """What a simulated phone answers: taken before it is crossed off, and known when it is taken again."""
+        """Take what a simulated phone answers, before it is crossed off; it is known when it is taken again."""
         text = claim.reports[0].report.text
         while text and claim.channel != "email":
             carrier = routing.builtin_simulator(claim.channel).id
@@ -108,7 +108,7 @@ class Dispatch:
         return replace(change, asked=asked)
 
     def bar(self, claim: Claim, suppressed: bool) -> Refused | None:
-        """Why it is not handed over any more (contract 16)."""
+        """Return why it is not handed over any more (contract 16)."""
         if claim.expires_at is not None and self._clock.of(claim.team) >= claim.expires_at:
             return Refused(detail=own("expired", TOO_LATE))
         team = self._store.setup.current.teams_by_ref.get(claim.team)
@@ -121,7 +121,7 @@ class Dispatch:
         )
 
     async def _was_suppressed(self, claim: Claim) -> bool:
-        """Also as what is left of an address that was erased; a phone when it opted out."""
+        """Tell whether it is suppressed, also as what is left of an erased address; a phone when it opted out."""
         store = self._store
         while True:
             try:
@@ -133,7 +133,7 @@ class Dispatch:
                 await asyncio.sleep(RECORD_AGAIN_S)
 
     def _said(self, claim: Claim, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
-        """The carrier whose answer counts, if any, and the answer, with what earlier carriers said for the timeline."""
+        """Return the carrier whose answer counts, if any, and the answer, with what earlier ones said as `missed`."""
         now = self._clock.now()
         if not asked:
             return None, _nobody(self._closed_to(claim), now, self._clock.below(REST_MS))
@@ -147,13 +147,13 @@ class Dispatch:
         return last.carrier, outcome
 
     def _closed_to(self, claim: Claim) -> dict[str, int]:
-        """Of the carriers that could take it, those that may not be asked now, and until when."""
+        """Return those of the carriers that could take it that may not be asked now, and until when."""
         carriers = routing.candidates(claim.channel, claim.country, self._store.setup.current.carriers)
         closed = self._handover.closed_to()
         return {carrier.id: closed[carrier.id] for carrier in carriers if carrier.id in closed}
 
     async def _record(self, claim: Claim, change: Change) -> bool:
-        """Until the store takes it or says that the claim is lost: what was sent must not be sent again."""
+        """Record it until the store takes it or says that the claim is lost: what was sent must not be sent again."""
         try:
             while True:
                 try:
@@ -207,7 +207,7 @@ def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> C
 
 
 def _nobody(closed: Mapping[str, int], now: int, spread_ms: int) -> Outcome:
-    """No carrier can be asked: it waits until the first of them may be."""
+    """Defer it, since no carrier can be asked: it waits until the first of them may be."""
     if not closed:
         return Deferred(detail=own("no_carrier", NO_CARRIER), held=True, retry_after_ms=MOST_MS)
     wait_ms = _until_open(closed, now) + spread_ms
@@ -215,7 +215,7 @@ def _nobody(closed: Mapping[str, int], now: int, spread_ms: int) -> Outcome:
 
 
 def _until_open(closed: Mapping[str, int], now: int) -> int:
-    """How long nobody may ask a carrier; while one is being probed, or too few have missed it, for a moment."""
+    """Return how long nobody may ask a carrier; while one is being probed, or too few have missed it, for a moment."""
     return min((until - now for until in closed.values() if until > now), default=FIRST_MS)
 
 
@@ -236,7 +236,7 @@ def to_parcel(claim: Claim, carrier: CarrierRecord, now: int, passage: Passage =
 
 
 def apply_report(claim: Claim, now: int) -> Change:
-    """A simulator's report has become due; those after it wait for their own time."""
+    """Apply a simulator's report that has become due; those after it wait for their own time."""
     (_, report), *rest = claim.reports
     return Change(
         at=now,
@@ -254,7 +254,7 @@ def apply_report(claim: Claim, now: int) -> Change:
 def to_change(
     claim: Claim, carrier: CarrierRecord | None, outcome: Outcome, now: int, jitter: Callable[[], float]
 ) -> Change:
-    """What a carrier's answer means for the recipient, the money and the outbox."""
+    """Return what a carrier's answer means for the recipient, the money and the outbox."""
     if isinstance(outcome, Refused) and outcome.absent and (wait := absent_wait(claim.absent_at, now)):
         outcome = Deferred(detail=outcome.detail, retry_after_ms=wait, absent=True)  # it may be a name server's mistake
     if carrier and carrier.kind == "simulator":
@@ -309,7 +309,7 @@ def to_change(
 
 
 def _hold(claim: Claim, change: Change, outcome: Deferred, now: int) -> Change:
-    """It waits for a reason on our own side: no attempt, and it leaves before what came later."""
+    """Let it wait for a reason on our own side: that is no attempt, and it leaves before what came later."""
     waits = claim.held_at is not None
     first_at = claim.first_at if claim.attempt or waits else now
     # Without a wish it stays in its place: it was claimed before its carrier had room for it.

@@ -89,12 +89,12 @@ class Endpoint:
         self._opened: tuple[Webhook, bool, Opened] | None = None
 
     def hint(self) -> None:
-        """There may be work, or an end."""
+        """Say that there may be work, or an end."""
         self._stale = True
         self._wake.set()
 
     async def serve(self) -> None:
-        """Until there is no more work, the endpoint is no longer ours or enabled, or a stop."""
+        """Serve until there is no more work, the endpoint is no longer ours or enabled, or a stop."""
         try:
             while self._open() and await self._work():
                 self._wake.clear()
@@ -106,7 +106,7 @@ class Endpoint:
                 task.cancel()
 
     async def _work(self) -> bool:
-        """Start what can be started, record what was made, and wait until something happens; False: nothing does."""
+        """Start what can be started, record what was made, and wait until something happens; False if nothing does."""
         try:
             await self._read()
             self._start()
@@ -120,7 +120,7 @@ class Endpoint:
             return True
 
     def _open(self) -> Webhook | None:
-        """The webhook, as long as tries may begin."""
+        """Return the webhook, as long as tries may begin."""
         hook = self._shared.store.setup.current.records.get(("webhook", self.lease.webhook.removesuffix(OWN)))
         if not isinstance(hook, Webhook) or not hook.enabled or self._shared.stopping.is_set():
             return None
@@ -145,7 +145,7 @@ class Endpoint:
         self._waiting = [due for pair in pairs for due in pair if due and due.key not in known]
 
     def _is_old(self) -> bool:
-        """What was read may have been erased since."""
+        """Tell whether to read again: what was read may have been erased since."""
         return bool(self._waiting) and self._shared.clock.count() - self._read_at > FRESH_MS
 
     def _start(self) -> None:
@@ -221,7 +221,7 @@ class Endpoint:
             return Posted(reason="own_fault", error=told, duration_ms=0)
 
     def _secrets(self, hook: Webhook, at: int) -> Opened:
-        """Opened once, until the webhook changes or its former secret ends: opening takes as long as signing."""
+        """Open them once, until the webhook changes or its former secret ends: opening takes as long as signing."""
         rotating = at < hook.old_until
         if not self._opened or self._opened[0] is not hook or self._opened[1] != rotating:
             self._opened = hook, rotating, self._shared.secrets_of(hook, at)
@@ -230,7 +230,7 @@ class Endpoint:
     # -- what was made of them -----------------------------------------------------------------------------------
 
     async def _record(self) -> None:
-        """Until the store takes it or says that the endpoint is not ours: what was sent is not sent again."""
+        """Record until the store takes it or says that the endpoint is not ours: what was sent is not sent again."""
         made, self._made = self._made, []
         unrecorded, record = self._shared.unrecorded, self._shared.store.deliveries.record
         reasons: list[tuple[Webhook, str]] = []
@@ -254,7 +254,7 @@ class Endpoint:
         self._wake.set()
 
     def _end(self, made: DeliveryTry, failing_since: int | None | Exception) -> str | None:
-        """Why the webhook is to be disabled, if it is."""
+        """Return why the webhook is to be disabled, if it is."""
         metrics.webhook_tried("retried" if made.state == "waiting" else made.state).inc()
         del self._begun[made.due.key]
         self._recorded.add(made.due.key)
@@ -284,7 +284,10 @@ async def _answer(recorded: Awaitable[int | None]) -> int | None | Exception:
 def choose(
     waiting: Iterable[Due], begun: Collection[Due], most: int, host: Callable[[Due], str] | None = None
 ) -> list[Due]:
-    """The next to send: in order, for each subject one at a time, and for each host, if there are several, a window."""
+    """Choose the next to send, in order.
+
+    For each subject it is one at a time, and for each host, if there are several, a window.
+    """
     busy, hosts = {due.subject for due in begun}, Counter(map(host, begun) if host else ())
     chosen: list[Due] = []
     for due in waiting:
@@ -298,12 +301,12 @@ def choose(
 
 
 def _host(due: Due) -> str:
-    """Whom a message's own callback goes to."""
+    """Return the host that a message's own callback goes to."""
     return urlsplit(due.told.callback).netloc if due.told and due.told.callback else ""
 
 
 def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter: Callable[[], float]) -> DeliveryTry:
-    """What the answer means for the delivery."""
+    """Return what the answer means for the delivery."""
     state, due_at = "delivered", now
     if verdict(posted.status) != "delivered":
         number, first_at = due.attempt - due.earlier + 1, due.first_at or at

@@ -22,13 +22,16 @@ class Incoming:
         self._new_id = new_id
 
     def owner(self, address: str) -> str | None:
-        """The team that has this address."""
+        """Return the team that has this address."""
         parsed = parse_address(address)
         team = self._store.setup.current.team_of(parsed) if parsed else None
         return team.record.id if team else None
 
     async def take(self, raw: bytes, mail: ReadMail, recipients: Sequence[str], judged: Authentication) -> None:
-        """Once for each team. Raises StorageLimitReached; who sends it again then changes nothing for the others."""
+        """Take it once for each team.
+
+        Raises StorageLimitReached; who sends it again then changes nothing for the others.
+        """
         digest = await self._store.received.keep(raw)
         for team, addresses in self._by_team(recipients):
             new = self._new(team, addresses, len(raw), mail, judged)

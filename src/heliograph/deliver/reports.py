@@ -37,25 +37,31 @@ async def take_by_carrier(
 async def take_texts(
     store: Store, carrier: str, channel: PhoneChannel, texts: Sequence[IncomingText], *, team: int | None = None
 ) -> None:
-    """What people wrote to us, through this carrier; `team`: whom it is for, if that is known."""
+    """Take what people wrote to us through this carrier; `team` is whom it is for, if that is known."""
     if texts:
         await store.texts.take(Way(carrier=carrier, channel=channel, team=team), texts)
 
 
 async def take_by_recipient(store: Store, message_id: str, position: int, report: Report) -> None:
-    """No matter which carrier had it, such as a mail that came back to the sender that we signed for this recipient."""
+    """Take a report no matter which carrier had the message.
+
+    Such is a mail that came back to the sender that we signed for this recipient.
+    """
     await store.reports.by_recipient(message_id, position, report)
 
 
 async def address_of(store: Store, message_id: str, position: int) -> str | None:
-    """Whom a mail that came back was for; None: the message is gone."""
+    """Return whom a mail that came back was for; None when the message is gone."""
     return await store.reports.address_of(message_id, position)
 
 
 async def take_callback(
     store: Store, carriers: Carriers, carrier: str, callback: Callback, body: Callable[[], Awaitable[bytes]]
 ) -> CallbackAnswer | None:
-    """The answer, once its reports are stored; None: no such carrier, or it takes none, and the body stays unread."""
+    """Return the answer, once its reports are stored.
+
+    It is None when there is no such carrier, or it takes no callbacks, and the body stays unread.
+    """
     record = next((record for record in store.setup.current.carriers if record.id == carrier), None)
     heard = await carriers.get(record) if record else None
     if heard is None or heard.read_callback(callback) is None:
@@ -74,7 +80,7 @@ async def take_callback(
 
 
 async def take_template_news(store: Store, carrier: str, news: UpstreamNews, now: int) -> None:
-    """What Meta told of a template, for each team that sends it; what is known already changes nothing."""
+    """Take what Meta told of a template, for each team that sends it; what is known already changes nothing."""
     found = [team for team in store.setup.current.teams.values() if named_by(team, news)]
     if not found:
         metrics.unclaimed_templates(carrier).inc()
@@ -100,7 +106,7 @@ def _heard(setup: Setup, _: int, *, team_id: str, news: UpstreamNews, now: int) 
 
 
 async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer) -> CallbackAnswer:
-    """Its answer, once what it told is stored; 503, so that it comes again, for what cannot be kept yet."""
+    """Return its answer, once what it told is stored; 503, so that it comes again, for what cannot be kept yet."""
     told, once = answer.told, answer.once
     for start in range(0, len(told), PORTION):
         taken = await store.reports.by_provider(carrier, told[start : start + PORTION], once=once)
@@ -112,5 +118,5 @@ async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer)
 
 
 async def apply_early(store: Store) -> None:
-    """The reports whose hand-over is recorded by now."""
+    """Apply the reports whose hand-over is recorded by now."""
     await store.reports.apply_early()

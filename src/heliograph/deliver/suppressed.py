@@ -30,7 +30,7 @@ class Suppressed:
         self._found.discard(claim.key)
 
     async def has(self, claim: Claim) -> bool:
-        """Its claim told whether the address was suppressed then."""
+        """Tell whether the address was suppressed since its claim, which told whether it was then."""
         if self._is_old(claim):
             async with self._looking:
                 while self._is_old(claim):

@@ -64,7 +64,7 @@ class WebhookWorker:
         await self._ended.wait()
 
     async def _look(self) -> bool:
-        """Whether anything is due."""
+        """Look for work, and tell whether anything is due."""
         count = self._clock.count()
         due = await self._store.deliveries.due_webhooks()
         for webhook in due:
@@ -103,7 +103,7 @@ class WebhookWorker:
             del self._serving[endpoint.lease.webhook]
 
     async def _drop_strays(self, unknown: list[str]) -> None:
-        """Deliveries that were written while their webhook was being deleted."""
+        """Drop deliveries that were written while their webhook was being deleted."""
         if unknown:
             # The setup is read after the deliveries: a webhook that is new to us is in it.
             await self._store.setup.refresh()

@@ -12,7 +12,7 @@ from heliograph.rules.setup.records import Priority
 
 class Windows:
     def __init__(self, ring: Callable[[str], object]) -> None:
-        """`ring`: tells a lane that there is room."""
+        """Make windows; `ring` tells a lane that there is room."""
         self._ring = ring
         self._size = {queue: min(WINDOW_FIRST, SLOTS[lane]) for queue, (lane, _) in QUEUES.items()}
         self._used: Counter[str] = Counter()
@@ -35,7 +35,7 @@ class Windows:
         self._look(queue)
 
     def waited(self, queue: str, seconds: float) -> None:
-        """One hand-over did, for a connection."""
+        """Note that one hand-over waited for a connection."""
         self._size[queue] = next_window(self._size[queue], SLOTS[QUEUES[queue][0]], seconds)
         self._look(queue)
 

@@ -114,7 +114,7 @@ class Worker:
         return task
 
     async def _try_suspects(self) -> None:
-        """Messages whose workers died with them are tried alone, so that they take no other with them (P14).
+        """Try alone the messages whose workers died with them, so that they take no other with them (P14).
 
         Not before this process has lived for a while: in a crash loop they would be what each kill meets (P22).
         """
@@ -130,7 +130,7 @@ class Worker:
                 log.warning("cannot look for suspects", error=type(error).__name__)
 
     async def _stand_still(self, patience_s: float) -> bool:
-        """Let the lanes run dry and try suspects one by one; False: they did not run dry."""
+        """Let the lanes run dry and try suspects one by one; return False when they did not run dry."""
         self._suspects_first = True
         try:
             if not await self._end(self._in_flight(), patience_s):
@@ -145,7 +145,7 @@ class Worker:
             self._store.hints.hear()
 
     async def _end(self, tasks: "Collection[asyncio.Task[Any]]", within_s: float) -> bool:
-        """Whether all do, and before a stop."""
+        """Tell whether all tasks end in time, and before a stop."""
         ending, stop = asyncio.create_task(settle(tasks)), asyncio.create_task(self._stopping.wait())
         await asyncio.wait([ending, stop], timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         ended = ending.done()

@@ -36,19 +36,19 @@ class Clock:
         self.apart = 0  # by how many ms the wall clock was ahead of the shared one, when they were last compared
 
     def now(self) -> int:
-        """Milliseconds since 1970, UTC: the count and what it is behind by, in one step."""
+        """Return milliseconds since 1970, UTC: the count and what it is behind by, in one step."""
         return time.monotonic_ns() // 1_000_000 + self._ahead
 
     def of(self, team: int) -> int:
-        """A team's time: everybody's, and what its test clock is ahead by."""
+        """Return a team's time: everybody's, and what its test clock is ahead by."""
         return time.monotonic_ns() // 1_000_000 + self._ahead + self.moved.get(team, 0)
 
     def wall(self) -> int:
-        """The machine's time of day."""
+        """Return the machine's time of day."""
         return time.time_ns() // 1_000_000
 
     def count(self) -> int:
-        """Milliseconds since boot: the same in all processes of the machine, whatever its clock is set to."""
+        """Return milliseconds since boot: the same in all processes of the machine, whatever its clock is set to."""
         return time.monotonic_ns() // 1_000_000
 
     @cached_property
@@ -68,12 +68,12 @@ class Clock:
             self._ahead = shared - self.count()
 
     def off(self) -> int:
-        """By how many ms the wall clock is ahead when it is wrong or was just set; 0 when it is right."""
+        """Return by how many ms the wall clock is ahead when it is wrong or was just set; 0 when it is right."""
         jumped = self.wall() - self.now()
         return self._off or (jumped if abs(jumped) > OFF_MS else 0)
 
     def new_id(self, prefix: str) -> str:
-        """A public id. Ids of one process increase, also within a millisecond."""
+        """Make a public id. Ids of one process increase, also within a millisecond."""
         if len(self._pool) < 4:
             self._pool = list(struct.unpack(f"{POOL}I", os.urandom(4 * POOL)))
         ms, pool = self.now(), self._pool

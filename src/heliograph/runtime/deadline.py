@@ -59,7 +59,10 @@ class _Held:
 
 
 def within(seconds: float) -> _Held:
-    """A `with` block in a task, which raises TimeoutError when it takes longer. For limits that are constants."""
+    """Return a `with` block for a task, which raises TimeoutError if it takes longer.
+
+    It is for limits that are constants.
+    """
     loop, line = asyncio.get_running_loop(), _lines.get(seconds)
     if line is None or line.loop is not loop:
         line = _lines[seconds] = _Line(seconds, loop)

@@ -17,7 +17,7 @@ M_MMAP_THRESHOLD, LARGE = -3, 1 << 20  # of mallopt(3)
 
 
 def give_back_large() -> None:
-    """What is large goes back to the system when it is freed; glibc would keep up to 32 MiB of it for each thread."""
+    """Give what is large back to the system when it is freed; glibc would keep up to 32 MiB of it for each thread."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # another C library has none
         mallopt(M_MMAP_THRESHOLD, LARGE)
 

@@ -58,7 +58,7 @@ def listen(host: str, port: int) -> Listener:
 
 
 def adopt(file: int) -> Listener:
-    """One that several processes share: each accepts a few at a time, so that all get some."""
+    """Adopt a socket that several processes share: each accepts a few at a time, so that all get some."""
     adopted = Listener(fileno=file)
     adopted.turn_most = adopted._left = SHARED_TURN_MOST
     return adopted

@@ -53,7 +53,7 @@ class Impersonal:
 
     @staticmethod
     def values(_: Any, __: str, line: Any) -> Any:
-        """The same of what becomes JSON, before it does: an escape is not to lose its letter."""
+        """Hide the same in what becomes JSON, before it does: an escape is not to lose its letter."""
         return _hidden(line)
 
 
@@ -70,7 +70,7 @@ class Retold(logging.Handler):
 
 
 def configure(now: Callable[[], float], process: int | None = None, form: Format = "text") -> None:
-    """`now`: seconds from a monotonic clock. `process`: the number of this one among several."""
+    """Configure logging; `now` gives seconds from a monotonic clock, `process` its number among several."""
     as_json = form == "json"
     if as_json:
         logging.basicConfig(level=logging.WARNING, handlers=[Retold()], force=True)

@@ -71,7 +71,10 @@ class _Steps:
         self._total += value
 
     def flush(self) -> None:
-        """The library has no public way to add several at once; tests/test_metrics.py fails when these names go."""
+        """Flush.
+
+        The library has no public way to add several at once; tests/test_metrics.py fails when these names go.
+        """
         if not any(self._new):
             return
         self._child._sum.inc(self._total)
@@ -116,7 +119,7 @@ def _histogram(name: str, meaning: str, *labels: str, bounds: Iterable[float]) -
 
 
 def _gauge(name: str, meaning: str, *labels: str, among: Literal["liveall", "livesum", "livemax"]) -> Gauge:
-    """`among`: what several processes make of theirs."""
+    """Make a gauge; `among` says what several processes make of theirs."""
     return Gauge(f"heliograph_{name}", meaning, labels, multiprocess_mode=among)
 
 
@@ -220,7 +223,7 @@ class Families:
 
 
 def written(asked: Families) -> bytes:
-    """All that was flushed and asked for, in Prometheus's text form. It takes a while, in any thread."""
+    """Return all that was flushed and asked for, in Prometheus's text form. It takes a while, in any thread."""
     both = CollectorRegistry()
     for part in (_OfAll() if SHARED in os.environ else REGISTRY, asked):
         both.register(part)
@@ -239,11 +242,11 @@ class _OfAll:
 
 
 def share(folder: Path) -> None:
-    """Of the parent: processes that it starts from now on count there."""
+    """Let processes that the parent starts from now on count there."""
     os.environ[SHARED] = str(folder)
 
 
 def leave(pid: int) -> None:
-    """Of the parent: what a process that ended counted stays, what it was at does not."""
+    """Tell, in the parent, that a process ended: what it counted stays, what it was at does not."""
     if SHARED in os.environ:
         mark_process_dead(pid)  # type: ignore[no-untyped-call]

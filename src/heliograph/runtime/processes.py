@@ -77,7 +77,7 @@ class Parent:
         self._code = 0
 
     async def run(self) -> int:
-        """Until SIGTERM, SIGINT or nothing can be served; the exit code."""
+        """Run until SIGTERM, SIGINT or nothing can be served; return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
@@ -147,7 +147,7 @@ class Parent:
         return child
 
     async def _end_of(self, number: int) -> int:
-        """When the process of this number ends, and none has taken its place."""
+        """Wait until the process of this number ends and none has taken its place; return its code."""
         while True:
             child = self._children[number]
             code = await child.ended
@@ -176,7 +176,7 @@ class Parent:
         self._replacing = False
 
     async def _replace_all(self) -> bool:
-        """One after the other, each when another is ready in its place. They read their settings again."""
+        """Replace one after the other, each when another is ready in its place. They read their settings again."""
         for number in self._numbers:
             old = self._children.get(number)
             if old is None or not await old.greeting or old.ended.done():

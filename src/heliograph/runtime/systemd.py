@@ -15,7 +15,7 @@ def notify(state: str) -> None:
 
 
 async def feed_watchdog() -> None:
-    """Twice in the time after which it ends a process whose loop is stuck, until cancelled."""
+    """Feed it twice in the time after which it ends a process whose loop is stuck, until cancelled."""
     limit_s = int(os.environ.get("WATCHDOG_USEC", 0)) / 1_000_000
     while limit_s:
         notify("WATCHDOG=1")
@@ -24,5 +24,5 @@ async def feed_watchdog() -> None:
 
 
 def environment_of_others() -> dict[str, str]:
-    """For processes that we start: we speak for them."""
+    """Return the environment for processes that we start: we speak for them."""
     return {name: value for name, value in os.environ.items() if name not in VARIABLES}

@@ -25,7 +25,7 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     async def run_large(self, octets: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Of so much: at once, or in a thread when it is large."""
+        """Run work on so much: at once, or in a thread when it is large."""
         return work(*given, **named) if octets <= IN_THREAD else await self.run(work, *given, **named)
 
 

@@ -57,7 +57,7 @@ class Span:
 
 
 def start(version: str, environment: dict[str, str] | None = None) -> None:
-    """As the OTEL_* variables say."""
+    """Start tracing as the OTEL_* variables say."""
     global _tracer, _provider
     given = dict(os.environ) if environment is None else environment
     names = [name.strip() for name in given.get(NAMED[0], "otlp").split(",")]
@@ -93,7 +93,10 @@ async def stop() -> None:
 
 
 def receive(traceparent: bytes | None) -> Span | None:
-    """A request that a caller may have given one; what it sends keeps it. None: there is nothing to end."""
+    """Begin the span of a request, in the trace that a caller may have given; what it sends keeps it.
+
+    Returns None when there is nothing to end.
+    """
     if traceparent is None and _tracer is None:
         if _kept.get() is not None:  # of the request before, on the same connection
             _kept.set(None)
@@ -105,12 +108,12 @@ def receive(traceparent: bytes | None) -> Span | None:
 
 
 def kept() -> str | None:
-    """For what is sent by the request at hand."""
+    """Return the trace for what is sent by the request at hand."""
     return _kept.get()
 
 
 def span(name: str, parent: str | None, kind: Kind, **attributes: str | int) -> Span:
-    """Something that follows from what was sent."""
+    """Begin a span for something that follows from what was sent."""
     if _tracer is None:
         return Span(parent)
     begun = _begin(name, parent, kind)
@@ -132,5 +135,5 @@ def _begin(name: str, parent: str | None, kind: Kind) -> Span:
 
 
 def _dotted(name: str) -> str:
-    """http_route → http.route; a name of two words has two underscores between them: status__code."""
+    """Turn http_route into http.route; a name of two words has two underscores between them: status__code."""
     return name.replace("__", "\0").replace("_", ".").replace("\0", "_")

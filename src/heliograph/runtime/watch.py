@@ -36,14 +36,14 @@ class LoopWatch:
     """
 
     def __init__(self, stuck_s: float = 0) -> None:
-        """`stuck_s`: after which the process is ended; 0: never."""
+        """Make a watch that ends the process when it is stuck for `stuck_s`; 0 means never."""
         self._stuck_s = stuck_s
         self._due = self._computed = 0.0
         self._held_by: dict[str, str] | None = None
         self._worst = self._worst_before = self._span_end = 0.0
 
     def lag(self) -> float:
-        """The longest lag of the last minute or two, in seconds."""
+        """Return the longest lag of the last minute or two, in seconds."""
         return max(self._worst, self._worst_before)
 
     async def run(self) -> None:
@@ -99,7 +99,7 @@ class LoopWatch:
 
 
 def _name(task: "asyncio.Task[object] | None") -> str:
-    """A request's route or a duty's function; without a task, a connection is being read."""
+    """Return a request's route or a duty's function; without a task, a connection is being read."""
     if task is None:
         return "connections"
     name = task.get_name()
@@ -107,13 +107,13 @@ def _name(task: "asyncio.Task[object] | None") -> str:
 
 
 def _thread_s() -> float:
-    """How long this thread has computed."""
+    """Return how long this thread has computed."""
     used = resource.getrusage(resource.RUSAGE_THREAD)
     return used.ru_utime + used.ru_stime
 
 
 def _place(frame: FrameType | None) -> str:
-    """The innermost line of our own code, else the innermost line."""
+    """Return the innermost line of our own code, else the innermost line."""
     first = frame
     while frame is not None and OURS not in frame.f_code.co_filename:
         frame = frame.f_back

@@ -16,7 +16,10 @@ class Certificate:
     """`context` is for the next handshake; those before keep theirs."""
 
     def __init__(self, cert: Path, key: Path) -> None:
-        """OSError or ssl.SSLError: the files are not there, or are no certificate with its key."""
+        """Load them.
+
+        Raises OSError or ssl.SSLError when the files are not there, or are no certificate with its key.
+        """
         self._files = cert, key
         self._seen = self._state()
         self.context = self._loaded()
@@ -34,7 +37,7 @@ class Certificate:
         return context
 
     def renew(self) -> None:
-        """When a file has changed. One that is half written keeps the old one in use."""
+        """Load it again when a file has changed. One that is half written keeps the old one in use."""
         state = self._state()
         if state == self._seen:
             return
@@ -53,7 +56,7 @@ class Certificate:
 
 
 def certificate_until(file: Path | None) -> int | None:
-    """When it ends, in ms; None: there is none that can be read."""
+    """Return when it ends, in ms; None when there is none that can be read."""
     try:
         read = x509.load_pem_x509_certificate(file.read_bytes()) if file else None
     except (OSError, ValueError):

@@ -14,7 +14,7 @@ BUSY = b"421 4.7.0 Too many connections, try again later"
 
 class SmtpServer:
     def __init__(self, limits: SmtpLimits, session: Callable[[SmtpWire], SmtpDialogue[Any]]) -> None:
-        """`session`: makes the one of a new connection."""
+        """Make a listener; `session` makes the dialogue of a new connection."""
         self._limits = limits
         self._session = session
         self._servers: list[asyncio.Server] = []

@@ -70,19 +70,19 @@ class SmtpDialogue(Generic[Who]):
         return False
 
     def _patience(self) -> float:
-        """How many seconds the next command may take."""
+        """Return how many seconds the next command may take."""
         return COMMAND_S
 
     def _offers(self) -> list[str]:
-        """More lines for EHLO."""
+        """Return more lines for EHLO."""
         return []
 
     def _barred(self) -> str | None:
-        """Why this client may not send."""
+        """Return why this client may not send."""
         return None
 
     def _admit(self, envelope: Envelope[Who], given: str) -> str:
-        """The reply to a recipient, who is in the envelope when it is welcome."""
+        """Return the reply to a recipient, who is in the envelope when it is welcome."""
         raise NotImplementedError
 
     async def _take(self, envelope: Envelope[Who]) -> None:
@@ -108,7 +108,7 @@ class SmtpDialogue(Generic[Who]):
                 await asyncio.sleep(0)
 
     def leave(self) -> None:
-        """The process stops: what is being sent is finished, everything else comes again."""
+        """Leave because the process stops: what is being sent is finished, everything else comes again."""
         self._draining = True
         if not self._in_mail:
             self._over = True
@@ -188,7 +188,7 @@ class SmtpDialogue(Generic[Who]):
             self._forget()
 
     def _forget(self) -> None:
-        """Nothing that was said in the clear holds inside TLS (RFC 3207, 4.2)."""
+        """Forget it: nothing that was said in the clear holds inside TLS (RFC 3207, 4.2)."""
         self._helo, self._envelope = "", None
 
     # -- the envelope --------------------------------------------------------------------------------------
@@ -254,12 +254,12 @@ class SmtpDialogue(Generic[Who]):
 
 
 def line(text: str) -> bytes:
-    """What a client may print: ASCII, no control characters, not too long."""
+    """Return what a client may print: ASCII, no control characters, not too long."""
     return CONTROLS.sub(" ", text).encode("ascii", "backslashreplace")[:TEXT_MAX]
 
 
 def _path(word: str, rest: str) -> tuple[str, dict[str, str]] | None:
-    """The address after the word, and the options after it by name."""
+    """Return the address after the word, and the options after it by name."""
     if rest[: len(word)].upper() != word or not (found := _PATH.fullmatch(rest[len(word) :].lstrip())):
         return None
     pairs = [option.partition("=") for option in found[3].split()]

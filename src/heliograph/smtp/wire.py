@@ -121,7 +121,7 @@ class SmtpWire(asyncio.Protocol):
                 raise HungUp from None
 
     def hang_up(self, reply: bytes) -> None:
-        """Soon: to close while a command is coming would reset the connection, and the client would lose the reply."""
+        """Hang up soon: to close while a command is coming would reset the connection and lose the reply."""
         self.transport.write(bytes(self._replies) + reply + b"\r\n")
         self._replies.clear()
         self._loop.call_later(LEAVE_S, self.transport.close)
@@ -130,7 +130,7 @@ class SmtpWire(asyncio.Protocol):
         self.transport.abort()
 
     async def line(self, seconds: float) -> bytes:
-        """The next one, without its end, or TooSlow. What was said is written when there is none yet."""
+        """Return the next line, without its end, or raise TooSlow. What was said is written when there is none yet."""
         until = self._loop.time() + seconds  # for all of it: a byte now and then wins no time
         while (end := self._unread.find(b"\n", 0, LINE_MAX)) < 0:
             if len(self._unread) >= LINE_MAX:
@@ -143,7 +143,7 @@ class SmtpWire(asyncio.Protocol):
         return line[:-2]
 
     async def mail(self) -> AsyncIterator[bytes]:
-        """Pieces up to the dot on a line of its own, without the dots that keep other lines from being that.
+        """Yield pieces up to the dot on a line of its own, without the dots that keep other lines from being that.
 
         Raises TooSlow. Whoever stops before the end must hang up, because what follows are no commands.
         """
@@ -169,7 +169,7 @@ class SmtpWire(asyncio.Protocol):
                 return
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
-        """What came in the clear after the command is not for us to read (RFC 3207, 6)."""
+        """Begin TLS. What came in the clear after the command is not for us to read (RFC 3207, 6)."""
         await self.flush()
         self._unread.clear()
         self._paused = False
@@ -200,6 +200,6 @@ class SmtpWire(asyncio.Protocol):
 
 
 def _safe_cut(piece: bytes) -> int:
-    """Before a line end that may begin the end of the mail, or a line whose dot is doubled."""
+    """Cut before a line end that may begin the end of the mail, or a line whose dot is doubled."""
     cut = piece.find(b"\r", max(0, len(piece) - len(END) + 1))
     return len(piece) if cut < 0 else cut

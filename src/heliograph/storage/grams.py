@@ -38,7 +38,7 @@ class Grams:
         self._clock = clock
 
     async def build_next(self) -> bool:
-        """Build one span, the newest or one that is worn or missing; False: there is nothing to do."""
+        """Build one span, the newest or one that is worn or missing; return False when there is nothing to do."""
         now, chance = self._clock.now(), int.from_bytes(self._clock.entropy(4))
         spans = await self._database.read(partial(_left, now=now))
         if not spans:

@@ -105,7 +105,7 @@ class Imports:
         return [row[0] for row in rows]
 
     async def do_portion(self, id_: str) -> bool:
-        """Put an import's next portion on the list; False: there is none, or another process is working on it."""
+        """Put an import's next portion on the list; False when there is none, or another process is working on it."""
         now, publisher = self._clock.now(), self._publisher
         return await self._database.write(lambda tx: _do_portion(tx, id_, now, publisher))
 

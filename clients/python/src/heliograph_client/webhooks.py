@@ -25,7 +25,7 @@ def verify_webhook(
     tolerance_s: float = 300,
     now: float | None = None,
 ) -> dict[str, Any]:
-    """The event, or WebhookRefused. `body`: the bytes as they came, before anything parses them.
+    """Return the event, or raise WebhookRefused; `body` has the bytes as they came, before anything parses them.
 
     The Standard Webhooks headers are judged where they are there, else X-Service-Signature: one good signature by
     one of the secrets is enough. A malformed secret is a plain ValueError. `now`: unix seconds, for tests.
@@ -76,7 +76,7 @@ def _time(text: str, name: str) -> str:
 
 
 def _key(secret: str) -> bytes:
-    """An empty secret, such as an environment variable that is not set, would let anyone sign."""
+    """Return the key. An empty secret, such as an environment variable that is not set, would let anyone sign."""
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except ValueError:
@@ -91,6 +91,6 @@ def _sign(key: bytes, text: bytes) -> bytes:
 
 
 def _any_equal(found: Sequence[str], right: Sequence[bytes]) -> bool:
-    """Every pair is compared: the time says nothing about which one fits."""
+    """Compare every pair: the time says nothing about which one fits."""
     pairs = [hmac.compare_digest(one.encode("utf-8", "replace"), other) for one in found for other in right]
     return any(pairs)

@@ -31,7 +31,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     policies: dict[str, str] | None  # DMARC records by name; None: DNS was silent
 
     def judge(self, raw: bytes, now_s: int) -> Authentication:
-        """The mail itself; slow for a large one: for a thread."""
+        """Judge the mail itself; it is slow for a large one: call it in a thread."""
         signed = verify(raw, self.keys, now_s)
         passed = [domain for domain, verdict in signed.items() if verdict == "pass"]
         dkim: Verdict = next((one for one in _ORDER if one in signed.values()), "none")
@@ -54,7 +54,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ask_about(sending: Sending, head: bytes, ask: Ask, within_s: float = WITHIN_S) -> Evidence:
-    """`head`: the beginning of the mail."""
+    """Ask DNS about a mail's sender; `head` is the beginning of the mail."""
     signatures, author = signatures_in(head), author_of(values_of(head, b"from"))
     spf, keys, policies = await asyncio.gather(
         _in_time(check_spf(sending, ask), within_s),
@@ -71,7 +71,7 @@ async def ask_about(sending: Sending, head: bytes, ask: Ask, within_s: float = W
 
 
 def author_of(values: Sequence[str]) -> str:
-    """The domain of the one address that the From fields have."""
+    """Return the domain of the one address that the From fields have."""
     found = [parse_address(address) for value in values for _, address in read_addresses(value)]
     return found[0].domain if len(found) == 1 and found[0] else ""
 
@@ -81,7 +81,7 @@ def _is_aligned(domain: str, author: str, around: str, mode: str) -> bool:
 
 
 async def _policies(author: str, ask: Ask) -> dict[str, str]:
-    """Every DMARC record from the author's domain up, but for the top."""
+    """Return every DMARC record from the author's domain up, but for the top."""
     labels = author.split(".")[-LABELS_MAX:]
     names = dict.fromkeys([author, *(".".join(labels[i:]) for i in range(len(labels) - 1))]) if author else {}
     answers = await asyncio.gather(*(ask(f"_dmarc.{name}", "TXT") for name in names))

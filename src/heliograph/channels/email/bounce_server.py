@@ -88,7 +88,7 @@ class Returns:
         folder: Path | None = None,
         ask: Ask | None = None,
     ) -> None:
-        """`folder`: where large mails are while they come in; `ask`: what asks DNS about their senders."""
+        """Keep large mails in `folder` while they come in; `ask` asks DNS about their senders."""
         self._ask = ask
         self._key = envelope_key
         self._now = now
@@ -103,13 +103,13 @@ class Returns:
         self.waiting = 0  # octets of mails that are coming in
 
     def refuses(self, address: str) -> str | None:
-        """The reply to a recipient that gets no mail here now."""
+        """Return the reply to a recipient that gets no mail here now."""
         if team := self._owner(address):
             return FLOOD if self._is_flooded(address, team) else None
         return None if self._signed(address) or address.lower().startswith(ABUSE) else UNKNOWN
 
     async def take(self, file: IO[bytes], envelope: Envelope[str], sending: Sending) -> str:
-        """The reply to a mail."""
+        """Take a mail and return the reply to it."""
         theirs = [address for address in envelope.recipients if self._owner(address)]
         evidence = await self._evidence(sending, file) if theirs else None
         async with self._one_by_one:  # because threads are shared, and so is memory
@@ -121,13 +121,13 @@ class Returns:
         return "250 2.0.0 Ok"
 
     def keeps(self, envelope: Envelope[str]) -> int:
-        """How much of a mail is read, in octets."""
+        """Return how much of a mail is read, in octets."""
         return self.limits.received if any(map(self._owner, envelope.recipients)) else READ_MAX
 
     async def _receive_mail(
         self, evidence: Evidence | None, envelope: Envelope[str], raw: bytes, recipients: Sequence[str]
     ) -> str | None:
-        """Why not; None: it is theirs now."""
+        """Give it to them; return the refusal, or None when it is theirs now."""
         assert self._mailbox
         mail = await asyncio.to_thread(read_received, raw, envelope.sender, recipients)
         if mail.hops > HOPS_MAX:
@@ -144,7 +144,7 @@ class Returns:
         return None
 
     async def _evidence(self, sending: Sending, file: IO[bytes]) -> Evidence | None:
-        """What DNS says of its sender, before it is anybody's turn: DNS may take seconds."""
+        """Return what DNS says of its sender, before it is anybody's turn: DNS may take seconds."""
         if self._ask is None:
             return None
         file.seek(0)
@@ -172,7 +172,7 @@ class Returns:
                 await self._receive(*place, report)
 
     async def _places(self, recipients: Sequence[str], mail: ReceivedMail) -> list[Place]:
-        """Whom it is about: mail to the abuse address is authenticated by the mail that it encloses."""
+        """Return whom it is about: mail to the abuse address is authenticated by the mail that it encloses."""
         signed = [self._signed(address) for address in recipients]
         if None in signed:
             sender: str | None = await self._in_thread(signed_sender, mail)
@@ -180,7 +180,7 @@ class Returns:
         return list(dict.fromkeys(place for place in signed if place))
 
     async def _enclosed(self, mail: ReceivedMail) -> Place | None:
-        """Known by our signature in it; of several recipients the one that the report names, else it is noted only."""
+        """Find it by our signature in it; of several recipients the one that the report names, else only note it."""
         id_: str | None = await self._in_thread(signed_message, mail, self._keys_of)
         if id_ is None or self._now() - ulid_ms(id_.removeprefix(PREFIXES["email"])) > verp.DAYS_VALID * DAY_MS:
             return None
@@ -197,12 +197,15 @@ class Returns:
         return None
 
     async def _in_thread(self, work: Callable[..., Any], *given: object) -> Any:
-        """Because a hostile message of 1 MiB takes up to half a second; one at a time, because threads are shared."""
+        """Run it in a thread, because a hostile message of 1 MiB takes up to half a second.
+
+        It is one at a time, because threads are shared.
+        """
         async with self._one_by_one:
             return await asyncio.to_thread(work, *given)
 
     def _signed(self, address: str) -> Place | None:
-        """The message and the position of the recipient that we signed this envelope sender for."""
+        """Return the message and the position of the recipient that we signed this envelope sender for."""
         return verp.read(self._key, address, self._now())
 
 
@@ -288,6 +291,6 @@ def _whole(file: IO[bytes]) -> bytes:
 
 
 def returns_server(name: str, tls: Tls, returns: Returns) -> SmtpServer:
-    """`name`: that it greets with."""
+    """Make the server, which greets with `name`."""
     terms = Terms(name=name, limits=returns.limits, tls=tls, too_large=TOO_LARGE)
     return SmtpServer(returns.limits, partial(ReturnsSession, terms, returns))

@@ -49,7 +49,7 @@ class Signer:
         self._keys = [(key, _opened(key)) for key in keys]
 
     def sign(self, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> bytes:
-        """The DKIM-Signature fields to put before the header block, which must have CRLF line ends.
+        """Return the DKIM-Signature fields to put before the header block, which must have CRLF line ends.
 
         Takes a millisecond, mostly without the interpreter's lock: call it in a thread.
         """
@@ -73,7 +73,7 @@ class Signer:
 
 
 def is_ours(head: bytes, keys_of: Callable[[str], Sequence[SigningKey]]) -> bool:
-    """Whether a key of ours signed this header block, with CRLF line ends. The body may be cut or gone.
+    """Tell whether a key of ours signed this header block, with CRLF line ends. The body may be cut or gone.
 
     A signature is the same each time it is made, so it is made again and compared.
     """
@@ -106,7 +106,7 @@ def _tag(text: bytes) -> tuple[str, str]:
 
 
 def make_key(algorithm: Algorithm) -> bytes:
-    """A new private key, as PEM."""
+    """Make a new private key, as PEM."""
     made: Private
     if algorithm == "rsa-sha256":
         made = rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)
@@ -116,7 +116,7 @@ def make_key(algorithm: Algorithm) -> bytes:
 
 
 def public_record(private: bytes) -> str:
-    """The value of the TXT record at `<selector>._domainkey.<domain>`; longer than one DNS string for RSA."""
+    """Return the value of the TXT record at `<selector>._domainkey.<domain>`; longer than one DNS string for RSA."""
     key = _loaded(private)
     if isinstance(key, Ed25519PrivateKey):
         kind, public = "ed25519", key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
@@ -139,7 +139,7 @@ def _opened(key: SigningKey) -> Private:
 
 
 def _loaded(private: bytes) -> object:
-    """Not proven once more to be a key, which takes 0.2 s for RSA: `make_key` made it, and a seal kept it as it was."""
+    """Load a key without proving it, which takes 0.2 s for RSA: `make_key` made it, and a seal kept it as it was."""
     return serialization.load_pem_private_key(private, None, unsafe_skip_rsa_key_validation=True)
 
 
@@ -150,7 +150,7 @@ def _sign(private: Private, text: bytes) -> bytes:
 
 
 def _read(headers: bytes) -> dict[bytes, list[bytes]]:
-    """Lower-case name → the fields of that name in canonical form, from top to bottom."""
+    """Map each lower-case name to the fields of that name in canonical form, from top to bottom."""
     fields: dict[bytes, list[bytes]] = {}
     at = 0
     while at < len(headers):
@@ -163,12 +163,12 @@ def _read(headers: bytes) -> dict[bytes, list[bytes]]:
 
 
 def relaxed(name: bytes, value: bytes) -> bytes:
-    """The field in the canonical form of RFC 6376 3.4.2."""
+    """Return the field in the canonical form of RFC 6376 3.4.2."""
     return name.lower() + b":" + _single_spaced(value.replace(b"\r\n", b"")).strip(b" ") + b"\r\n"
 
 
 def hash_relaxed(chunks: Iterable[bytes]) -> bytes:
-    """SHA-256 of the body in the canonical form of RFC 6376 3.4.4, in one pass."""
+    """Return SHA-256 of the body in the canonical form of RFC 6376 3.4.4, in one pass."""
     digest = hashlib.sha256()
     waiting: list[bytes] = []  # trailing white space, kept or dropped depending on what follows
     empty = True
@@ -193,7 +193,7 @@ def _single_spaced(text: bytes) -> bytes:
 
 
 def _folded(text: str, after: str = "") -> str:
-    """The value on several lines, broken after `mark` or, without one, anywhere."""
+    """Return the value on several lines, broken after the mark `after` or, without one, anywhere."""
     lines: list[str] = []
     while len(text) > LINE - 4:
         end = text.rfind(after, 0, LINE - 4) + 1 if after else LINE - 4

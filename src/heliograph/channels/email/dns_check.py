@@ -55,7 +55,7 @@ class Source(Protocol):
 async def check(
     records: Sequence[Record], resolver: tuple[str, int] | None = None, *, allow: Sequence[Network] = ()
 ) -> list[tuple[Record, Verdict]]:
-    """Each record with its verdict, within 15 seconds. `allow`: private ranges where name servers may be."""
+    """Return each record with its verdict, within 15 seconds; `allow` has private ranges where name servers may be."""
     return await check_at(OneResolver(*resolver) if resolver else Authorities(allow=allow), records)
 
 
@@ -73,7 +73,7 @@ async def check_at(source: Source, records: Sequence[Record]) -> list[tuple[Reco
 
 
 async def zone_of(domain: str, resolver: tuple[str, int] | None = None) -> str:
-    """The zone that holds the domain, by its SOA record; empty when DNS does not say."""
+    """Return the zone that holds the domain, by its SOA record; empty when DNS does not say."""
     name, source = dns.name.from_text(domain), OneResolver(*resolver) if resolver else Authorities()
     try:
         async with asyncio.timeout(LOOK_UP_S):
@@ -99,7 +99,7 @@ async def _verdict(source: Source, record: Record) -> Verdict:
 
 
 async def _above(source: Source, record: Record) -> list[str]:
-    """The policy of the nearest domain above that has one, if it is good."""
+    """Return the policy of the nearest domain above that has one, if it is good."""
     for name in policies_above(record.name):
         found = [text for text in await _found(source, replace(record, name=name)) if has_policy([text])]
         if found:
@@ -108,7 +108,7 @@ async def _above(source: Source, record: Record) -> list[str]:
 
 
 async def _found(source: Source, record: Record) -> list[str]:
-    """The record's values; aliases may lead into another zone."""
+    """Return the record's values; aliases may lead into another zone."""
     name = dns.name.from_text(record.name)
     for _ in range(ALIASES_MAX):
         response = await source.ask(name, record.type)
@@ -193,13 +193,13 @@ class Authorities:
         raise NotAnswered(" ".join(failures))
 
     def _servers(self, name: dns.name.Name) -> asyncio.Task[list[str]]:
-        """Shared: all records of a domain are looked up at once, mostly in one zone."""
+        """Return a look-up that is shared: all records of a domain are looked up at once, mostly in one zone."""
         if name not in self._known:
             self._known[name] = asyncio.create_task(self._find(name))
         return self._known[name]
 
     async def _find(self, name: dns.name.Name) -> list[str]:
-        """The addresses of the servers of the closest enclosing zone."""
+        """Find the addresses of the servers of the closest enclosing zone."""
         hosts = await self._name_servers(name)
         if not hosts and name == dns.name.root:
             raise NotAnswered("the system's resolver knows no zone for it.")
@@ -228,7 +228,7 @@ class Authorities:
         return sorted(rdata.target for rdata in answer.rrset)[:HOSTS_MAX]
 
     async def _addresses(self, host: dns.name.Name) -> list[str]:
-        """Those that are known: other hosts may have some."""
+        """Return those that are known: other hosts may have some."""
         answers = await asyncio.gather(
             *(self._system.ask(host, kind) for kind in ("A", "AAAA")), return_exceptions=True
         )

@@ -44,13 +44,13 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_status(mail: ReceivedMail) -> list[Group]:
-    """A group for each recipient that something is said about."""
+    """Return a group for each recipient that something is said about."""
     groups = [group for part in mail.parts if part.type.endswith("delivery-status") for group in _groups(part.text)]
     return [group for group in groups or _groups_in_text(mail) if group.action or group.status]
 
 
 def choose(groups: Sequence[Group], ours: str | None) -> Group | None:
-    """The group about our recipient, else one that names nobody, else another's; of several the failed one."""
+    """Choose the group about our recipient, else one that names nobody, else another's; of several the failed one."""
     return min(groups, key=lambda group: (_distance(group, ours), group.action != "failed"), default=None)
 
 
@@ -63,7 +63,7 @@ def _distance(group: Group, ours: str | None) -> int:
 
 
 def _groups_in_text(mail: ReceivedMail) -> list[Group]:
-    """Reports whose MIME is broken or absent carry the same fields in their text."""
+    """Read groups in the text: reports whose MIME is broken or absent carry the same fields there."""
     text = mail.text()
     labelled = _INSIDE_TEXT.search(text)
     groups = _groups(text[labelled.end() :] if labelled else own_words(text))

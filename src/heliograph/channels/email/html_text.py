@@ -26,7 +26,7 @@ _PARAGRAPHS = frozenset("blockquote center figure h1 h2 h3 h4 h5 h6 hr ol p pre 
 
 
 def text_from_html(html: str) -> str:
-    """Of a long one, what its beginning says: nobody reads more of it as text."""
+    """Return the text; of a long one what its beginning says: nobody reads more of it as text."""
     if len(html) > READ_MAX:
         html = html[: html.rfind("<", 0, READ_MAX)] if "<" in html[:READ_MAX] else html[:READ_MAX]
         return f"{text_from_html(html)}\n{CUT}"

@@ -89,7 +89,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_utf8(self) -> bool:
-        """Some local part is not ASCII: only a peer with SMTPUTF8 can accept it."""
+        """Tell whether some local part is not ASCII: only a peer with SMTPUTF8 can accept it."""
         return not self.headers.isascii()
 
     @property
@@ -97,7 +97,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.headers) + 2 + sum(map(len, self.body))
 
     def chunks(self) -> Iterator[bytes]:
-        """The whole mail; can be read any number of times."""
+        """Yield the whole mail; it can be read any number of times."""
         yield self.headers + b"\r\n"
         yield from self.body_chunks()
 
@@ -126,7 +126,7 @@ def build(
     entropy: bytes,
     open_blob: Callable[[str], BinaryIO],
 ) -> Mail:
-    """The same arguments give the same bytes. ValueError: some value cannot be in a header."""
+    """Build it. The same arguments give the same bytes. Raises ValueError when some value cannot be in a header."""
     if len(entropy) < ENTROPY_MIN:
         raise ValueError(f"entropy has {len(entropy)} bytes, at least {ENTROPY_MIN} are needed")
     seed = entropy.hex().encode()
@@ -144,7 +144,7 @@ def build(
 
 
 def check_headers(block: bytes, expected: Sequence[str]) -> None:
-    """The last check: ValueError unless the bytes are exactly the expected fields on well-formed lines."""
+    """Check last: raises ValueError unless the bytes are exactly the expected fields on well-formed lines."""
     lines = block.split(b"\r\n")
     # Without everything else only line ends are left: no bare CR or LF, no NUL, no other control.
     if lines.pop() or block.translate(None, _NO_CONTROL) != b"\r\n" * len(lines):
@@ -211,7 +211,7 @@ def _folded(name: bytes, tokens: Sequence[bytes]) -> bytes:
 
 
 def _mailbox(text: str) -> bytes:
-    """The address as given, except for a domain that needs A-labels."""
+    """Return the address as given, except for a domain that needs A-labels."""
     address = parse_address(text)
     if address is None:
         raise ValueError(f"{quoted(text)} is not an email address")
@@ -262,7 +262,10 @@ def _line(text: str) -> str:
 
 
 def _words(text: str) -> list[bytes]:
-    """Encoded words (RFC 2047), in the shorter of the two forms; the space between two is not part of the text."""
+    """Return encoded words (RFC 2047), in the shorter of the two forms.
+
+    The space between two is not part of the text.
+    """
     whole = text.encode()
     if 6 * len(whole.translate(None, b" " + _Q_AS_IS)) < len(whole):
         return [b"=?utf-8?Q?" + word + b"?=" for word in _q_words(text)]
@@ -281,7 +284,7 @@ def _q_words(text: str) -> Iterator[bytes]:
 
 
 def _pieces(text: str, size: int) -> Iterator[bytes]:
-    """The text in UTF-8, cut between characters."""
+    """Yield the text in UTF-8, cut between characters."""
     whole = text.encode()
     start = 0
     while start < len(whole):
@@ -302,7 +305,7 @@ def _date(ms: int) -> bytes:
 
 
 def _written(content: EmailContent, seed: bytes, open_blob: Callable[[str], BinaryIO]) -> Entity:
-    """What the sender wrote: text, HTML, an invitation, or several of them as alternatives."""
+    """Return what the sender wrote: text, HTML, an invitation, or several of them as alternatives."""
     text, html = content.text, content.html
     if html is None and text is None:
         raise ValueError("the mail has neither text nor HTML")
@@ -315,7 +318,7 @@ def _written(content: EmailContent, seed: bytes, open_blob: Callable[[str], Bina
 
 
 def _multipart(kind: str, boundary: bytes, entities: Iterable[Entity]) -> Entity:
-    """`=_` starts the boundary: it cannot occur in quoted-printable or base64, so in no part."""
+    """Join parts. `=_` starts the boundary: it cannot occur in quoted-printable or base64, so in no part."""
     content: list[bytes | Attached] = []
     for entity in entities:
         content += [b"--" + boundary + b"\r\n" + _block(entity.fields) + b"\r\n", *entity.content]
@@ -362,7 +365,10 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
 
 
 def _encoded(file: File, kind: str, open_blob: Callable[[str], BinaryIO]) -> tuple[bytes, bytes | Attached]:
-    """The transfer encoding and the encoded file. Large files stay on disk until they are sent, and so are base64."""
+    """Return the transfer encoding and the encoded file.
+
+    Large files stay on disk until they are sent, and so are base64.
+    """
     if file.blob is not None:
         return b"base64", Attached(blob=file.blob, size=file.size, open_blob=open_blob)
     if file.base64 is None:
@@ -404,7 +410,7 @@ def _base64(content: bytes) -> bytes:
 
 
 def _quoted_printable(text: bytes) -> bytes:
-    """In steps, each to the end of a line: an encoder lets no other thread run before it is done."""
+    """Encode in steps, each to the end of a line: an encoder lets no other thread run before it is done."""
     done, at = list[bytes](), 0
     while (end := text.find(b"\r\n", at + STEP)) >= 0:
         done.append(_quoted_lines(text[at:end]))
@@ -413,14 +419,14 @@ def _quoted_printable(text: bytes) -> bytes:
 
 
 def _quoted_lines(text: bytes) -> bytes:
-    """CRLF ends a line; the last line end belongs to the encoding, not to the text."""
+    """Encode lines that end with CRLF; the last line end belongs to the encoding, not to the text."""
     encoded = binascii.b2a_qp(b"\r\n" + text + b"\r\n")
     encoded = _LONG_END.sub(rb"=\r\n\g<0>", encoded)
     return _EXPOSED.sub(lambda line: b"\r\n" + _guarded(line[1]), encoded)[2:]
 
 
 def _guarded(line: bytes) -> bytes:
-    """No line starts with a dot (SMTP's end of mail) or with `From ` (mbox's start of one)."""
+    """Guard a line: none starts with a dot (SMTP's end of mail) or with `From ` (mbox's start of one)."""
     line = b"=%02X" % line[0] + line[1:]
     if len(line) < LINE:
         return line
@@ -432,6 +438,6 @@ def _guarded(line: bytes) -> bytes:
 
 
 def _exact(content: bytes) -> bytes:
-    """Quoted-printable of an ASCII file: every byte is preserved, also a line end that is not CRLF."""
+    """Return quoted-printable of an ASCII file: every byte is preserved, also a line end that is not CRLF."""
     marked = _LONE_LF.sub(b"\x81\r\n", _LONE_CR.sub(b"\x80", content))
     return _quoted_printable(marked).replace(b"=80", b"=0D").replace(b"=81\r\n", b"=0A=\r\n")

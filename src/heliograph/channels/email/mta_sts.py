@@ -35,7 +35,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     mx: tuple[str, ...] = ()
 
     def allows(self, host: str) -> bool:
-        """A `*` matches exactly one label."""
+        """Tell whether the policy names the host; a `*` matches exactly one label."""
         return host in self.mx or f"*.{host.partition('.')[2]}" in self.mx
 
 
@@ -55,7 +55,7 @@ class Policies:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def enforced(self, domain: str) -> Policy | None:
-        """The policy to follow, if there is one."""
+        """Return the policy to follow, if there is one."""
         lock = self._locks.setdefault(domain, asyncio.Lock())
         async with lock:  # a burst of mail to one domain fetches once
             policy = await self._policy(domain)
@@ -100,7 +100,7 @@ def read_id(texts: Sequence[str]) -> str | None:
 
 
 def read_policy(text: str) -> Policy:
-    """Raises ValueError when it is not a policy."""
+    """Read a policy; raises ValueError when it is none."""
     pairs = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in text.splitlines())]
     fields = dict(reversed(pairs))  # the first of each counts
     mode, age = MODES.get(fields.get("mode", "")), fields.get("max_age", "")
@@ -113,7 +113,7 @@ def read_policy(text: str) -> Policy:
 
 
 def https_fetch(resolver: Resolver, roots: ssl.SSLContext, port: int = 443) -> Fetch:
-    """RFC 8461, 3.3: a certificate for the policy host, no redirects, text/plain, bounded."""
+    """Return what fetches as RFC 8461, 3.3 says: a certificate for the host, no redirects, text/plain, bounded."""
 
     async def fetch(domain: str) -> str:
         checked = CheckedAddresses(resolver.addresses)

@@ -25,7 +25,7 @@ AGAIN_S = 10.0  # until a host whose connections are all busy is tried again: ma
 
 
 def asking(server: str | None) -> Ask:
-    """Of this resolver, host:port, or the system's."""
+    """Return what asks this resolver, host:port, or the system's."""
     return Resolver(server, (), Random()).values
 
 
@@ -40,7 +40,7 @@ class Mx(Carrier):
         fetch: Fetch | None = None,
         random: Random | None = None,
     ) -> None:
-        """`fetch` gets MTA-STS policies; None: over HTTPS."""
+        """Make the carrier; `fetch` gets MTA-STS policies, by default over HTTPS."""
         self._options = options
         self._prepare = prepare
         self._random = random or Random()
@@ -89,7 +89,7 @@ class Mx(Carrier):
         return _after([outcome for outcome in tried if outcome is not last], last)
 
     async def _doors(self, domain: str, exchange: Exchange) -> AsyncGenerator[Destination | Refused | Deferred, None]:
-        """Every address to try, in order; for a host that cannot be tried, the reason."""
+        """Yield every address to try, in order; for a host that cannot be tried, the reason."""
         policy = await self._policies.enforced(domain)
         strict = policy is not None or self._options.tls == "required"
         for host in exchange.hosts:
@@ -121,14 +121,17 @@ class Mx(Carrier):
 
 
 def _secured(host: str, port: int, domain: str, pins: tuple[Pin, ...] | None, strict: bool) -> Destination:
-    """How a connection to a host is secured; validated TLSA records ask for TLS, though none be usable (RFC 7672)."""
+    """Return how a connection to a host is secured.
+
+    Validated TLSA records ask for TLS, though none be usable (RFC 7672).
+    """
     tls: Tls = "dane" if pins else "verified" if strict else "opportunistic" if pins is None else "encrypted"
     named = domain if any(pin.usage == DANE_TA for pin in pins or ()) else None
     return Destination(host=host, address="", port=port, tls=tls, pins=pins or (), domain=named)
 
 
 def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:
-    """The outcome with the hosts tried before it, for the timeline."""
+    """Return the outcome with the hosts tried before it, for the timeline."""
     if not tried:
         return outcome
     before = [{name: other.detail[name] for name in ("host", "address", "text")} for other in tried]

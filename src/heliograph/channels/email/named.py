@@ -25,7 +25,7 @@ _HEX = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}|\+([0-9A-F]{2})")
 
 
 def is_ours(named: str, ours: str) -> bool:
-    """Whether two addresses are one mailbox; `ours` is in its normal form."""
+    """Tell whether two addresses are one mailbox; `ours` is in its normal form."""
     local, _, domain = _folded(ours)
     other, at, place = _folded(named)
     if other not in (local, local.partition("+")[0]) and _folded(_unescaped(named))[0] != local:
@@ -34,7 +34,7 @@ def is_ours(named: str, ours: str) -> bool:
 
 
 def is_at_ours(named: str, ours: str) -> bool:
-    """Whether an address is where ours is; who passes complaints on often blots out the local part (RFC 6590)."""
+    """Tell whether an address is where ours is; who passes complaints on often hides the local part (RFC 6590)."""
     return _is_same_place(_folded(named)[2], _folded(ours)[2])
 
 
@@ -57,7 +57,7 @@ def _folded(address: str) -> tuple[str, str, str]:
 
 
 def _unescaped(address: str) -> str:
-    """Without the escapes of RFC 3461 (xtext) and RFC 6533."""
+    """Return it without the escapes of RFC 3461 (xtext) and RFC 6533."""
     return _HEX.sub(lambda found: _letter(int(found[1] or found[2], 16)), address)
 
 
@@ -66,7 +66,7 @@ def _letter(code: int) -> str:
 
 
 def part_about(notice: str, ours: str, strangers: Iterable[str], written_to: Iterable[str]) -> str | None:
-    """What a notice says of our recipient; None when it names nobody but others.
+    """Return what a notice says of our recipient; None when it names nobody but others.
 
     `strangers` are addresses that it names for another reason: its own sender's, our sender's; so is a postmaster's,
     unless the mail was written to it. A line that names an address begins what is said about it, up to the next such
@@ -90,7 +90,7 @@ def part_about(notice: str, ours: str, strangers: Iterable[str], written_to: Ite
 
 
 def says_unknown(text: str, ours: str) -> bool:
-    """Whether a line that names our address and no other blames it."""
+    """Tell whether a line that names our address and no other blames it."""
     for line in text.split("\n"):
         named = _addresses(_CAME_BY.sub("", line))
         reason = read_reason(line) if named and all(is_ours(one, ours) for one in named) else None
@@ -100,7 +100,7 @@ def says_unknown(text: str, ours: str) -> bool:
 
 
 def begins_with_another(reply: str, ours: str) -> bool:
-    """Whether a reply to our recipient speaks of another: `<b@c.example>: user unknown`."""
+    """Tell whether a reply to our recipient speaks of another: `<b@c.example>: user unknown`."""
     found = _BEGINNING.match(reply)
     return bool(found and not is_ours(found[1], ours))
 

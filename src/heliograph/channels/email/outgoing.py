@@ -79,7 +79,7 @@ class Outgoing:
         )
 
     async def plain(self, message_id: str, content: str, room: Callable[[int], Awaitable[None]]) -> bytes:
-        """The whole mail in memory, unsigned: for display, not for sending. `room`: waits for it."""
+        """Return the whole mail in memory, unsigned: for display, not for sending. It waits for `room`."""
         read = await LOOKING.run_large(len(content), _content.decode, content)
         await room(sum(file.size for file in read.attachments if file.blob))
         await self._bring(read)
@@ -91,7 +91,7 @@ class Outgoing:
                 await self._bring_blob(file.blob)
 
     async def _shared(self, parcel: Parcel) -> Ready:
-        """The first recipient's hand-over builds it; the others wait for the same mail."""
+        """Return the mail that the first recipient's hand-over builds; the others wait for the same one."""
         task, octets = self._ready.get(parcel.message_id, (None, 0))
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = asyncio.create_task(self._make(parcel))
@@ -119,7 +119,7 @@ class Outgoing:
         return await made
 
     async def _build_waiting(self) -> None:
-        """Runs in a thread: signing takes most of a millisecond, without the interpreter's lock."""
+        """Build in a thread: signing takes most of a millisecond, without the interpreter's lock."""
         while taken := self._take():
             for (*_, made), ready in zip(taken, await BUILDING.run(self._build_all, taken), strict=True):
                 if isinstance(ready, Exception):
@@ -128,7 +128,7 @@ class Outgoing:
                     made.set_result(ready)
 
     def _take(self) -> list[Waiting]:
-        """The next to be built, the most urgent first."""
+        """Take the next to be built, the most urgent first."""
         order = take_turns(self._turns, TOGETHER, {priority: len(line) for priority, line in self._waiting.items()})
         self._turns += len(order)
         return [self._waiting[priority].pop(0) for priority in order]
@@ -158,7 +158,7 @@ class Outgoing:
         )
 
     def _signer(self, domain: str) -> Signer | None:
-        """Cached while the domain's keys stay the same: reading a key costs more than a signature."""
+        """Return a signer, cached while the domain's keys stay the same: reading a key costs more than a signature."""
         keys = self._keys_of(domain)
         known = self._signers.get(domain)
         if known is None or known[0] != keys:

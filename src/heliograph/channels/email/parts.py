@@ -40,7 +40,7 @@ class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
         return next((part for part in self.parts if part.type in ENCLOSED), None)
 
     def text(self) -> str:
-        """What a person reads first: the text before the returned original."""
+        """Return what a person reads first: the text before the returned original."""
         plain, rich = [], []
         for part in self.parts:
             if part.type in ENCLOSED:

@@ -105,7 +105,7 @@ class Pool:
     async def _speak_on_kept(
         self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared
     ) -> Outcome | None:
-        """None when there is no such connection, or it was closed while idle."""
+        """Send on a kept connection; None when there is none, or it was closed while idle."""
         session = await self._kept(host, destination)
         if session is None:
             return None
@@ -129,7 +129,10 @@ class Pool:
             self._part(session)
 
     async def _kept(self, host: _Host, destination: Destination) -> SmtpSession | None:
-        """The last used idle connection to this destination; one to another destination is closed to make room."""
+        """Return the last used idle connection to this destination.
+
+        One to another destination is closed to make room.
+        """
         for session in [session for session in host.idle if not session.usable]:
             self._part(self._take(host, session))
         for session in reversed(host.idle):
@@ -168,7 +171,7 @@ def _call_later(seconds: float, act: Callable[..., None], *given: Any) -> asynci
 
 
 def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, delivered: bool) -> Outcome:
-    """The outcome with the carrier's name, the time, and the id that later reports carry."""
+    """Return the outcome with the carrier's name, the time, and the id that later reports carry."""
     detail = {**outcome.detail, "duration_ms": round((_now() - started) * 1000), "carrier": carrier}
     if isinstance(outcome, Accepted):
         return Accepted(carrier_id=f"{parcel.message_id}/{parcel.position}", detail=detail, delivered=delivered)

@@ -40,7 +40,10 @@ def _report(provider: str, told: ProviderEvent) -> Report:
 
 
 def _bounce(told: ProviderEvent, detail: dict[str, Any]) -> Report:
-    """Words beat codes, and only blame of the address suppresses; without either the provider's own word counts."""
+    """Report a bounce: words beat codes, and only blame of the address suppresses.
+
+    Without either the provider's own word counts.
+    """
     ours = told.address
     if ours and (begins_with_another(told.text, ours) or (told.named and not is_ours(told.named, ours))):
         return Report(status="failed", detail={"reason": FORWARDING_FAILED, **detail})

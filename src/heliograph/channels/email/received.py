@@ -19,7 +19,7 @@ class TeamMail(Protocol):
 
 
 def read_received(raw: bytes, sender: str, recipients: Collection[str]) -> ReadMail:
-    """`sender` and `recipients`: the envelope's, ours."""
+    """Read a mail that came in; `sender` is the envelope's, `recipients` are those of its recipients that are ours."""
     mail = read_incoming(raw, sender=sender, recipients=recipients)
     if mail.text is not None and mail.text.strip():
         return replace(mail, reply_text=reply_text(mail.text))

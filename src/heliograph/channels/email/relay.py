@@ -81,7 +81,7 @@ class Relay(Carrier):
 
 
 def id_in(reply: str) -> str | None:
-    """The provider's id of the mail that it took: `250 Ok: queued as 4x…`."""
+    """Return the provider's id of the mail that it took: `250 Ok: queued as 4x…`."""
     last = reply.split()[-1].rpartition("=")[2].strip("<>()[]\"'.,;")
     return last if _ID.fullmatch(last) else None
 
@@ -103,7 +103,7 @@ def _read(provider: MailProvider, body: bytes) -> list[ProviderReport]:
 
 
 def _with(mail: Prepared, fields: dict[str, str]) -> Prepared:
-    """Before our signature, which does not cover them: providers take their own fields out."""
+    """Put fields before our signature, which does not cover them: providers take their own fields out."""
     block = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
 
     def chunks() -> Iterator[bytes]:

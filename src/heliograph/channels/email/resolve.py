@@ -39,7 +39,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
 class Resolver:
     def __init__(self, server: str | None, allow: Sequence[Network], random: Random) -> None:
-        """`server`: host:port; None: the system's."""
+        """Ask `server`, host:port, or the system's when it is None."""
         host, _, port = (server or "").rpartition(":")
         self._servers = NameServers((host, int(port)) if server else None, LIFETIME_S)
         self._ask = self._servers.ask
@@ -57,7 +57,7 @@ class Resolver:
         return Exchange(hosts=tuple(hosts), listed=True, secure=_is_secure(answer))
 
     async def addresses(self, host: str) -> list[str]:
-        """All of a host's addresses, IPv4 first, so that broken IPv6 does not cost the first attempt.
+        """Return all of a host's addresses, IPv4 first, so that broken IPv6 does not cost the first attempt.
 
         One denied address forbids them all: a name that mixes them is up to no good.
         """
@@ -72,7 +72,7 @@ class Resolver:
         return [address for family in found for address in family]
 
     async def pins(self, host: str, port: int) -> tuple[Pin, ...] | None:
-        """The usable TLSA records in a validated answer; None when there are none at all, or it is not validated."""
+        """Return the usable TLSA records in a validated answer; None when there are none, or it is not validated."""
         try:
             answer = await self._ask(f"_{port}._tcp.{host}", "TLSA")
         except Unknown:
@@ -89,7 +89,7 @@ class Resolver:
             return []
 
     async def values(self, name: str, kind: str) -> list[str]:
-        """Of TXT, A, AAAA or MX; none when there is no such record. Raises DnsSilent."""
+        """Return values of TXT, A, AAAA or MX; none when there is no such record. Raises DnsSilent."""
         if kind == "TXT":
             return await self.texts(name)
         try:

@@ -61,7 +61,7 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_returned(mail: ReceivedMail, ours: str | None) -> Returned:
-    """What it says of our recipient, in its normal form; None: of whom it names."""
+    """Read what it says of our recipient, in its normal form; without one, of whom it names."""
     found = read_feedback(mail) or read_status(mail) or read_notification(mail.text())
     if isinstance(found, Feedback):
         return _complaint(mail, found, ours)
@@ -74,13 +74,13 @@ def read_returned(mail: ReceivedMail, ours: str | None) -> Returned:
 
 
 def signed_sender(mail: ReceivedMail) -> str | None:
-    """The envelope sender of the mail that it is about, as far as it says so."""
+    """Return the envelope sender of the mail that it is about, as far as it says so."""
     feedback = read_feedback(mail)
     return (feedback.sender if feedback else None) or _enclosed(mail, "return-path")
 
 
 def signed_message(mail: ReceivedMail, keys_of: Callable[[str], Sequence[SigningKey]]) -> str | None:
-    """The id of the mail that a complaint encloses, if it has our own signature over its header."""
+    """Return the id of the mail that a complaint encloses, if it has our own signature over its header."""
     enclosed = mail.enclosed()
     found = _OWN_ID.fullmatch(enclosed.fields.get("message-id", "")) if enclosed else None
     if enclosed is None or found is None or read_feedback(mail) is None:
@@ -89,13 +89,13 @@ def signed_message(mail: ReceivedMail, keys_of: Callable[[str], Sequence[Signing
 
 
 def complaining(mail: ReceivedMail) -> list[str]:
-    """Who complains, by every name that the report has for them."""
+    """Return who complains, by every name that the report has for them."""
     feedback = read_feedback(mail)
     return list(feedback.recipients) if feedback else []
 
 
 def to_report(returned: Returned) -> Report | None:
-    """What it means for the recipient; None: nothing."""
+    """Return what it means for the recipient; None when it means nothing."""
     detail = {
         name: value
         for name, value in (("code", returned.code), ("enhanced", returned.status), ("text", returned.text))
@@ -163,7 +163,7 @@ def _status_report(mail: ReceivedMail, group: Group, ours: str | None) -> Return
 
 
 def _sharper(field: str | None, found: str | None) -> str | None:
-    """The status field decides the class; the reply's own code adds the details it lacks."""
+    """Choose the status: the field decides the class; the reply's own code adds the details it lacks."""
     if field is None:
         return found
     return found if found and words.is_vague(field) and found[0] == field[0] else field
@@ -191,7 +191,7 @@ def _is_permanent(status: str | None, codes: words.Codes, reason: Reason | None,
 
 
 def _notice(mail: ReceivedMail, ours: str | None) -> Returned | None:
-    """A bounce or a delay in plain text."""
+    """Read a bounce or a delay in plain text."""
     notice = words.own_words(mail.text())
     subject = mail.fields.get("subject", "")
     failed = mail.fields.get("x-failed-recipients", "")
@@ -266,7 +266,7 @@ def _is_auto(mail: ReceivedMail) -> bool:
 
 
 def _named(mail: ReceivedMail, notice: str) -> str | None:
-    """The address a notice is about: the first that is neither its recipient's nor its sender's."""
+    """Return the address a notice is about: the first that is neither its recipient's nor its sender's."""
     failed = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed:
         return failed[0]
@@ -277,14 +277,20 @@ def _named(mail: ReceivedMail, notice: str) -> str | None:
 
 
 def _strangers(mail: ReceivedMail) -> set[str]:
-    """Addresses that a report names although it is not about them: whom it goes to and comes from, and our sender."""
+    """Return addresses that a report names although it is not about them.
+
+    These are whom it goes to and comes from, and our sender.
+    """
     own = [mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")]
     sent = [_enclosed(mail, name) or "" for name in ("from", "return-path", "sender", "reply-to", "message-id")]
     return {found.lower() for text in own + sent for found in ADDRESS.findall(text)}
 
 
 def _written_to(mail: ReceivedMail) -> list[str]:
-    """The addresses in the returned original; none where it is ours: a blind copy is for nobody that it names."""
+    """Return the addresses in the returned original.
+
+    There are none where it is ours: a blind copy is for nobody that it names.
+    """
     part = mail.enclosed()
     fields = part.fields if part else words.copied_fields(mail.text())
     is_own = _OWN_ID.fullmatch(fields.get("message-id", ""))
@@ -292,7 +298,7 @@ def _written_to(mail: ReceivedMail) -> list[str]:
 
 
 def _enclosed(mail: ReceivedMail, name: str) -> str | None:
-    """An address or id from the returned original."""
+    """Return an address or id from the returned original."""
     part = mail.enclosed()
     found = ADDRESS.search(part.fields.get(name, "")) if part else None
     return found[0] if found else None

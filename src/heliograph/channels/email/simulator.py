@@ -55,7 +55,7 @@ REPORTS: dict[Behaviour, tuple[Report, ...]] = {
 
 class EmailSimulator(Carrier):
     def __init__(self, step_ms: int, mailbox: TeamMail | None = None) -> None:
-        """`mailbox`: where the answers of `reply@simulator.test` go."""
+        """Make the simulator; `mailbox` is where the answers of `reply@simulator.test` go."""
         self._step_ms = step_ms
         self._mailbox = mailbox
 
@@ -79,7 +79,10 @@ class EmailSimulator(Carrier):
         )
 
     async def _answer(self, parcel: Parcel) -> None:
-        """As its recipient would. The same bytes for the same mail: handing it over again answers it once."""
+        """Answer as its recipient would.
+
+        The bytes are the same for the same mail: handing it over again answers it once.
+        """
         content = await BUILDING.run_large(len(parcel.content), _content.decode, parcel.content)
         asked = content.reply_to or content.from_address
         to = asked if isinstance(asked, str) else asked[0]

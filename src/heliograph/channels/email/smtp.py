@@ -128,7 +128,7 @@ class SmtpSession:
     async def send(
         self, envelope_from: str, recipient: str, chunks: Iterable[bytes], size: int, needs_utf8: bool = False
     ) -> Outcome:
-        """One mail to one recipient. If `chunks` raises, the server keeps nothing."""
+        """Send one mail to one recipient. If `chunks` raises, the server keeps nothing."""
         wide = needs_utf8 or not (envelope_from + recipient).isascii()
         if misfit := self._misfit(envelope_from, recipient, size, wide):
             return Refused(detail=misfit)
@@ -235,7 +235,7 @@ class SmtpSession:
     # -- sending --
 
     def _misfit(self, envelope_from: str, recipient: str, size: int, wide: bool) -> dict[str, Any] | None:
-        """Why there is no point in asking this server."""
+        """Return why there is no point in asking this server."""
         host = self.destination.host
         if not (_PATH.fullmatch(envelope_from) and _PATH.fullmatch(recipient)):
             return self._detail("the address cannot be used in an SMTP command", enhanced="5.1.3")
@@ -259,7 +259,7 @@ class SmtpSession:
         return commands
 
     async def _envelope(self, commands: dict[Verb, bytes]) -> Outcome | None:
-        """None when the server is ready for the mail."""
+        """Send the envelope; None when the server is ready for the mail."""
         together = "PIPELINING" in self._offers
         if together:
             self._wire.write(b"".join(commands.values()))
@@ -340,7 +340,7 @@ class SmtpSession:
                 return Refused(detail=detail, bounced=refused != "failed", absent=refused == "absent")
 
     def _broken(self, error: BaseException) -> Deferred:
-        """What a broken connection means; any other exception is raised again."""
+        """Return what a broken connection means; any other exception is raised again."""
         host, seconds = self.destination.host, self._manner.timeouts.of(self.verb)
         match error:
             case TimeoutError():

@@ -85,7 +85,7 @@ class _Check:
         return verdict
 
     async def _matches(self, term: str, domain: str) -> str:
-        """The sign of the result when the term matches; empty: it does not."""
+        """Return the sign of the result when the term matches; empty when it does not."""
         if found := _IP.fullmatch(term):
             network = ip_network(found[2], strict=False)
             return (found[1] or "+") if network.version == self._ip.version and self._ip in network else ""
@@ -120,7 +120,7 @@ class _Check:
         raise BadRecord
 
     async def _included(self, target: str) -> str:
-        """What the other record says; `none?`: there is none, which is an error here."""
+        """Return what the other record says; `none?` when there is none, which is an error here."""
         found = [text for text in await self._ask(target, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
         return await self.check(target) if found else "none?"
 

@@ -45,7 +45,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> bool:
-        """One whose digest has the wrong length can fit nothing (RFC 7671, 10.1)."""
+        """Tell whether it can fit: one whose digest has the wrong length fits nothing (RFC 7671, 10.1)."""
         is_known = self.usage in (DANE_TA, DANE_EE) and self.selector in (0, 1) and self.matching in _DIGESTS
         return is_known and len(self.value) == _LENGTHS.get(self.matching, len(self.value))
 
@@ -68,7 +68,7 @@ def system_roots() -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def _any_certificate() -> ssl.SSLContext:
-    """For opportunistic TLS, which accepts any certificate, and for DANE, which checks the certificate itself."""
+    """Return a context that takes any certificate: opportunistic TLS does, and DANE checks the certificate itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -76,14 +76,14 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def presented(tls: Any) -> list[bytes]:
-    """The certificates that a server showed, its own first."""
+    """Return the certificates that a server showed, its own first."""
     if hasattr(tls, "get_unverified_chain"):  # Python 3.13
         return list(tls.get_unverified_chain())
     return [one.public_bytes(_DER) for one in tls._sslobj.get_unverified_chain()]
 
 
 def is_pinned(chain: Sequence[bytes], pins: Iterable[Pin], names: Iterable[str]) -> bool:
-    """Whether TLSA records know the server's certificate, or an authority that issued it for one of the names."""
+    """Tell whether TLSA records know the server's certificate, or an authority that issued it for one of the names."""
     own, *others = (x509.load_der_x509_certificate(der) for der in chain)
     return any(
         pin.fits(own) if pin.usage == DANE_EE else _is_issued(own, others, pin, names) for pin in pins if pin.usable
@@ -96,7 +96,7 @@ def _is_issued(own: x509.Certificate, others: Sequence[x509.Certificate], pin: P
 
 
 def _whole(pin: Pin) -> list[x509.Certificate]:
-    """A record may be the authority's certificate itself, which the server need not show then."""
+    """Return the authority's certificate if the record is that itself: the server need not show it then."""
     try:
         return [x509.load_der_x509_certificate(pin.value)] if (pin.selector, pin.matching) == (0, 0) else []
     except ValueError:
@@ -104,7 +104,7 @@ def _whole(pin: Pin) -> list[x509.Certificate]:
 
 
 def _leads_to(own: x509.Certificate, others: Sequence[x509.Certificate], anchor: x509.Certificate, name: str) -> bool:
-    """By signatures, dates and name."""
+    """Tell whether it does, by signatures, dates and name."""
     policy = PolicyBuilder().store(Store([anchor])).extension_policies(ca_policy=_AUTHORITY, ee_policy=_SERVER)
     try:
         policy.build_server_verifier(x509.DNSName(name)).verify(own, list(others))

@@ -38,7 +38,7 @@ class ForeignSignature(msgspec.Struct, frozen=True):
 
     @property
     def key_name(self) -> str:
-        """Where its key is in DNS; empty: the signature cannot be read."""
+        """Return where its key is in DNS; empty when the signature cannot be read."""
         domain = normal_domain(self.tags.get("d", ""))
         whole = all(self.tags.get(name) for name in NEEDED) and self.tags["v"] == "1"
         usable = whole and domain and self.tags["a"] in ALGORITHMS
@@ -46,7 +46,7 @@ class ForeignSignature(msgspec.Struct, frozen=True):
 
 
 def signatures_in(head: bytes) -> list[ForeignSignature]:
-    """Of a mail that begins so."""
+    """Return the signatures of a mail that begins so."""
     fields = [field for field in _fields(head) if field[:15].lower().startswith(b"dkim-signature:")]
     return [ForeignSignature(field, _tags(field.partition(b":")[2].decode("ascii", "replace"))) for field in fields][
         :SIGNATURES_MAX
@@ -54,13 +54,16 @@ def signatures_in(head: bytes) -> list[ForeignSignature]:
 
 
 def values_of(head: bytes, name: bytes) -> list[str]:
-    """Of all fields of this name."""
+    """Return the values of all fields of this name."""
     parts = (field.partition(b":") for field in _fields(head))
     return [value.replace(b"\r\n", b"").decode("utf-8", "replace") for own, _, value in parts if own.lower() == name]
 
 
 def verify(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict[str, Verdict]:
-    """What became of each signature, by its domain. `keys`: by name; None: DNS was silent. For a thread."""
+    """Return what became of each signature, by its domain.
+
+    `keys` has keys by name, or None where DNS was silent. Call it in a thread.
+    """
     head, body_at = _split(raw)
     found: dict[str, Verdict] = {}
     body_of: BodyOf = cache(partial(_hash_body, raw, body_at))
@@ -116,7 +119,7 @@ def _key(text: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicKey | Non
 
 
 def _signed(signature: ForeignSignature, head: bytes, form: str) -> bytes:
-    """The fields that it names, each from the bottom up, and itself without its value."""
+    """Return the fields that it names, each from the bottom up, and itself without its value."""
     left: dict[str, list[bytes]] = {}
     for field in _fields(head):
         left.setdefault(field.partition(b":")[0].strip().lower().decode("ascii", "replace"), []).append(field)

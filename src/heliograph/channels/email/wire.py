@@ -89,7 +89,7 @@ class Wire(asyncio.Protocol):
 
     @property
     def quiet(self) -> bool:
-        """Alive, and without unexpected input."""
+        """Tell whether it is alive, and without unexpected input."""
         return not (self._broken or self._replies or self._lines or self._partial)
 
     @property
@@ -108,7 +108,7 @@ class Wire(asyncio.Protocol):
             raise Broken(self._broken)
 
     async def reply(self, seconds: float) -> Reply:
-        """The next reply, complete within this time; one that came before the connection broke is still returned."""
+        """Return the next reply, complete within this time; one that came before the connection broke counts, too."""
         if not self._replies:  # usually only the first of a group has to be awaited
             await self._come(seconds)
         return self._replies.popleft()
@@ -136,7 +136,7 @@ class Wire(asyncio.Protocol):
 
 
 def wire_form(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The mail as DATA carries it up to the final dot: whole lines, CRLF only, leading dots doubled."""
+    """Yield the mail as DATA carries it up to the final dot: whole lines, CRLF only, leading dots doubled."""
     last, held = b"\r\n", b""  # the last two octets yielded; a CR whose LF may be in the next chunk
     for chunk in chunks:
         text = held + chunk

@@ -105,20 +105,20 @@ _RETURNS = re.compile(
 
 
 def own_words(text: str) -> str:
-    """The notice without the copy of the original that follows it."""
+    """Return the notice without the copy of the original that follows it."""
     found = _ORIGINAL.search(text)
     notice = text[: found.start()] if found else text
     return _QUOTED_SUBJECT.sub("", notice if notice.strip() else text)[:WORDS_MAX]
 
 
 def copied_fields(text: str) -> Fields:
-    """The header of the copy of the original that follows the notice."""
+    """Return the header of the copy of the original that follows the notice."""
     found = _ORIGINAL.search(text)
     return read_fields(text[found.start() :][:WORDS_MAX]) if found else {}
 
 
 def read_codes(text: str) -> Codes:
-    """The most significant reply code and enhanced code: a pair first, then each alone."""
+    """Read the most significant reply code and enhanced code: a pair first, then each alone."""
     masked = _ADDRESS_OR_URL.sub(lambda found: "@" * len(found[0]), text)
     pairs = list(_PAIR.finditer(masked))
     if pairs:
@@ -134,7 +134,7 @@ def read_codes(text: str) -> Codes:
 
 
 def is_vague(status: str) -> bool:
-    """`5.0.0` is no more specific than `5`."""
+    """Tell whether it says only its class: `5.0.0` is no more specific than `5`."""
     return status.endswith(".0.0")
 
 
@@ -156,7 +156,7 @@ def says_returned(text: str) -> bool:
 
 
 def _excerpt(text: str, found: re.Match[str], before: int = 0) -> str:
-    """The paragraph from the code on, up to the next recipient."""
+    """Return the paragraph from the code on, up to the next recipient."""
     start = max(found.start() - before, 0)
     start = max(text.rfind("\n\n", start, found.start()), start)
     kept, named = list[str](), set[str]()

@@ -130,7 +130,7 @@ class Http(Carrier):
 
 
 def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]) -> str:
-    """One pass: a value that looks like a placeholder is not replaced."""
+    """Fill it in one pass: a value that looks like a placeholder is not replaced."""
     return PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
 
 
@@ -146,7 +146,7 @@ def _reports(given: Any, where: CallbackMap) -> list[CarrierReport]:
 
 
 def _text(given: Any, where: IncomingMap, body: bytes) -> IncomingText | None:
-    """A text that came in; None: the callback is about something else."""
+    """Return a text that came in; None when the callback is about something else."""
     sender, words = _scalar(pick(given, where.sender)), pick(given, where.text)
     if not sender or not isinstance(words, str):
         return None
@@ -161,7 +161,7 @@ def _text(given: Any, where: IncomingMap, body: bytes) -> IncomingText | None:
 
 
 def _scalar(value: Any) -> str | None:
-    """Providers write ids and states as strings or as numbers."""
+    """Return it as text: providers write ids and states as strings or as numbers."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
 
 

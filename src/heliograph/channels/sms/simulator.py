@@ -42,7 +42,7 @@ class SmsSimulator(Carrier):
 
 
 def _answers(parcel: Parcel) -> tuple[Report, ...]:
-    """Once: what it is answered is left without an answer."""
+    """Answer once: what it is answered is left without an answer."""
     content = msgspec.json.decode(parcel.content, type=SmsContent)
     if content.is_answer:
         return (DELIVERED,)

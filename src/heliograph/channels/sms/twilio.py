@@ -195,7 +195,7 @@ class Twilio(Carrier):
         return urlencode({name: value for name, value in form.items() if value}).encode()
 
     async def _look_up(self, parcel: Parcel, body: str, sender: str) -> Outcome | None:
-        """The message of an earlier hand-over, if Twilio has it: same text and sender, not older than ours."""
+        """Find the message of an earlier hand-over, if Twilio has it: same text and sender, not older than ours."""
         url = f"{self._url}?{urlencode({'To': parcel.address, 'PageSize': PAGE})}"
         try:
             answer = await self._web.ask("GET", url, headers=self._headers)
@@ -212,7 +212,7 @@ class Twilio(Carrier):
         return None
 
     def _signatures(self, url: str, form: list[tuple[str, str]]) -> Iterator[str]:
-        """With SHA-1, Twilio's default, and SHA-256; with the token, and with the shared key if there is one."""
+        """Yield those with SHA-1, Twilio's default, and SHA-256; with the token, and the shared key if there is one."""
         text = url + "".join(name + value for name, value in sorted(set(form)))
         for key in filter(None, (self._options.auth_token, self._options.signing_key)):
             for digest in (hashlib.sha1, hashlib.sha256):
@@ -249,7 +249,7 @@ def _created(message: Mapping[str, Any]) -> float:
 
 
 def _price(amount: Any, currency: Any) -> dict[str, str]:
-    """What Twilio charged, if it says so; charges are negative amounts."""
+    """Return what Twilio charged, if it says so; charges are negative amounts."""
     if not amount or not currency:
         return {}
     return {"carrier_price": str(amount).removeprefix("-"), "carrier_currency": str(currency).upper()}
@@ -260,7 +260,7 @@ def _words(code: int) -> str:
 
 
 def _spellings(url: str) -> Iterator[str]:
-    """Twilio signs the address with or without its port, depending on what it was given."""
+    """Yield both: Twilio signs the address with or without its port, depending on what it was given."""
     yield url
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -40,13 +40,13 @@ class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 class Guard:
     def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None) -> None:
-        """`allow_private`: the operator's ranges; `resolve`: by default DNS with the system's name servers."""
+        """Allow the operator's ranges, `allow_private`; `resolve` is by default DNS with the system's name servers."""
         allow = tuple(ip_network(text) for text in allow_private)
         self._is_denied = lru_cache(CACHED_MAX)(lambda address: is_denied(address, allow))
         self._resolve = resolve or Names().addresses
 
     async def check(self, url: str) -> CheckedUrl:
-        """Raises Denied, also for a malformed URL, or Unresolved."""
+        """Check a URL; raises Denied, also for a malformed one, or Unresolved."""
         try:
             target = parse_target(url)
         except ValueError as error:
@@ -65,11 +65,11 @@ class Guard:
 
 class Names:
     def __init__(self, server: tuple[str, int] | None = None) -> None:
-        """`server`: host and port; None: the system's."""
+        """Ask `server`, host and port, or the system's when it is None."""
         self._servers = NameServers(server, LIFETIME_S)
 
     async def addresses(self, host: str) -> list[str]:
-        """IPv4 first. If the query for one family fails, the other family's answer is enough."""
+        """Return addresses, IPv4 first. If the query for one family fails, the other family's answer is enough."""
         if host == "localhost":  # RFC 6761: not to be looked up in DNS
             return ["127.0.0.1"]
         found: list[str] = []

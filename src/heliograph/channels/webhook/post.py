@@ -134,7 +134,7 @@ class Poster:
             self._sweeping = loop.call_later(KEEP_ALIVE_S / 2, self._sweep)
 
     def _sweep(self) -> None:
-        """Half as often as a connection is kept: none is idle for longer than that."""
+        """Close idle connections, half as often as one is kept: none is idle for longer than that."""
         loop = asyncio.get_running_loop()
         over = loop.time() - KEEP_ALIVE_S / 2
         for origin, idle in list(self._idle.items()):
@@ -174,7 +174,7 @@ class _Answer:
             self.end("not_http", "the answer is not HTTP")
 
     def end(self, reason: Silence, why: str) -> None:
-        """Nothing more comes. It counts once its status is there."""
+        """End it: nothing more comes. It counts once its status is there."""
         if self.came.done():
             return
         if self.status:

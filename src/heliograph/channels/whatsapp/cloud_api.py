@@ -239,7 +239,7 @@ def _reports(given: Any) -> Iterator[CarrierReport]:
 
 
 def _texts(given: Any) -> Iterator[IncomingText]:
-    """What people wrote: as text, or by a button; of other kinds of messages nothing but that they came."""
+    """Yield what people wrote: as text, or by a button; of other kinds of messages nothing but that they came."""
     for change in _changes(given):
         to = pick(change, "$.value.metadata.display_phone_number")
         for message in _list(pick(change, "$.value.messages")):

@@ -48,7 +48,7 @@ class WhatsappSimulator(Carrier):
 
 
 def _answers(parcel: Parcel) -> tuple[Report, ...]:
-    """Once: what it is answered is left without an answer."""
+    """Answer once: what it is answered is left without an answer."""
     content = msgspec.json.decode(parcel.content, type=WhatsappContent)
     if content.is_answer:
         return (DELIVERED, READ)

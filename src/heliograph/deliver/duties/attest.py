@@ -8,6 +8,6 @@ log = structlog.get_logger()
 
 
 async def look_back(attest: Callable[[], Awaitable[bool]]) -> None:
-    """`attest` returns whether the database was turned back."""
+    """Log when the database was turned back, as `attest` returns."""
     if await attest():
         log.error("the database was turned back: delivery is paused")

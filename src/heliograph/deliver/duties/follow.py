@@ -9,7 +9,7 @@ EVERY_S = 0.25  # at the latest
 
 
 async def follow_others(store: Store) -> None:
-    """While the database is away, what was seen last holds."""
+    """Follow what others change; while the database is away, what was seen last holds."""
     while True:
         await store.hints.bells[SETUP].wait(EVERY_S)
         with suppress(StoreUnavailable):

@@ -10,7 +10,7 @@ REST = 4  # times as long as a span took
 
 
 async def build_grams(store: Store) -> None:
-    """Until cancelled."""
+    """Build the search index until cancelled."""
     loop, more = asyncio.get_running_loop(), False
 
     async def build() -> None:

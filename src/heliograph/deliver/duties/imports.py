@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 async def import_suppressions(store: Store) -> None:
-    """Until cancelled."""
+    """Import until cancelled."""
     broke: Counter[str] = Counter()
     while True:
         store.imports.begun.clear()
@@ -25,7 +25,7 @@ async def import_suppressions(store: Store) -> None:
 
 
 async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
-    """Whether anything was done."""
+    """Do a portion of each, and tell whether anything was done."""
     done = False
     try:
         for id_ in await store.imports.open():

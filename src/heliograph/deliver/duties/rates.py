@@ -37,7 +37,7 @@ class Sharing:
         self.alone = True
 
     async def exchange(self) -> None:
-        """Whoever wants one while one is under way has that."""
+        """Exchange; whoever wants one while one is under way has that."""
         if self._under_way is None:
             self._under_way = asyncio.create_task(self._exchange())
         await asyncio.shield(self._under_way)

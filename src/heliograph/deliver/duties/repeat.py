@@ -13,12 +13,12 @@ log = structlog.get_logger()
 
 
 def every(seconds: float, work: Round, *, finish: bool = False) -> Loop:
-    """`finish`: one round more when it is cancelled, and none at the start."""
+    """Return a loop of rounds. With `finish` there is one more when it is cancelled, and none at the start."""
     return partial(_repeat_and_finish if finish else repeat, seconds, work)
 
 
 async def repeat(every_s: float, work: Round) -> None:
-    """Until cancelled."""
+    """Repeat the work until cancelled."""
     while True:
         await attempt(work)
         await asyncio.sleep(every_s)
@@ -34,7 +34,7 @@ async def _repeat_and_finish(every_s: float, work: Round) -> None:
 
 
 async def attempt(work: Round) -> None:
-    """Whatever breaks it, the next round tries again: without these duties dead claims would stay forever."""
+    """Try it. Whatever breaks it, the next round tries again: without these duties dead claims would stay forever."""
     try:
         await work()
     except Exception as error:

@@ -20,5 +20,8 @@ PROVIDERS: dict[str, type[MailProvider]] = {
 
 
 def make_provider(name: str, options: CallbackOptions, web: Web) -> MailProvider:
-    """`web` connects to checked addresses only. ValueError: a key or certificate that cannot be read."""
+    """Make it; `web` connects to checked addresses only.
+
+    Raises ValueError for a key or certificate that cannot be read.
+    """
     return PROVIDERS[name](options, web)

@@ -32,27 +32,27 @@ class MailProvider(ABC):
 
     @property
     def hears(self) -> bool:
-        """Whether it has what its callbacks are verified with."""
+        """Tell whether it has what its callbacks are verified with."""
         return bool(self.options.secret)
 
     def along(self, message_id: str) -> dict[str, str]:
-        """The header fields that it gives back with each event."""
+        """Return the header fields that it gives back with each event."""
         return {FIELD: message_id}
 
     @abstractmethod
     async def is_genuine(self, callback: Callback) -> bool:
-        """Whether the provider sent it."""
+        """Tell whether the provider sent it."""
 
     @abstractmethod
     def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        """What it tells; nothing of what we do not know or need. Whatever the body is, it does not raise."""
+        """Return what it tells; nothing of what we do not know or need. Whatever the body is, it does not raise."""
 
     def once(self, callback: Callback) -> str:
-        """What is the same when the same callback comes again; empty: nothing is."""
+        """Return what is the same when the same callback comes again; empty when nothing is."""
         return ""
 
     async def greet(self, callback: Callback) -> bool | None:
-        """A genuine callback that asks us to confirm the address: whether we did; None: it asks for nothing."""
+        """Confirm the address if a genuine callback asks for it; return whether we did, None when it does not ask."""
         return None
 
 
@@ -62,7 +62,7 @@ def is_fresh(seconds: object, now: int) -> bool:
 
 
 def decoded(text: str) -> bytes:
-    """Of base64; empty when it is none."""
+    """Decode base64; empty when it is none."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -64,7 +64,7 @@ class SendGrid(MailProvider):
 
 
 def read_key(text: str) -> ec.EllipticCurvePublicKey:
-    """PEM, or the base64 that SendGrid shows."""
+    """Read PEM, or the base64 that SendGrid shows."""
     try:
         key = load_pem_public_key(text.encode()) if "-----" in text else load_der_public_key(decoded(text.strip()))
     except ValueError:
@@ -109,6 +109,6 @@ def _told(what: What, event: Mapping[str, Any]) -> ProviderEvent:
 
 
 def _ids(id_: str) -> tuple[str, ...]:
-    """The reply to our hand-over has its beginning, before the name of the machine that filtered it."""
+    """Return its beginnings: the reply to our hand-over has the one before the name of the machine that filtered it."""
     beginnings = (id_, id_.partition(".filter")[0], id_.partition(".recvd")[0], id_.partition(".")[0])
     return tuple(dict.fromkeys(filter(None, beginnings)))

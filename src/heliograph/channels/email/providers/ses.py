@@ -146,7 +146,7 @@ class Ses(MailProvider):
 
 
 def read_cert(text: str) -> rsa.RSAPublicKey:
-    """PEM text, or the path of a file that holds it."""
+    """Read PEM text, or the file at this path that holds it."""
     try:
         return _key_of(text.encode() if "-----" in text else Path(text).read_bytes())
     except (OSError, ValueError) as error:
@@ -202,7 +202,7 @@ def _envelope(body: bytes) -> Mapping[str, Any]:
 
 
 def _recipients(kind: str, part: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, Any]]]:
-    """Each with what is said of it; a delivery names addresses alone."""
+    """Return each recipient with what is said of it; a delivery names addresses alone."""
     found = part.get(LISTS.get(kind, ""))
     return [
         (str_of(fields_of(one).get("emailAddress") or one) if isinstance(one, str | dict) else None, fields_of(one))
@@ -215,7 +215,7 @@ def _listed(value: object) -> list[str]:
 
 
 def _words(diagnostic: object) -> str | None:
-    """Without the `smtp;` of RFC 3464 before it."""
+    """Return the diagnostic without the `smtp;` of RFC 3464 before it."""
     text = str_of(diagnostic)
     return text.partition(";")[2] or text if text else None
 

@@ -39,7 +39,7 @@ def own_id(text: object) -> str | None:
 
 
 def along_in(fields: object) -> str | None:
-    """Our id among a provider's metadata, variables, arguments, tags or headers, however it spells the name."""
+    """Find our id among a provider's metadata, variables, arguments, tags or headers, however it spells the name."""
     if isinstance(fields, list):
         pairs = [(one.get("name"), one.get("value")) for one in fields if isinstance(one, dict)]
     else:
@@ -51,7 +51,7 @@ def along_in(fields: object) -> str | None:
 
 
 def text_of(*candidates: object) -> str:
-    """The first that says something, on one line."""
+    """Return the first that says something, on one line."""
     return next((" ".join(one.split()) for one in candidates if isinstance(one, str) and one.strip()), "")[:TEXT_MAX]
 
 

@@ -159,7 +159,7 @@ class Smpp(Carrier):
 
 
 def plain_code(given: str) -> str:
-    """As it is compared: a command_status with all its digits, an `err` without the zeros before it."""
+    """Return it as it is compared: a command_status with all its digits, an `err` without the zeros before it."""
     text = given.strip().lower()
     return status.code(int(text, 16)) if is_status(text) else text.lstrip("0")
 

@@ -19,7 +19,7 @@ _NO_LETTERS = re.compile("[^ -~]")
 
 
 def sender_address(sender: str) -> SmppAddress:
-    """Empty: the network uses its own."""
+    """Return the sender's address; when it is empty, the network uses its own."""
     if number := _NUMBER.fullmatch(sender):
         plus, digits = number.groups()
         return SmppAddress(1, 1, digits) if plus or len(digits) > SHORT_CODE_MAX else SmppAddress(3, 0, digits)
@@ -28,7 +28,7 @@ def sender_address(sender: str) -> SmppAddress:
 
 
 def relative(seconds: int) -> str:
-    """A relative time in SMPP's form (YYMMDDhhmmsstnnR), whose days end at 31; empty for 0."""
+    """Return a relative time in SMPP's form (YYMMDDhhmmsstnnR), whose days end at 31; empty for 0."""
     days, rest = divmod(min(seconds, VALIDITY_MAX_S), 86_400)
     return f"0000{days:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}000R" if seconds else ""
 

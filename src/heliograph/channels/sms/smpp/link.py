@@ -39,7 +39,7 @@ class SmppLink:
             self._task = asyncio.create_task(self._run())
 
     async def session(self) -> SmppSession:
-        """The bound session; waits for an attempt in progress, but not for the next one."""
+        """Return the bound session; waits for an attempt in progress, but not for the next one."""
         self.open()
         if not self._closed:
             await self._tried.wait()

@@ -134,7 +134,7 @@ def decode_short_message(body: bytes) -> ShortMessage:
 
 
 def decode_data(body: bytes) -> ShortMessage:
-    """The body of data_sm, whose text is a TLV."""
+    """Read the body of data_sm, whose text is a TLV."""
     try:
         source, at = _read_address(body, body.index(0) + 1)
         destination, at = _read_address(body, at)
@@ -157,7 +157,7 @@ def _read_address(body: bytes, at: int) -> tuple[SmppAddress, int]:
 
 
 def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    """The complete ones: some carriers leave garbage at the end."""
+    """Yield the complete ones: some carriers leave garbage at the end."""
     while at + _TLV.size <= len(body):
         tag, length = _TLV.unpack_from(body, at)
         at += _TLV.size + length
@@ -166,5 +166,5 @@ def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 
 def read_id(octets: bytes) -> str:
-    """A message id, of a submit_sm_resp or a TLV: up to the NUL, if there is one."""
+    """Read a message id, of a submit_sm_resp or a TLV: up to the NUL, if there is one."""
     return octets.partition(b"\0")[0][:ID_MAX].decode("latin-1").strip()

@@ -50,15 +50,15 @@ _DIGITS = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
 
 
 def issued_id(id_: str, form: IdForm) -> str:
-    """An id of submit_sm_resp as it is stored: in decimal where the two notations differ.
+    """Return an id of submit_sm_resp as it is stored: in decimal where the two notations differ.
 
-    Without leading zeros and in lower case, because many receipts differ in these.
+    It is without leading zeros and in lower case, because many receipts differ in these.
     """
     return _plain(id_) if form == "same" else _decimal(id_, 10 if form == "hex" else 16)
 
 
 def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
-    """None: it is not a receipt, or says nothing."""
+    """Read a receipt; None when it is not one, or says nothing."""
     tagged = read_id(sm.tlvs.get(RECEIPTED_MESSAGE_ID, b""))
     # Text alone proves nothing: anyone can send an SMS that looks like a receipt.
     if not tagged and sm.esm_class & _KIND not in _RECEIPTS:
@@ -77,7 +77,10 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
 
 
 def read_text(sm: ShortMessage) -> IncomingText | None:
-    """None: it is a receipt. SMPP has no ids for what comes in: a repeat is the same octets once more."""
+    """Read a text; None when it is a receipt.
+
+    SMPP has no ids for what comes in: a repeat is the same octets once more.
+    """
     if sm.esm_class & _KIND in _RECEIPTS:
         return None
     octets = sm.words[1 + sm.words[0] :] if sm.esm_class & _HEADERS and sm.words else sm.words
@@ -92,7 +95,7 @@ def read_text(sm: ShortMessage) -> IncomingText | None:
 
 
 def _pairs(sm: ShortMessage) -> dict[str, str]:
-    """The fields before `text`, which comes from the message."""
+    """Return the fields before `text`, which comes from the message."""
     line = sm.words.decode("utf-16-be" if sm.coding == UCS2 else "latin-1", "replace")
     pairs: dict[str, str] = {}
     for key, value in _PAIR.findall(_TEXT.split(line, 1)[0]):

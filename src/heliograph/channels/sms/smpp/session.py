@@ -69,7 +69,7 @@ class SmppSession(asyncio.Protocol):
         self.end("closed the connection")
 
     def pause_writing(self) -> None:
-        """A carrier that reads no answers may send no more requests."""
+        """Stop reading: a carrier that reads no answers may send no more requests."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -109,7 +109,7 @@ class SmppSession(asyncio.Protocol):
         self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
 
     async def submit(self, body: bytes, parcel: Parcel, *, first: bool = True) -> Pdu:
-        """`first`: of the message's parts; once it has left, the others follow."""
+        """Submit a part; `first` says that it is the message's first: once that has left, the others follow."""
         await self._slots.take(parcel)
         try:
             if first:
@@ -137,7 +137,7 @@ class SmppSession(asyncio.Protocol):
         self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
 
     def _ask(self, id_: int, body: bytes = b"") -> asyncio.Future[Pdu]:
-        """It occupies the window until its answer or timeout, even if nobody waits for it any more."""
+        """Send a request, which occupies the window until its answer or timeout, even if nobody waits for it."""
         self._sequence = sequence = self._sequence % SEQUENCE_MAX + 1
         answer = self._loop.create_future()
         until = self._loop.time() + self._timings.answer
@@ -156,7 +156,7 @@ class SmppSession(asyncio.Protocol):
             asked.answer.set_result(pdu)
 
     def _expire(self) -> None:
-        """One timer for all: where it finds none that is over, it waits for the oldest."""
+        """Expire requests with one timer for all: where it finds none that is over, it waits for the oldest."""
         now, self._timer = self._loop.time(), None
         over = [sequence for sequence, asked in self._asked.items() if asked.until <= now]
         for sequence in over:
@@ -187,7 +187,7 @@ class SmppSession(asyncio.Protocol):
         self._write(encode(command.GENERIC_NACK, sequence, status=error))
 
     def _write(self, octets: bytes) -> None:
-        """Everything written in one turn of the event loop is sent in one piece."""
+        """Write soon: everything written in one turn of the event loop is sent in one piece."""
         if not self._unwritten:
             self._loop.call_soon(self._flush)
         self._unwritten.append(octets)

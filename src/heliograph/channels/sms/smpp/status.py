@@ -65,7 +65,7 @@ STATUSES: dict[int, tuple[str, str, Verdict]] = {
 
 
 def verdict(status: int) -> Verdict:
-    """An unknown, carrier-specific status may be temporary."""
+    """Return the verdict; an unknown, carrier-specific status may be temporary."""
     return STATUSES[status][2] if status in STATUSES else "deferred"
 
 

@@ -23,7 +23,7 @@ _MEASURES = {
 
 
 def to_octets(text: str) -> tuple[int, bytes]:
-    """The data_coding, and the text in it."""
+    """Return the data_coding, and the text in it."""
     try:
         return GSM7, codecs.charmap_encode(text, "strict", _CODES)[0]
     except UnicodeEncodeError:
@@ -31,7 +31,7 @@ def to_octets(text: str) -> tuple[int, bytes]:
 
 
 def from_octets(coding: int, octets: bytes) -> str:
-    """A text that came in; what its data_coding cannot say is left out."""
+    """Read a text that came in; what its data_coding cannot say is left out."""
     if coding == UCS2:
         return octets.decode("utf-16-be", "replace")
     if coding != GSM7:
