@@ -32,7 +32,7 @@ class Admission:
         self._rates = rates
 
     def find(self, token: bytes) -> Caller:
-        """Who holds the key now; InvalidApiKey: nobody."""
+        """Find who holds the key now; InvalidApiKey: nobody does."""
         context = self._context
         try:
             given = token.decode("ascii").strip()
@@ -41,7 +41,7 @@ class Admission:
         return keys.find_caller(given, context.store.setup.current.callers, context.clock.now())
 
     async def signer(self, team: str, given: Mapping[str, str], body: bytes) -> Caller:
-        """Whose hook's key of the team has signed the request, by the newest setup; `given`: its headers."""
+        """Find whose hook's key of the team has signed the request, by the newest setup; `given` are its headers."""
         setup, seen = self._context.store.setup, self._context.store.setup.current
         try:
             return self._find_signer(team, given, body)
@@ -62,7 +62,7 @@ class Admission:
         return self._context.unseal(key.secret, f"hook/{key.id}").decode().removeprefix(keys.HOOK)
 
     def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
-        """What the key has left, after this request was taken from it; or a Refusal."""
+        """Return what the key has left, after this request was taken from it; or a Refusal."""
         key, record = caller.key, caller.team.record
         now = self._context.clock.of(record.ref)
         self._context.state.used[key.id] = now
@@ -84,7 +84,9 @@ class Admission:
         return turn
 
     async def enter(self, token: bytes, scopes: tuple[str, ...], address: str) -> tuple[Caller, Turn]:
-        """Who holds the key, and what it has left after this request; by the newest setup, before it is refused."""
+        """Return who holds the key, and what it has left after
+        this request; by the newest setup, before it is refused.
+        """
         seen = self._context.store.setup.current
         try:
             caller = self.find(token)
@@ -97,14 +99,16 @@ class Admission:
         return caller, await self.agreed(turn, caller, scopes, address) if turn.asks else turn
 
     async def agreed(self, turn: Turn, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
-        """Once the processes have told each other what they let through, where the key's share asks for it."""
+        """Wait until the processes have told each other what they let through, where the key's share asks for it."""
         while turn.asks:
             await self._rates.agree()
             turn = self.admit(caller, scopes, address)
         return turn
 
     async def learned(self, refusal: Refusal, token: bytes, seen: Setup) -> bool:
-        """Whether another process has changed something since: then it is known now, and is to be decided again."""
+        """Tell whether another process has changed something
+        since: then it is known now, and is to be decided again.
+        """
         setup = self._context.store.setup
         if isinstance(refusal, InvalidApiKey):  # of one that is known, and of what is none, no more can be learned
             public = keys.parse_token(token.decode("ascii", "replace").strip())
@@ -113,16 +117,16 @@ class Admission:
         return isinstance(refusal, OF_SETUP) and await setup.learned_since(seen)
 
     def newest(self, caller: Caller) -> Caller:
-        """The same key by the newest setup."""
+        """Return the same key by the newest setup."""
         return self._context.store.setup.current.callers.get(caller.key.id, caller)
 
     def look(self, caller: Caller) -> Turn:
-        """What the key has left, where nothing is taken from it."""
+        """Return what the key has left, where nothing is taken from it."""
         record = caller.team.record
         return self._rates.take(caller.key.id, record.rate_limit, self._context.clock.of(record.ref), cost=0)
 
     def keeps(self, caller: Caller) -> bool:
-        """Whether a request that was answered goes into the team's log: so many in a second."""
+        """Tell whether a request that was answered goes into the team's log: so many in a second."""
         most = self._context.store.setup.current.platform.log_requests_per_second
         return self._context.state.requests.keeps(caller.team.record.ref, most)
 
@@ -137,7 +141,7 @@ class Admission:
         replayed: bool = False,
         refusal: Refusal | None = None,
     ) -> None:
-        """Into the team's log: every refusal, and of the others what `keeps` has chosen."""
+        """Write into the team's log every refusal, and of the others what `keeps` has chosen."""
         clock, requests, team = self._context.clock, self._context.state.requests, caller.team.record.ref
         now = clock.now()
         logged = LoggedRequest(

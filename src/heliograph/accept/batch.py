@@ -51,7 +51,7 @@ async def send_batch(
     respond: Respond,
     retry_key: IdempotencyKey | None,
 ) -> Sent[Fates]:
-    """Each of `sends` makes a typed send, or refuses it."""
+    """Send a batch; each of `sends` makes a typed send, or refuses it."""
     check_count(len(sends))
     id_, setup = context.clock.new_id(PREFIXES["batch"]), context.store.setup
     seen = setup.current

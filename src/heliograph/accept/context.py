@@ -56,6 +56,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_status(context: Context, timing: Timing, now: int) -> str:
-    """What a send is answered: it goes out at once, or waits for its time or for an operator."""
+    """Return what a send is answered: it goes out at once, or waits for its time or for an operator."""
     waits = (timing.due_at or 0) > now or context.store.setup.current.platform.paused
     return "queued" if waits else "sending"

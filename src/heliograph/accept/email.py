@@ -92,7 +92,7 @@ TEMPLATE = says("`tpl_` id of an email template, in place of `subject`, `html` a
 
 
 class EmailRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    # Missing: `invalid_email`, at its place in the order.
+    # Where it is missing, `invalid_email` refuses it at its place in the order.
     to: Annotated[EmailAddress | Annotated[Addresses, limited(minItems=1)] | None, TO] = None
     cc: Annotated[Addresses | None, says("Cc addresses, up to 50.")] = None
     bcc: Annotated[Addresses | None, BCC] = None
@@ -213,7 +213,7 @@ async def prepare_email(
 
 
 def weigh_email(caller: Caller, request: EmailRequest) -> int:
-    """Roughly the most that its text and files will have, in bytes: known before anything is rendered or decoded."""
+    """Estimate the most bytes that its text and files will have, before anything is rendered or decoded."""
     size = len(request.html or "") + len(request.text or "")
     if request.attachments:
         size += weigh_files(request.attachments)
@@ -252,7 +252,7 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
 
 
 def draft_email(context: Context, caller: Caller, request: EmailRequest) -> EmailDraft:
-    """Every check that memory can make, in the order of contract 2."""
+    """Make every check that memory can make, in the order of contract 2."""
     setup = context.store.setup.current
     if request.attachments:
         check_shape(request.attachments)
@@ -314,7 +314,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
 
 
 def _replies_to(setup: Setup, team: Team, request: EmailRequest) -> str:
-    """A domain of the team's own that it takes all mail for, the sender's first."""
+    """Choose a domain of the team's own that it takes all mail for, the sender's first."""
     if request.reply_to:
         raise InvalidRequest("replies sets the Reply-To: remove reply_to, or replies.", param="replies")
     domains = sorted(one.removeprefix("*@") for one in team.inbound if one.startswith("*@"))
@@ -388,7 +388,7 @@ def email_acceptance(
     shown: Shown | None = None,
     id_: str = "",
 ) -> Acceptance:
-    """With an `id_` of its own when it is made in a thread: ids are given on the event loop alone."""
+    """Build what is stored; it has an `id_` of its own when made in a thread: ids are given on the event loop alone."""
     team, now, id_ = caller.team, context.clock.of(caller.team.record.ref), id_ or context.clock.new_id("eml_")
     recipients, content, template = draft.recipients, draft.content, draft.template
     status = first_status(context, draft.timing, now)

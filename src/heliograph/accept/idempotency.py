@@ -17,7 +17,7 @@ R = TypeVar("R")
 async def once(
     context: Context, key_id: str, retry: Retry | None, send: Callable[[IdempotencyKey | None], Awaitable[Sent[R]]]
 ) -> Sent[R]:
-    """The first answer again, when the key has one."""
+    """Return the first answer again, when the key has one."""
     if retry is None:
         return await send(None)
     retry_key = IdempotencyKey(idempotency.key_hash(retry.key), await _fingerprint(retry))

@@ -81,7 +81,9 @@ def draft_message(
     free: FreeText | None = None,
     origin: dict[str, str] | None = None,
 ) -> PhoneDraft:
-    """The checks of contract 2 up to the rendered body. `origin`: what only the shape that it came in shows again."""
+    """Make the checks of contract 2 up to the rendered body;
+    `origin` is what only the shape that it came in shows again.
+    """
     if free and caller.caught:
         return _draft_free(context, caller, channel, request, free, origin)
     variables = read_variables(request.variables)
@@ -144,7 +146,9 @@ def check_phone_allowed(caller: Caller, phone: str) -> None:
 def carriers_for(
     context: Context, caller: Caller, channel: Channel, phone: str, country: str | None
 ) -> list[CarrierRecord]:
-    """Who can take it now, in order; magic numbers, and what only simulators may have, always go to the simulator."""
+    """Return who can take it now, in order; magic numbers, and
+    what only simulators may have, always go to the simulator.
+    """
     if magic.is_magic_phone(phone):
         no_carrier = magic.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
@@ -197,7 +201,7 @@ def phone_acceptance(
     marketing_to: str | None = None,
     check: LastCheck,
 ) -> Acceptance:
-    """`check` is the channel's own last rules, asked before the price is held."""
+    """Build what is stored; `check` is the channel's own last rules, asked before the price is held."""
     team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
     now = context.clock.of(team.record.ref)
     status = first_status(context, draft.timing, now)
@@ -254,7 +258,9 @@ class PhoneSends(msgspec.Struct, Generic[C], frozen=True):
         free: FreeText | None = None,
         origin: dict[str, str] | None = None,
     ) -> Sent[PhoneRecord]:
-        """`callback`: where its own events are told. `free`: in place of a template, where it is caught."""
+        """Send; `callback` is where its own events are told,
+        `free` stands in place of a template, where it is caught.
+        """
         item = await self.prepare(context, caller, request, retry_key, free, origin)
         return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
 
@@ -271,7 +277,7 @@ class PhoneSends(msgspec.Struct, Generic[C], frozen=True):
         return self.accept(context, caller, draft, retry_key)[0]
 
     async def rehearse(self, context: Context, caller: Caller, request: PhoneRequest) -> tuple[C, dict[str, Any]]:
-        """The content, and what every preview shows."""
+        """Return the content, and what every preview shows."""
         draft = draft_message(context, caller, self.channel, request)
         item, content = self.accept(context, caller, draft, None)
         accepted = await context.store.messages.rehearse(item)

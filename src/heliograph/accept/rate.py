@@ -60,7 +60,9 @@ class RateLimits:
     def hear(
         self, heard: Sequence[Spent], rate_of: Callable[[str], int], now: int, told: Mapping[str, int] | None = None
     ) -> None:
-        """What other processes have let through, and what they were told. What came before the first report is past."""
+        """Learn what other processes have let through, and what
+        they were told. What came before the first report is past.
+        """
         self._others = len({one.process for one in heard})
         self._told |= told or {}
         known, first = self._heard or {}, self._heard is None
@@ -70,12 +72,12 @@ class RateLimits:
             since = one.count - before if one.count >= before else one.count  # less than before: it was restarted
             if since and (rate := rate_of(one.key)):
                 _, at = self._buckets.get(one.key, (0.0, now))
-                # Never back: a team's test clock may be ahead of everybody's.
+                # Time never goes back here: a team's test clock may be ahead of everybody's.
                 self._buckets[one.key] = (max(-2 * rate, self._tokens(one.key, rate, now) - since), max(at, now))
         self._heard = known
 
     def count_alone(self) -> None:
-        """The others cannot be asked."""
+        """Count alone, as the others cannot be asked."""
         self._others = 0
 
     def _tokens(self, key: str, rate: int, now: int) -> float:

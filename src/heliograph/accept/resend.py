@@ -45,7 +45,7 @@ class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def can_resend(unreached: list[tuple[str, str]]) -> bool:
-    """A mail needs somebody in To; blind copies must not move there."""
+    """Tell whether it can be sent again: a mail needs somebody in To, and blind copies must not move there."""
     return any(kind == "to" for _, kind in unreached)
 
 

@@ -79,7 +79,7 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
 async def send_code(
     context: Context, caller: Caller, id_: str, to: str, normal: str, ways: Ways, expires_at: int, locale: str | None
 ) -> Dispatched:
-    """By the first channel whose carriers do not refuse it."""
+    """Send the code by the first channel whose carriers do not refuse it."""
     code, left, asked, error = code_of(context, id_, normal), list(ways), list[Asked](), None
     while left:
         channel = left.pop(0)
@@ -99,7 +99,7 @@ async def send_code(
 
 
 async def send_due(context: Context) -> None:
-    """The codes whose last channel told no receipt in time, or a failure, by the next one."""
+    """Send the codes whose last channel told no receipt in time, or a failure, by the next one."""
     store, clock = context.store, context.clock
 
     async def send(due: Claimed) -> None:
@@ -118,12 +118,17 @@ async def send_due(context: Context) -> None:
 
 
 def is_shut(caller: Caller, normal: str) -> bool:
-    """Everybody knows the code of a magic recipient: in a live team it verifies only where an operator wants that."""
+    """Tell whether a magic recipient is shut out.
+
+    Everybody knows the code of one: in a live team it verifies only where an operator wants that.
+    """
     return magic.is_magic(normal) and not caller.team.sandbox and not caller.team.record.verify.magic
 
 
 def ways_of(context: Context, caller: Caller, normal: str, channels: Sequence[Channel]) -> Ways:
-    """Who is asked. A sandbox team's code goes to simulators or to real carriers, never from one to the other."""
+    """Return who is asked. A sandbox team's code goes to
+    simulators or to real carriers, never from one to the other.
+    """
     ways = {channel: _carriers(context, caller, normal, channel) for channel in channels}
     found = [carrier for carriers in ways.values() for carrier in carriers]
     if not caller.team.sandbox or not found:
@@ -149,25 +154,25 @@ def is_simulator(carrier: CarrierRecord) -> bool:
 
 
 def code_of(context: Context, id_: str, normal: str) -> str:
-    """It may have to be said again, so it is derived, and stored nowhere but as its hash."""
+    """Derive the code: it may have to be said again, so it is stored nowhere but as its hash."""
     if magic.no_code_matches(normal):
         return NO_CODE
     return magic.magic_code(normal) or derived_code(context.code_key, id_)
 
 
 def code_text(caller: Caller, platform: Platform, code: str, locale: str | None) -> str:
-    """The text of an SMS, which the inbox shows too."""
+    """Return the text of an SMS, which the inbox shows too."""
     chosen, brand = caller.team.record.verify, _brand(caller, platform)["name"]
     return verify_text(platform.verify_text, locale or chosen.language, brand, code, chosen.webotp)
 
 
 def locale_in(added: str) -> str | None:
-    """The language that was asked for when it began."""
+    """Return the language that was asked for when it began."""
     return msgspec.json.decode(added, type=Added).locale
 
 
 def locale_used(context: Context, caller: Caller, channels: Sequence[Channel], locale: str | None) -> str | None:
-    """The nearest language that these channels have; None: none was asked for, and the team's is taken."""
+    """Return the nearest language that these channels have; None: none was asked for, and the team's is taken."""
     if locale is None:
         return None
     template = code_template(caller.team) if "whatsapp" in channels else None
@@ -219,7 +224,7 @@ def _parcel(
 
 
 def mail_sender(caller: Caller, platform: Platform) -> Platform:
-    """Codes come from the team's own domain; a sandbox team's from the platform, as all its mail does."""
+    """Return who codes come from: the team's own domain; for a sandbox team the platform, as with all its mail."""
     domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
     if domain is None:
         return platform
@@ -227,7 +232,7 @@ def mail_sender(caller: Caller, platform: Platform) -> Platform:
 
 
 def _error(asked: Sequence[Asked], nobody: str) -> str | None:
-    """Why the code was not sent; None: it was, or maybe it was, and then it must work."""
+    """Say why the code was not sent; None: it was, or maybe it was, and then it must work."""
     if not asked:
         return nobody
     said = asked[-1].outcome
@@ -237,7 +242,9 @@ def _error(asked: Sequence[Asked], nobody: str) -> str | None:
 
 
 def _next_at(now: int, last: Asked) -> int | None:
-    """A carrier that already knows what its receipt will be is taken at its word."""
+    """Return when the next channel is due; a carrier that
+    already knows what its receipt will be is taken at its word.
+    """
     taken = last.outcome if isinstance(last.outcome, Accepted) else Accepted()
     for after_ms, report in taken.reports:
         if report.status == "failed":

@@ -142,7 +142,9 @@ async def start_verification(
 async def resend_verification(
     context: Context, caller: Caller, id_: str, retry_key: IdempotencyKey | None
 ) -> Sent[VerificationRecord]:
-    """The same code with the same expiry, by the channel used last and those behind it; it is not charged again."""
+    """Send the same code with the same expiry, by the channel
+    used last and those behind it; it is not charged again.
+    """
     found = await find_verification(context, caller, id_)
     if found.sandbox == CAUGHT:
         caller = replace(caller, caught=True)  # it stays so, whoever asks for it
@@ -166,7 +168,7 @@ async def resend_verification(
 
 
 async def cancel_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:
-    """Its code works no more. What has ended stays as it is."""
+    """End a verification: its code works no more. What has ended stays as it is."""
     await context.store.verifications.cancel(caller.team.record.ref, id_)
     return to_record(await find_verification(context, caller, id_))
 
@@ -191,7 +193,7 @@ def to_record(found: VerificationLine) -> VerificationRecord:
 
 
 def inbox_text(context: Context, caller: Caller, verification: str, added: str) -> str:
-    """What a simulator delivered to a recipient of a sandbox team."""
+    """Return what a simulator delivered to a recipient of a sandbox team."""
     code = derived_code(context.code_key, verification)
     return code_text(caller, context.store.setup.current.platform, code, locale_in(added))
 
@@ -292,7 +294,7 @@ def _start(
 
 
 def _price(context: Context, caller: Caller, to: CodeTo) -> int:
-    """The platform's rate, or what the WhatsApp template costs there if that is dearer."""
+    """Return the platform's rate, or what the WhatsApp template costs there if that is dearer."""
     prices = [pricing.verify_price(context.store.setup.current.platform, caller.team.record.currency)]
     if "whatsapp" in to.channels and (template := code_template(caller.team)):
         prices.append(pricing.price_for(template, country_of(to.normal)))

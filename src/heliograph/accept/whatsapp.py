@@ -42,7 +42,9 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def whatsapp_content(template: Template, values: Mapping[str, str], body: str | None) -> WhatsappContent:
-    """Meta's AUTHENTICATION templates have a button that copies the code, which is to be told once more."""
+    """Fill in Meta's form; its AUTHENTICATION templates have a
+    button that copies the code, which is to be told once more.
+    """
     codes = [values.get(name, "") for name in asked_names(template)] if template.category == "AUTHENTICATION" else []
     return WhatsappContent(
         template=template.upstream_name or template.name,

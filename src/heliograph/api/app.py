@@ -115,7 +115,7 @@ class Api:
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     async def no_room(self, request: Request) -> Response:
-        """Instead of the rest, for a connection too many. A small body is read first: closing would reset it."""
+        """Refuse the rest, for a connection too many. A small body is read first: closing would reset it."""
         request.id = self.context.clock.new_id("req_")
         request.keep_alive = False
         extra: Headers = [(b"x-request-id", request.id.encode()), NO_STORE]
@@ -135,7 +135,9 @@ class Api:
     async def _keyed(
         self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers
     ) -> Response:
-        """Key, team, scope, rate limit, media type, size, JSON, a query not taken; the endpoint does the rest."""
+        """Check key, team, scope, rate limit, media type, size,
+        JSON, and a query not taken; the endpoint does the rest.
+        """
         seen, scopes, token, raw = self.context.store.setup.current, route.scopes or (), b"", None
         if route.fresh:
             await self.context.store.setup.learned_since(seen)
@@ -165,7 +167,7 @@ class Api:
         except Refusal as refusal:
             if not await self._door.learned(refusal, token, seen):
                 raise
-            # As it is now: it may have been revoked too.
+            # The key is read as it is now: it may have been revoked too.
             caller = self._door.newest(caller) if surface.signed else self._door.find(token)
             response = await route.call(replace(call, who=caller.catching() if surface.prefix else caller))
         finally:
@@ -186,14 +188,14 @@ class Api:
         return response
 
     async def _meet(self, given: bytes) -> None:
-        """What `X-Heliograph-Simulate` asks for before the request is carried out, or instead."""
+        """Do what `X-Heliograph-Simulate` asks for before the request is carried out, or instead."""
         trouble = read_trouble(given.decode("latin-1"))
         await asyncio.sleep(trouble.latency_ms / SECOND_MS)
         if trouble.refusal:
             raise refused(trouble.refusal)
 
     async def _keep_silent(self, request: Request) -> None:
-        """Until the client gives up."""
+        """Keep silent until the client gives up."""
         end = asyncio.get_running_loop().time() + SILENCE_S
         while not (request.gone or self.context.state.draining) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(LOOK_S)
@@ -202,7 +204,9 @@ class Api:
     async def _body(
         self, route: Route, surface: Surface, request: Request, team: str, raw: bytes | None
     ) -> tuple[Any, int]:
-        """What it says, and its size. A POST that takes no fields may come without one, or with an empty object."""
+        """Read what it says, and its size. A POST that takes no
+        fields may come without one, or with an empty object.
+        """
         if route.body is None and not (route.method == "POST" and request.has_body):
             return {}, 0
         surface.check_media_type(request)
@@ -218,13 +222,13 @@ class Api:
         return self.context.test_token or given if given and given == surface.test_token else given
 
     def _tell_limits(self, surface: Surface, request: Request, extra: Headers) -> None:
-        """What the key has left, where nothing is taken from it."""
+        """Tell what the key has left, where nothing is taken from it."""
         with suppress(Refusal):
             caller = request.caller or self._door.find(self._token(surface, request))
             extra += self._door.look(caller).headers
 
     def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
-        """The error answer, remembered for the team's request log when a key says whose request it was."""
+        """Return the error answer, remembered for the team's request log when a key says whose request it was."""
         if route == "none" and surface.prefix and isinstance(refusal, NotFound):
             told = f"There is no such call here: {self.context.base_url}/docs/guides/compat lists those there are."
             refusal = NotFound(told)
@@ -239,7 +243,7 @@ class Api:
         return response
 
     def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
-        """The error answer to what is no request, or one whose body breaks off."""
+        """Return the error answer to what is no request, or one whose body breaks off."""
         id_ = self.context.clock.new_id("req_")
         body = error_body(refusal, id_, self.context.base_url, problem=False)
         headers = [*error_headers(refusal), (b"x-request-id", id_.encode()), NO_STORE]

@@ -32,7 +32,7 @@ class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sending(prepare: Prepare, kind: type[Any]) -> Callable[[Call], Awaitable[Response]]:
-    """Of sends of this kind."""
+    """Make the endpoint that takes a batch of sends of this kind."""
 
     async def endpoint(call: Call) -> Response:
         async def send(retry_key: IdempotencyKey | None) -> Sent[Fates]:

@@ -11,7 +11,7 @@ CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 
 
 async def callback(call: Call) -> Response:
-    """404 for an unknown carrier and for one without a secret alike."""
+    """Take a carrier's callback; 404 answers for an unknown carrier and for one without a secret alike."""
     context, request = call.context, call.request
 
     async def body() -> bytes:

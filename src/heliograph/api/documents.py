@@ -57,7 +57,7 @@ async def list_errors(call: Call) -> Response:
 
 
 def _pages(call: Call, found: dict[str, Any]) -> Response:
-    """All of it by its names, unless pages are asked for."""
+    """Answer all of it by its names, unless pages are asked for."""
     query, names = call.query(), list(found)
     after = query.get("after")
     if after is not None and after not in found:
@@ -67,7 +67,9 @@ def _pages(call: Call, found: dict[str, Any]) -> Response:
 
 
 def document_routes(routes: list[Route]) -> list[Route]:
-    """OpenAPI and the pages that describe `routes`, each built when it is first asked for; a search each time."""
+    """Return OpenAPI and the pages that describe `routes`, each
+    built when first asked for; a search is made each time.
+    """
 
     @cache
     def openapi(base_url: str) -> Response:

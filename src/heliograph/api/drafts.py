@@ -108,7 +108,7 @@ class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return await self._answer(call, self._own(call))
 
     async def archive(self, call: Call) -> Response:
-        """One that was never approved is gone; the answer is the last that is seen of it."""
+        """Archive a draft; one that was never approved is gone: the answer is the last that is seen of it."""
         record = self._own(call)
         await self.manage.archive(call.context.store, call.actor, record.team, record.id)
         return await self._answer(call, replace(record, status="archived"))
@@ -129,7 +129,7 @@ class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return await _page(call, octets, len(lines) > len(found), lambda: found)
 
     def _given(self, call: Call) -> dict[str, Any]:
-        """What was sent; null takes a part away."""
+        """Return what was sent; null takes a part away."""
         assert isinstance(call.json, dict)
         return {name: value for name, value in call.json.items() if value is not None or name in self.removable}
 

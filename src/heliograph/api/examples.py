@@ -16,7 +16,7 @@ PHONE = "+15005550006"
 
 
 def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str, str]:
-    """Language → the request in it."""
+    """Write the request in each language."""
     path = route.path
     for one in operation["parameters"]:
         path = path.replace(f"{{{one['name']}}}", one.get("example", ""))
@@ -27,7 +27,7 @@ def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str
 
 
 def answer_example(route: Route, kind: Any, schemas: dict[str, Schema]) -> Any:
-    """What the route answers with, `kind` being its answer or its dry run's."""
+    """Return what the route answers with, `kind` being its answer or its dry run's."""
     resource = resource_of(route)
     values = {"id": PREFIXES[RESOURCES[resource]] + ULID} if resource in RESOURCES else {}
     phones: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def answer_example(route: Route, kind: Any, schemas: dict[str, Schema]) -> Any:
 
 
 def _object(name: str, schemas: dict[str, Schema], values: dict[str, Any], phones: dict[str, Any]) -> dict[str, Any]:
-    """`phones` win over the examples of fields, those over `values`."""
+    """Build the example of an object; `phones` win over the examples of fields, those over `values`."""
     return {
         field: _value(field, schema, schemas, values, phones) for field, schema in schemas[name]["properties"].items()
     }
@@ -67,7 +67,7 @@ EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fal
 
 
 def _held(schema: Schema, schemas: dict[str, Schema]) -> str | None:
-    """The name of the object in a field, or in the list in it."""
+    """Return the name of the object in a field, or in the list in it."""
     for branch in schema.get("anyOf", [schema]):
         name = str(branch.get("items", branch).get("$ref", "")).rpartition("/")[2]
         if "properties" in schemas.get(name, {}):

@@ -73,7 +73,7 @@ def read_guide(name: str) -> Guide:
 
 
 def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
-    """CommonMark with tables. HTML in the source is shown, not obeyed."""
+    """Render CommonMark with tables. HTML in the source is shown, not obeyed."""
     from markdown_it import MarkdownIt  # takes a while to load, and only readers of the docs need it
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -95,12 +95,12 @@ def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
 
 
 def anchor(heading: str) -> str:
-    """As GitHub makes it, so that links work in both places."""
+    """Make an anchor as GitHub does, so that links work in both places."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def link(target: str) -> str | None:
-    """Where a link of docs/ leads here; None for what is not shown here."""
+    """Return where a link of docs/ leads here; None for what is not shown here."""
     if target in ELSEWHERE:
         return ELSEWHERE[target]
     file, hash_, part = target.partition("#")
@@ -126,7 +126,7 @@ def _with_links(tokens: list[Any]) -> list[Any]:
 
 
 def soft(text: str) -> Markup:
-    """Code that may break after a separator, so that words stay whole."""
+    """Mark where code may break, after a separator, so that words stay whole."""
     return Markup(re.sub(r"([_./]|\[\])(?=\w)", r"\1<wbr>", str(escape(text))))
 
 

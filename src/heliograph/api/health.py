@@ -35,14 +35,14 @@ ALIVE = msgspec.json.encode(Health())
 
 
 async def healthz(call: Call) -> Response:
-    """Says whose it is, so that a command beside it knows a neighbour's."""
+    """Say whose it is, so that a command beside it knows a neighbour's."""
     whose = call.context.store.owner.partition("/")[0]
     return Response(200, ALIVE, [(INSTANCE, name_of_instance(whose).encode())])
 
 
 async def readyz(call: Call) -> Response:
-    """503 before and while shutting down, when the database does not commit within a second, and of a worker that
-    claims nothing because its clock is wrong.
+    """Answer 503 before and while shutting down, when the database does not commit
+    within a second, and of a worker that claims nothing because its clock is wrong.
     """
     await _check_ready(call.context)
     return answer(Health())
@@ -57,7 +57,9 @@ async def _check_ready(context: Context) -> None:
 
 
 async def metrics(call: Call) -> Response:
-    """For loopback, the operator's ranges and anyone with the token; for others there is no such page."""
+    """Show the metrics to loopback, the operator's ranges and
+    anyone with the token; for others there is no such page.
+    """
     if not _may_look(call):
         raise NotFound()
     state = call.context.state
@@ -67,14 +69,14 @@ async def metrics(call: Call) -> Response:
 
 
 async def _measured(context: Context) -> bytes:
-    """Written in a thread, once for all who ask meanwhile."""
+    """Write the metrics in a thread, once for all who ask meanwhile."""
     asked = await _asked(context)
     flush()
     return await LOOKING.run(metrics_text, asked)
 
 
 async def _asked(context: Context) -> Families:
-    """What the database and the machine say now. One that does not answer hides no other."""
+    """Return what the database and the machine say now. One that does not answer hides no other."""
     found, probes = Families(), context.store
     ready, waiting, behind = await asyncio.gather(
         _check_ready(context), probes.outbox.queue.answer(), probes.dead_letters.behind.answer(), return_exceptions=True
@@ -88,7 +90,7 @@ async def _asked(context: Context) -> Families:
 
 
 def _tell_queues(found: Families, context: Context, waiting: Sequence[LaneDepth]) -> None:
-    """None are told while the database does not answer: 0 would say that nothing waits."""
+    """Tell how many wait; none are told while the database does not answer: 0 would say that nothing waits."""
     depth = found.declare("outbox_depth", "Recipients that wait or are in work.", "lane")
     oldest = found.declare("outbox_oldest_seconds", "How long the oldest of them has waited.", "lane")
     held = found.declare("held_messages", "Recipients that wait for somebody to mend it.", "reason")
@@ -127,8 +129,9 @@ def _tell_machine(found: Families, context: Context) -> None:
 
 
 def _held(context: Context, waiting: Sequence[LaneDepth]) -> dict[str, int]:
-    """Recipients that wait, by why: delivery is paused; or all carriers of their channel are out of reach. Between two
-    probes a carrier is out of reach as well.
+    """Count the recipients that wait, by why: delivery is paused; or all carriers of their channel are out of reach.
+
+    Between two probes a carrier is out of reach as well.
     """
     setup, closed = context.store.setup.current, context.store.circuits.current
     enabled = [carrier for carrier in setup.carriers if carrier.enabled]

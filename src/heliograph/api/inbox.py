@@ -141,7 +141,7 @@ def _wanted(query: dict[str, str]) -> InboxSearch:
 
 
 async def _find(call: Call, kinds: Sequence[str], wanted: InboxSearch) -> InboxList:
-    """Newest first over all kinds, as many as fit into one answer."""
+    """List the newest first over all kinds, as many as fit into one answer."""
     store, lines = call.context.store, list[InboxLine | CodeLine]()
     carriers, more = simulator_ids(store.setup.current.carriers), False
     if channels := [channel for channel in CHANNELS if channel in kinds]:
@@ -168,7 +168,7 @@ def _fitting(lines: list[InboxLine | CodeLine]) -> list[InboxLine | CodeLine]:
 
 
 async def _wait_for(call: Call, kinds: Sequence[str], wanted: InboxSearch, wait_s: float) -> InboxList:
-    """Looks when the store hints that something was delivered, and now and then. Holds nothing meanwhile."""
+    """Look when the store hints that something was delivered, and now and then. It holds nothing meanwhile."""
     context, time = call.context, asyncio.get_running_loop().time
     hints, waits, key = context.store.hints, context.state.waits, call.caller.key.id
     if waits[key] >= WAITS_OF_A_KEY or waits.total() >= WAITS:
@@ -221,7 +221,7 @@ def _view(id_: str, channel: Channel, to: list[str], created_at: int, content: s
 
 
 def _code(call: Call, line: CodeLine) -> InboxView:
-    """The code of a verification, until it ends, where the team lets its keys read codes (contract 8)."""
+    """Return the code of a verification, until it ends, where the team lets its keys read codes (contract 8)."""
     readable = call.caller.team.record.verify.inbox
     pending = readable and line.status == "pending" and not line.magic
     text = inbox_text(call.context, call.caller, line.id, line.added) if pending else None

@@ -87,7 +87,7 @@ EVENT_ID: Schema = {
 
 
 def _form(title: str, needed: dict[str, Schema], **more: Schema) -> Schema:
-    """One of the forms that a body may have."""
+    """Describe one of the forms that a body may have."""
     return {
         "title": title,
         "type": "object",
@@ -226,7 +226,7 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
 
 
 def operation_id(route: Route) -> str:
-    """`post_emails`, `get_emails_id`: unique because method and path are."""
+    """Name an operation like `post_emails` or `get_emails_id`: it is unique because method and path are."""
     words = route.path.removeprefix("/v1/").strip("/").translate({ord("/"): "_", ord("{"): None, ord("}"): None})
     return f"{route.method.lower()}_{words}"
 
@@ -237,7 +237,7 @@ def tag(route: Route) -> str:
 
 
 def refusals_of(route: Route) -> dict[int, list[type[r.Refusal]]]:
-    """Every code that the route can answer, by status."""
+    """Return every code that the route can answer, by status."""
     possible = [*(KEYED if route.scopes is not None else ()), *(BODY if route.body else ())]
     if "{" in route.path:
         possible.append(r.NotFound)
@@ -334,7 +334,7 @@ def _response(route: Route, status: int, words: str, content: dict[str, Schema])
 
 
 def _links(route: Route, routes: list[Route]) -> Schema:
-    """From what a POST made to the routes that take its id."""
+    """Link what a POST made to the routes that take its id."""
     if route.method != "POST" or "{" in route.path:
         return {}
     links = {}

@@ -66,7 +66,7 @@ async def create(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    """Of one channel its record; of both, a list of those that there are."""
+    """Answer with the record of one channel; of both, with a list of those that there are."""
     phone, channel = call.params["phone"], call.query().get("channel")
     found = await opt_outs.find(call.context.store, call.caller.team.record, phone, channel)
     records = [to_record(one) for one in found]

@@ -55,7 +55,7 @@ class Docs:
         self._errors = {error["code"]: error for error in error_list()}
 
     def page(self, path: str) -> str | None:
-        """None: there is no such page."""
+        """Return a page; None: there is no such page."""
         match path.strip("/").split("/"):
             case ["docs"]:
                 return self.home()
@@ -129,7 +129,7 @@ class Docs:
         return self._page("missing.html", "Page not found", "")
 
     def search(self, words: str) -> list[DocsHit]:
-        """What has all the words; what has them in its name comes first."""
+        """Find what has all the words; what has them in its name comes first."""
         wanted = words.lower().split()
         found = [hit for hit, more in self._findable() if _has(wanted, hit.title, hit.about, more)]
         return sorted(found, key=lambda hit: not _has(wanted, hit.title, hit.about))[:FOUND_MAX]
@@ -201,7 +201,7 @@ class Docs:
         ]
 
     def _fields(self, schema: Schema, prefix: str) -> list[tuple[str, Schema, bool]]:
-        """The fields of all its forms, each followed by those of the object, or list of objects, in it."""
+        """Return the fields of all its forms, each followed by those of the object, or list of objects, in it."""
         found = []
         forms = schema.get("oneOf", [schema])
         for name, inner in {name: inner for form in forms for name, inner in form["properties"].items()}.items():
@@ -214,7 +214,7 @@ class Docs:
         return found
 
     def _findable(self) -> Iterator[tuple[DocsHit, str]]:
-        """With what else it is found by."""
+        """Yield what can be found, with what else it is found by."""
         for id_, route in self._routes.items():
             fields = [row.name for kind in (route.body, route.answer) for row in self._rows(kind)]
             yield DocsHit("API", route.summary, route.name, f"/docs/api/{id_}"), " ".join(fields)
@@ -249,7 +249,7 @@ def _environment() -> Environment:
 
 
 def prose(text: str) -> Markup:
-    """Escaped, with `code` in backticks."""
+    """Escape a text, with `code` in backticks."""
     return Markup(re.sub(r"`([^`]+)`", lambda found: f"<code>{soft(Markup(found[1]))}</code>", str(escape(text))))
 
 
@@ -267,7 +267,7 @@ def _codes(route: Route) -> set[str]:
 
 
 def _errors_of(route: Route, *, shared: bool) -> Iterator[tuple[int, str, str]]:
-    """Status, code and meaning of its errors: those that every request can get, or its own."""
+    """Yield status, code and meaning of its errors: those that every request can get, or its own."""
     for status, refusals in refusals_of(route).items():
         for refusal in refusals:
             if (refusal in (*KEYED, *EVERY)) == shared:
@@ -298,7 +298,7 @@ def _type(schema: Schema, *, null: bool = True) -> str:
 
 
 def _limits(schema: Schema) -> Iterator[str]:
-    """The limits of a field in words."""
+    """Yield the limits of a field in words."""
     for one in schema.get("anyOf", [schema]):
         items = one.get("items", {})
         if "maxLength" in one:
@@ -317,7 +317,7 @@ def _limits(schema: Schema) -> Iterator[str]:
 
 
 def _sentence(*parts: str) -> str:
-    """A number that is said already is not said again."""
+    """Join the parts; a number that is said already is not said again."""
     said = ""
     for part in parts:
         number = re.search(r"\d+(?=\W|$)", part.removeprefix("ISO 8601"))

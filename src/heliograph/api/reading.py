@@ -246,7 +246,7 @@ def _found(found: SearchPage[Any], records: list[Any]) -> Response:
 
 
 def read_to(query: dict[str, str], channel: Channel | None) -> str | None:
-    """The address or phone of a channel, or either, in its normal form."""
+    """Return the address or phone of a channel, or either, in its normal form."""
     if "to" not in query:
         return None
     to = query["to"].replace(" ", "+")  # a plus that was not encoded; neither has a space
@@ -258,7 +258,7 @@ def read_to(query: dict[str, str], channel: Channel | None) -> str | None:
 
 
 def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
-    """Of a channel's messages, or of verifications."""
+    """Read a search of a channel's messages, or of verifications."""
     query = call.query()
     status = query.get("status")
     if status is not None and status not in states:
@@ -283,7 +283,7 @@ def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Sea
 
 
 def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:
-    """What a caller may add, when nothing was."""
+    """Return what a caller may add, when nothing was."""
     added: dict[str, Any] = {"tags": {}, "metadata": {}, "scheduled_at": None, "expires_at": None, "priority": "normal"}
     if channel == "email":
         replies = [record["reply_to"]] if record["reply_to"] else []

@@ -24,7 +24,7 @@ class ReceivedList(Listed, frozen=True, kw_only=True):
 
 
 async def list_all(call: Call) -> Response:
-    """As their events told them, newest first."""
+    """List them as their events told them, newest first."""
     query, store = call.query(), call.context.store
     limit = read_limit(query)
     found = await store.received.newest(call.team, read_after(query, PREFIXES["received"]) or LAST, limit + 1)

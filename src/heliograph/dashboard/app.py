@@ -127,7 +127,7 @@ class Dashboard:
             return _broken(request), visit
 
     def _page_above(self, request: Request) -> str:
-        """Where the address of a form that was sent leads when it is opened again: to the page that has the form."""
+        """Find where the address of a form that was sent leads when opened again: to the page that has the form."""
         path = request.raw_path.decode("ascii")
         while path := path.rpartition("/")[0]:
             with suppress(NotFound, MethodNotAllowed):
@@ -136,7 +136,7 @@ class Dashboard:
         return "/dashboard"
 
     async def _arrive(self, request: Request, params: dict[str, str]) -> Visit:
-        """Who asks about what; the body is still unread."""
+        """Find who asks about what; the body is still unread."""
         who = await self._signed_in(request)
         return Visit(
             tools=self._tools,
@@ -150,7 +150,7 @@ class Dashboard:
         )
 
     async def _lost(self, request: Request) -> Visit | None:
-        """Who asks for what there is not: the frame of a page around the answer, of the team's where it is one."""
+        """Find who asks for what there is not: the answer gets the frame of a page, of the team's where it is one."""
         team = request.path.removeprefix(TEAMS).partition("/")[0] if request.path.startswith(TEAMS) else ""
         try:
             return await self._arrive(request, {"team": team})
@@ -158,7 +158,7 @@ class Dashboard:
             return None
 
     async def _with_form(self, route: PageRoute, visit: Visit) -> Visit:
-        """Only for those who may: what the page does not expect is refused before it is read."""
+        """Read the form, only for those who may: what the page does not expect is refused before it is read."""
         kind = visit.request.headers.get(b"content-type", b"").decode("latin-1")
         check_kind(kind, route.files)
         body = await visit.request.read_body(route.form_max, self._budget, visit.params.get("team", ""))
@@ -183,7 +183,7 @@ class Dashboard:
         return _error(403, "Your role does not allow this. Ask an owner of the team.")
 
     def _is_own_form(self, visit: Visit) -> bool:
-        """The session's token; before there is a session, the browser's word that the form is ours."""
+        """Check the session's token; before there is a session, the browser's word that the form is ours."""
         if visit.who is not None:
             return hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.who.csrf.encode())
         origin = visit.request.headers.get(b"origin")
@@ -191,7 +191,7 @@ class Dashboard:
         return origin is None or urlsplit(origin.decode("latin-1")).netloc == host
 
     async def _noticed(self, answer: Answer, visit: Visit | None) -> Answer:
-        """A page with what is to be said on every page of its team, or of the operator's."""
+        """Add to a page what is to be said on every page of its team, or of the operator's."""
         if not isinstance(answer, Page) or visit is None or visit.who is None or answer.status == 503:
             return answer
         team = visit.team_found if visit.may("viewer") else None
@@ -208,7 +208,7 @@ class Dashboard:
     # -- answering ------------------------------------------------------------------------------------------
 
     async def _told(self, answer: Answer, visit: Visit | None) -> list[ToldDecision]:
-        """What was decided for whoever opens a page; not for a script that fetches what changed on one."""
+        """Return what was decided for whoever opens a page; not for a script that fetches what changed on one."""
         if not isinstance(answer, Page) or visit is None or visit.who is None or visit.request.method != "GET":
             return []
         headers = visit.request.headers  # on plain http, browsers say only what they accept
@@ -251,12 +251,12 @@ class Dashboard:
         raise AssertionError(answer)
 
     def _now(self, visit: Visit) -> int:
-        """A team's pages tell times by its own clock."""
+        """Return the time; a team's pages tell times by its own clock."""
         clock, team = self._tools.context.clock, visit.team_found
         return clock.of(team.record.ref) if team else clock.now()
 
     async def _rendered(self, size: int, template: str, values: dict[str, Any], reader: Reader | None) -> bytes:
-        """Small pages one after the other: between two of them others are answered."""
+        """Render small pages one after the other: between two of them others are answered."""
         if size > IN_THREAD:
             return await LOOKING.run(render, template, values, reader)
         async with self._turn:
@@ -270,7 +270,7 @@ class Dashboard:
 
 
 def _is_suspended(route: PageRoute, visit: Visit) -> bool:
-    """Whether the form would send, or prepare to, for a suspended team; what is an operator's stays open."""
+    """Tell whether the form would send, or prepare to, for a suspended team; what is an operator's stays open."""
     if route.method != "POST" or route.need == "operator" or route.suspended:
         return False
     return visit.team_found is not None and visit.team_found.record.suspended
@@ -292,7 +292,7 @@ def _broken(request: Request) -> Page:
 
 
 def saved_as(filename: str) -> Headers:
-    """Empty: shown, not saved."""
+    """Name the file that it is saved as; empty: it is shown, not saved."""
     if not filename:
         return []
     name = quote(filename, safe="")  # browsers decode it in the longer form alone (RFC 6266)

@@ -48,7 +48,7 @@ def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterato
 
 
 def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
-    """The channels of which nothing leaves this instance."""
+    """Yield the channels of which nothing leaves this instance."""
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
         why = "messages reach nobody, even those that say delivered."
         way = {
@@ -60,7 +60,7 @@ def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
 
 
 def notices(setup: Setup, team: Team | None, account: Account | None, now: int, role: str) -> list[Concern]:
-    """What every page of the team says, or without a team every page of an operator's."""
+    """Return what every page of the team says, or without a team every page of an operator's."""
     found = [*of_instance(setup, (), role)]
     if team and account:
         found += [*of_channels(setup, role), *of_team(team, None, account, {}, now, role)]
@@ -75,7 +75,7 @@ def of_team(
     now: int,
     role: str,
 ) -> Iterator[Concern]:
-    """`failing`: webhooks whose last tries failed."""
+    """Yield a team's concerns; `failing` are webhooks whose last tries failed."""
     if team.record.suspended:
         way = {
             OPERATOR: ("Lift it", f"{HERE}/teams/{team.record.id}"),

@@ -210,7 +210,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def in_words(action: str) -> str:
-    """What a change is called; one without a row is written as it is, in words."""
+    """Say what a change is called; one without a row is written as it is, in words."""
     area, _, verb = action.partition(".")
     _, known = AREAS.get(area, ("", {}))
     fallback = action.replace(".", ": ").replace("_", " ")
@@ -226,7 +226,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(line: AuditLine, setup: Setup, operator: bool) -> Subject:
-    """By name, with the page where it is."""
+    """Name what the change is about, with the page where it is."""
     area = line.action.partition(".")[0]
     team = setup.teams.get(line.team or "")
     detail = line.detail
@@ -254,7 +254,7 @@ def _operator_page(area: str, operator: bool) -> str:
 
 
 def _own_id(team: Team, line: AuditLine) -> str:
-    """Of what an entry names by its address."""
+    """Find the id of what an entry names by its address."""
     if line.action.startswith("webhook."):
         return next((hook.id for hook in team.webhooks if hook.url == line.subject), "")
     domain = team.domains.get(line.subject) if line.action.startswith("domain.") else None
@@ -262,7 +262,7 @@ def _own_id(team: Team, line: AuditLine) -> str:
 
 
 def actor_of(line: AuditLine, setup: Setup) -> str:
-    """Who made it, by name."""
+    """Say who made it, by name."""
     if line.email:
         return line.name or line.email
     kind, _, id_ = line.by.partition(" ")

@@ -47,8 +47,9 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
-    """The last 24 hours, 30 days or 12 months in the reader's zone; the last one is not over yet. Hours are those of
-    UTC, which figures are kept by: in a zone that is half an hour off they begin at half past."""
+    """Return the last 24 hours, 30 days or 12 months in the reader's zone; the last one is not over yet. Hours
+    are those of UTC, which figures are kept by: in a zone that is half an hour off they begin at half past.
+    """
     unit, label, name, every = SPANS[span]
     if unit == "hour":
         last = datetime.fromtimestamp(now // HOUR_MS * HOUR_MS // 1000, UTC)
@@ -73,7 +74,7 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
 
 
 def last_hour(now: int, zone: tzinfo = UTC) -> list[Bucket]:
-    """The last 60 minutes in the reader's zone; the last one is not over yet."""
+    """Return the last 60 minutes in the reader's zone; the last one is not over yet."""
     first = now - now % MINUTE_MS - 59 * MINUTE_MS
     names = [datetime.fromtimestamp((first + n * MINUTE_MS) // 1000, zone).strftime("%H:%M") for n in range(60)]
     return [
@@ -88,7 +89,7 @@ def last_hour(now: int, zone: tzinfo = UTC) -> list[Bucket]:
 
 
 def percent(value: float) -> str:
-    """Two digits where they matter: 0.05 %, 4.2 %, 98.7 %, 100 %."""
+    """Write two digits where they matter: 0.05 %, 4.2 %, 98.7 %, 100 %."""
     return f"{value:.2f}".rstrip("0").rstrip(".") + " %" if value < 1 else f"{value:.1f}".removesuffix(".0") + " %"
 
 
@@ -97,7 +98,7 @@ def count(value: float) -> str:
 
 
 def ceiling(highest: float, least: float) -> float:
-    """The first of 1, 2, 4, 10, 20, 40 … from `least` on that is high enough; its half is as round."""
+    """Return the first of 1, 2, 4, 10, 20, 40 … from `least` on that is high enough; its half is as round."""
     top = least
     while top < highest:
         top *= 2.5 if f"{top:e}".startswith("4") else 2
@@ -114,9 +115,9 @@ def bars(
     limit: float | None = None,
     page_of: Callable[[Bucket], str] | None = None,
 ) -> Chart:
-    """The series stacked, one bar for each bucket; `text` writes a value, `least` is the lowest upper line.
+    """Stack the series, one bar for each bucket; `text` writes a value, `least` is the lowest upper line.
 
-    `limit`: a value with a line of its own, above which it is too much. `page_of`: where a bar leads to.
+    `limit` is a value with a line of its own, above which it is too much. `page_of` says where a bar leads to.
     """
     columns = list(zip(*(one.values for one in series), strict=True))
     top = ceiling(max((sum(value or 0 for value in column) for column in columns), default=0), least)
@@ -137,7 +138,7 @@ def bars(
 
 
 def _caption(series: Sequence[Series], column: Sequence[float | None], text: Callable[[float], str]) -> str:
-    """What a bar says; empty when it has nothing to say."""
+    """Say what a bar shows; empty when it has nothing to say."""
     known = [(one.name, value) for one, value in zip(series, column, strict=True) if value]
     if not known:
         return text(0) if None not in column and len(series) == 1 else ""
@@ -147,7 +148,7 @@ def _caption(series: Sequence[Series], column: Sequence[float | None], text: Cal
 def _heights(
     series: Sequence[Series], column: Sequence[float | None], top: float
 ) -> Iterable[tuple[str, float, float]]:
-    """Class, upper end and height of each piece of a bar, from the floor up."""
+    """Yield class, upper end and height of each piece of a bar, from the floor up."""
     y = float(FLOOR)
     for one, value in zip(series, column, strict=True):
         if value:

@@ -37,12 +37,12 @@ MAILS = {"invite": _invitation, "reset": _reset}
 
 
 def terms_of(visit: Visit) -> LinkTerms:
-    """Of a link that this person makes now."""
+    """Return the terms of a link that this person makes now."""
     return LinkTerms(by_operator=visit.may("operator"), mailed=not platform_mail.is_simulated(visit.setup, "email"))
 
 
 async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> str:
-    """The link, to be shown; empty: it is mailed. A refusal says why it cannot be, and it is gone."""
+    """Return the link, to be shown; empty: it is mailed. A refusal says why it cannot be, and the link is gone."""
     url = f"{visit.context.base_url}/dashboard/link/{token}"
     if not terms.mailed:
         return url

@@ -74,12 +74,14 @@ class Live:
         self.streams = 0
 
     async def word(self, watch: Watch) -> str:
-        """For a page that is being made: what it is about to show, or a moment earlier; empty when it is gone."""
+        """Return, for a page that is being made, what it is about
+        to show, or a moment earlier; empty when it is gone.
+        """
         pulse = await (self._look(watch.key, watch.read, watch.every_s) if watch.key in self._open else watch.read())
         return watch.word(pulse) if pulse else ""
 
     async def changes(self, watch: Watch, follower: Follower, seen: str) -> AsyncGenerator[bytes, None]:
-        """Server-sent events: `changed` when it no longer is as it was `seen`, `done` at the end."""
+        """Yield server-sent events: `changed` when it no longer is as it was `seen`, `done` at the end."""
         caps = {("person", follower.person): PERSON_MOST, ("team", follower.team): TEAM_MOST}
         if self.streams >= MOST or any(self._open[key] >= most for key, most in caps.items()):
             yield FULL
@@ -126,7 +128,7 @@ class Live:
                     self._looks.pop(key, None)
 
     async def _look(self, key: Key, read: Callable[[], Awaitable[Any]], fresh_s: float) -> Any:
-        """The answer of a moment ago, the one that is under way, or a new one."""
+        """Return the answer of a moment ago, the one that is under way, or a new one."""
         at, answer = self._looks.get(key, (0.0, None))
         if answer is None or _now() - at >= fresh_s:
             answer = asyncio.ensure_future(read())

@@ -92,7 +92,7 @@ class Provider:
         self._away_until = 0
 
     async def address(self, state: str, nonce: str, verifier: str, *, anew: bool = False) -> str:
-        """Where somebody goes to sign in; `anew`: also who is signed in there."""
+        """Return where somebody goes to sign in; `anew`: who is signed in there signs in again."""
         found = await self._discover()
         asked = {
             "response_type": "code",
@@ -107,13 +107,13 @@ class Provider:
         return _with_query(found.authorization_endpoint, asked)
 
     async def leaving(self, back: str) -> str | None:
-        """Where somebody goes to sign out there as well; None: it has no such place."""
+        """Return where somebody goes to sign out there as well; None: it has no such place."""
         found = await self._discover()
         asked = {"client_id": self.options.client_id, "post_logout_redirect_uri": back}
         return _with_query(found.end_session_endpoint, asked) if found.end_session_endpoint else None
 
     async def receive(self, query: Mapping[str, str], nonce: str, verifier: str) -> Visitor:
-        """Who came back with this code. The state is the caller's to check."""
+        """Find who came back with this code. The state is the caller's to check."""
         found = await self._discover()
         said = query.get("iss")  # RFC 9207: whose answer it is
         if said not in (None, found.issuer) or (said is None and found.authorization_response_iss_parameter_supported):
@@ -175,7 +175,7 @@ class Provider:
         return _read(status, body, Tokens)
 
     async def _more(self, found: Discovery, token: str, subject: str) -> dict[str, Any]:
-        """What is only said on asking."""
+        """Ask for what is only said on asking."""
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         status, body = await self._ask("GET", found.userinfo_endpoint, headers, b"")
         claims = _read(status, body, dict[str, Any])
@@ -190,7 +190,7 @@ class Provider:
     # -- believing ------------------------------------------------------------------------------------------
 
     async def _verified(self, found: Discovery, token: str, nonce: str) -> dict[str, Any]:
-        """The claims of an ID token that is for us, for this sign-in, and in time."""
+        """Return the claims of an ID token that is for us, for this sign-in, and in time."""
         try:
             claims = await self._opened(found, token)
             rules = jwt.JWTClaimsRegistry(
@@ -217,7 +217,9 @@ class Provider:
         return claims
 
     async def _opened(self, found: Discovery, token: str) -> dict[str, Any]:
-        """With the keys that are kept; with new ones when none of them does: a provider changes them at will."""
+        """Open a token with the keys that are kept; with new ones
+        when none of them does: a provider changes them at will.
+        """
         now = self._now()
         if self._keys and self._keys[0] > now:
             try:
@@ -253,7 +255,7 @@ def base64url(octets: bytes) -> str:
 
 
 def _key_set(found: Mapping[str, Any]) -> KeySet:
-    """The public keys that sign; others, and what we do not know, are left out."""
+    """Return the public keys that sign; others, and what we do not know, are left out."""
     keys: list[Key] = []
     for one in found.get("keys") or ():
         try:

@@ -44,7 +44,7 @@ class NewCredential(msgspec.Struct, frozen=True):
 
 
 def party_of(url: str) -> Party | None:
-    """By the public address; None: browsers have no passkeys there (no TLS, or no name)."""
+    """Read the public address; None: browsers have no passkeys there (no TLS, or no name)."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     is_here = host == "localhost" or host.endswith(".localhost")
@@ -63,7 +63,7 @@ def _is_address(host: str) -> bool:
 
 
 def to_create(party: Party, person: str, email: str, name: str, challenge: bytes, held: Iterable[Passkey]) -> str:
-    """What a browser is asked for a new one, as JSON."""
+    """Return what a browser is asked for a new one, as JSON."""
     import webauthn
     from webauthn.helpers import base64url_to_bytes, structs
 
@@ -86,7 +86,7 @@ def to_create(party: Party, person: str, email: str, name: str, challenge: bytes
 
 
 def to_sign(party: Party, challenge: bytes) -> str:
-    """What it is asked to sign in, whoever it is."""
+    """Return what a browser is asked to sign in, whoever it is."""
     import webauthn
     from webauthn.helpers.structs import UserVerificationRequirement
 
@@ -116,7 +116,7 @@ def read_new(party: Party, challenge: bytes, answer: str) -> NewCredential:
 
 
 def read_id(answer: str) -> str:
-    """Which passkey it says it is of."""
+    """Return which passkey it says it is of."""
     try:
         said = msgspec.json.decode(answer, type=Credential).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -127,7 +127,7 @@ def read_id(answer: str) -> str:
 
 
 def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -> int:
-    """The counter of a passkey that signed; the store compares it once more, for those who come at once."""
+    """Return the counter of a passkey that signed; the store compares it once more, for those who come at once."""
     import webauthn
     from webauthn.helpers import base64url_to_bytes
 

@@ -47,7 +47,7 @@ _people = PasswordQueue(1000)  # who is signed in, has a link, or was here befor
 
 @cache
 def _any() -> str:
-    """Nobody has this password. Made when it is first needed, not at every start of a command."""
+    """Hash a password that nobody has, when it is first needed and not at every start of a command."""
     return _hasher.hash("nobody has this password")
 
 
@@ -56,7 +56,7 @@ async def hash_password(password: str) -> str:
 
 
 async def is_right(hashed: str | None, password: str, *, is_familiar: bool = True) -> bool:
-    """Takes the same time for an account that does not exist. Busy: too many strangers want to know."""
+    """Tell whether the password is right, in the same time for no account. Busy: too many strangers want to know."""
     return await (_people if is_familiar else _strangers).run(_verify, hashed, password)
 
 
@@ -68,7 +68,7 @@ def _verify(hashed: str | None, password: str) -> bool:
 
 
 def complaint(password: str) -> str | None:
-    """Why this cannot be a password."""
+    """Say why this cannot be a password."""
     if not SHORTEST <= len(password) <= LONGEST:
         return f"A password has {SHORTEST} to {LONGEST} characters."
     return None if len(set(password)) > 3 else "Choose a password with more different characters."

@@ -27,7 +27,7 @@ class MenuPlace(msgspec.Struct, frozen=True):
         return path == own or within or bool(self.also and f"{path}/".startswith(f"{base}{self.also}/"))
 
 
-# By the group of the menu that they are in; the first has no heading.
+# Places by their group in the menu; the first group has no heading.
 MENU: dict[str, tuple[MenuPlace, ...]] = {
     "": (
         MenuPlace("Overview", "", "home", "home dashboard figures charts"),
@@ -65,7 +65,7 @@ OPERATORS: tuple[MenuPlace, ...] = (
     MenuPlace("Platform", f"{OPERATOR}/platform", "settings", "operator instance settings", "operator", "/notices"),
     MenuPlace("Audit log", f"{OPERATOR}/audit", "audit", need="operator"),
 )
-# Not in the menu.
+# These are found by the search, but not in the menu.
 OTHERS: tuple[MenuPlace, ...] = (
     MenuPlace("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
     MenuPlace("Your account", "/dashboard/account", "person", "password two-factor sessions", "person"),
@@ -74,7 +74,7 @@ OTHERS: tuple[MenuPlace, ...] = (
     MenuPlace("Operator", OPERATOR, "operator", "instance teams", "operator"),
     MenuPlace("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
 )
-# Only for those who may send them.
+# These are offered only to those who may send them.
 FORMS: tuple[MenuPlace, ...] = (
     MenuPlace("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
     MenuPlace("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
@@ -83,6 +83,6 @@ FORMS: tuple[MenuPlace, ...] = (
 
 
 def searched() -> Iterator[MenuPlace]:
-    """What the search leads to, besides forms."""
+    """Yield what the search leads to, besides forms."""
     for places in (*MENU.values(), OTHERS, OPERATORS):
         yield from (place for place in places if place.words)

@@ -65,7 +65,10 @@ def render(template: str, values: dict[str, Any], reader: Reader | None = None) 
 
 
 def when(at: int | str | None) -> Markup:
-    """How long ago; the exact time in the reader's zone on hover and for those who hear the page. `at` in ms or ISO."""
+    """Tell how long ago; the exact time in the reader's zone shows on hover and to those who hear the page.
+
+    `at` is in ms or ISO.
+    """
     if at is None:
         return Markup('<span class="quiet">never</span>')
     ms, reader = _ms(at), _READER.get()
@@ -78,7 +81,7 @@ def when(at: int | str | None) -> Markup:
 
 
 def exact(at: int | str | None) -> Markup:
-    """The exact time in the reader's zone, for lists in which seconds count."""
+    """Tell the exact time in the reader's zone, for lists in which seconds count."""
     if at is None:
         return Markup('<span class="quiet">never</span>')
     ms = _ms(at)
@@ -88,7 +91,7 @@ def exact(at: int | str | None) -> Markup:
 
 
 def ago(ms: int, reader: Reader) -> str:
-    """Within a week as a span, then as a day; page.js says it in the same words."""
+    """Tell a time within a week as a span, then as a day; page.js says it in the same words."""
     away = abs(reader.now - ms)
     if away >= WEEK_MS:
         day, today = (_local(one, reader.zone) for one in (ms, reader.now))
@@ -109,7 +112,7 @@ def _exact(ms: int, zone: tzinfo) -> str:
 
 
 def _local(ms: int, zone: tzinfo) -> datetime:
-    """In UTC, where it is in no year that can be written in the zone: the last day of 9999, for example."""
+    """Read it in UTC where its year cannot be written in the zone: the last day of 9999, for example."""
     try:
         return datetime.fromtimestamp(ms / 1000, zone)
     except (ValueError, OverflowError):
@@ -124,7 +127,7 @@ def _ms(at: int | str) -> int:
 
 
 def money(micros: int, currency: str | None = None) -> str:
-    """125000000 and USD → '125.00 USD'. Without a currency it is written as the API does."""
+    """Write 125000000 and USD as '125.00 USD'. Without a currency it is written as the API does."""
     if currency is None:
         return format_money(micros)
     cents = (abs(micros) + CENT // 2) // CENT
@@ -133,13 +136,13 @@ def money(micros: int, currency: str | None = None) -> str:
 
 
 def unit_price(micros: int, currency: str = "") -> str:
-    """45000 and USD → '0.045 USD': what one costs, so that every decimal counts that it has; two at least."""
+    """Write 45000 and USD as '0.045 USD': what one costs, so that every decimal counts that it has; two at least."""
     whole, _, part = format_money(micros).partition(".")
     return f"{whole}.{part.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
 
 
 def are(names: list[str]) -> str:
-    """Email and SMS → 'Email and SMS are'."""
+    """Write Email and SMS as 'Email and SMS are'."""
     *others, last = names
     return f"{', '.join(others)} and {last} are" if others else f"{last} is"
 
@@ -157,7 +160,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def lasted(ms: int) -> str:
-    """A span of time in its largest unit that it has at least two of; seconds with a digit behind the point."""
+    """Write a span of time in its largest unit that it has at least two of; seconds with a digit behind the point."""
     if ms < 1000:
         return f"{max(ms, 0)} ms"
     if ms < 120_000:

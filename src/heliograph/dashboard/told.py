@@ -73,14 +73,14 @@ def _tell(found: MessageDetails, line: RecipientLine, suppressed: Suppressed, pa
 
 
 def normal_addresses(found: MessageDetails) -> list[str]:
-    """That may be on the suppression list."""
+    """List the addresses that may be on the suppression list."""
     if found.facts.channel != "email":
         return []
     return [address.normal for line in found.recipients if (address := parse_address(line.given))]
 
 
 def said(detail: Mapping[str, Any]) -> Words:
-    """The other side's words with their code; `err` and `state` are a receipt's."""
+    """Return the other side's words with their code; `err` and `state` are a receipt's."""
     text = str(detail.get("said") or detail.get("text") or "")
     known = [str(detail[name]) for name in ("code", "enhanced", "state") if detail.get(name) is not None]
     words = " ".join([*(code for code in known if code not in text), text])
@@ -145,7 +145,7 @@ def again(told: Sequence[RecipientReading]) -> Again:
 
 
 def summary(told: Sequence[RecipientReading]) -> str:
-    """Of several recipients, in one sentence."""
+    """Sum several recipients up in one sentence."""
     count = len(told)
     missed = sum(one.unreached for one in told)
     moving = sum(one.why.kind in ("wait", "info") for one in told)

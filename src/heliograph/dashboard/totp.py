@@ -21,7 +21,7 @@ def code_at(secret: bytes, step: int) -> str:
 
 
 def step_of(secret: bytes, code: str, now: int) -> int | None:
-    """The step that this is the code of; None: a wrong code."""
+    """Find the step that this is the code of; None: it is a wrong code."""
     given, this = code.encode(), now // STEP_MS
     steps = range(this - DRIFT, this + DRIFT + 1)
     return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), given)), None)
@@ -32,17 +32,17 @@ def base32(secret: bytes) -> str:
 
 
 def qr_code(secret: bytes, email: str) -> str:
-    """What an authenticator app scans, as an image's address."""
+    """Return what an authenticator app scans, as an image's address."""
     uri = f"otpauth://totp/Heliograph:{quote(email)}?secret={base32(secret)}&issuer=Heliograph"
     return segno.make(uri, error="m").svg_data_uri(scale=4, border=4, light="#fff", dark="#000")
 
 
 def recovery_codes(entropy: bytes) -> list[str]:
-    """Of 80 bits each, in groups of four."""
+    """Make codes of 80 bits each, in groups of four."""
     texts = (base32(entropy[at : at + RECOVERY_BYTES]).lower() for at in range(0, len(entropy), RECOVERY_BYTES))
     return ["-".join(text[at : at + 4] for at in range(0, 16, 4)) for text in texts]
 
 
 def plain(typed: str) -> str:
-    """A code as typed or pasted, without the spaces that apps show."""
+    """Take out of a code, as typed or pasted, the spaces that apps show."""
     return "".join(typed.split()).lower()

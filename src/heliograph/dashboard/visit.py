@@ -87,7 +87,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def caller(self) -> Caller:
-        """The team as accepting endpoints know it: a send from here needs no API key of theirs."""
+        """Return the team as accepting endpoints know it: a send from here needs no API key of theirs."""
         key = Key(id="dashboard", team=self.team.record.id, name="Dashboard", hash="")
         return Caller(team=self.team, key=key)
 
@@ -97,29 +97,29 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def zone(self) -> tzinfo:
-        """Where the reader is, as the script says in a cookie; UTC without it."""
+        """Return where the reader is, as the script says in a cookie; UTC without it."""
         return zone_of(self.cookies.get(ZONE, ""))
 
     @property
     def teams(self) -> list[Team]:
-        """Those that this person may open, by name."""
+        """Return those that this person may open, by name."""
         known = self.setup.teams.items()
         mine = [team for id_, team in known if self.sees("operator") or id_ in self.roles]
         return sorted(mine, key=lambda team: team.record.name.casefold())
 
     @property
     def approvals(self) -> int:
-        """How much waits for an operator's word."""
+        """Count how much waits for an operator's word."""
         return len(waiting_ids(self.setup))
 
     @property
     def simulated(self) -> list[str]:
-        """The channels of which nothing leaves this instance, for people."""
+        """Return the channels of which nothing leaves this instance, for people."""
         return [CHANNEL_NAMES[channel] for channel in simulated_channels(self.setup.carriers)]
 
     @property
     def base(self) -> str:
-        """Where the pages of this team begin."""
+        """Return where the pages of this team begin."""
         return places.of_team(self.team.record.id)
 
     async def hold(self, octets: int) -> None:
@@ -130,17 +130,19 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         return is_allowed(need, self.who, self.roles, self.team_found)
 
     def sees(self, need: Need) -> bool:
-        """What needs so much, without changing anything of it."""
+        """Tell whether this person sees what needs so much, without changing anything of it."""
         return is_seen(need, self.who, self.roles, self.team_found)
 
     @property
     def instance_role(self) -> str:
-        """As of a Person: operator, read-only operator, or empty."""
+        """Return the role as of a Person: operator, read-only operator, or empty."""
         return OPERATOR if self.may("operator") else READ_ONLY if self.sees("operator") else ""
 
     @property
     def is_watched(self) -> bool:
-        """The page is open because a read-only operator sees everything: there is nothing to send on it."""
+        """Tell whether the page is open because a read-only
+        operator sees everything: there is nothing to send on it.
+        """
         if self.instance_role != READ_ONLY:
             return False
         team = self.team_found
@@ -213,7 +215,7 @@ _waiting: list[tuple[Setup, list[str]]] = []  # of the newest setup: every page 
 
 
 def waiting_ids(setup: Setup) -> list[str]:
-    """What waits for an operator's word."""
+    """Return what waits for an operator's word."""
     if not _waiting or _waiting[0][0] is not setup:
         found = [f"{one.kind} {one.id} {one.text}" for one in pending(setup)]
         found += [f"template {one.template.id} {one.mark}" for one in list_pending(setup)]
@@ -227,7 +229,7 @@ ZONE = "heliograph_zone"
 
 
 def zone_of(name: str) -> tzinfo:
-    """A zone by its name, such as Europe/Vienna; UTC for what is none, or unknown here."""
+    """Find a zone by its name, such as Europe/Vienna; UTC for what is none, or unknown here."""
     try:
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError):  # no name of a file, no such zone, a folder
@@ -240,12 +242,12 @@ def read_cookies(request: Request) -> dict[str, str]:
 
 
 def session_cookie(token: str) -> str:
-    """For a Redirect; an empty token ends it."""
+    """Make the cookie for a Redirect; an empty token ends it."""
     return f"{COOKIE}={token}" if token else f"{COOKIE}=; Max-Age=0"
 
 
 def errors_of(refusal: Refusal) -> dict[str, str]:
-    """What a form has wrong, by field."""
+    """Return what a form has wrong, by field."""
     fields: dict[str, str] | None = (refusal.details or {}).get("fields")
     return fields or {refusal.param or "": refusal.message}
 

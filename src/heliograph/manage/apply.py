@@ -16,13 +16,13 @@ ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one
 
 
 async def preview(store: Store, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
-    """What applying it would change now; nothing is written."""
+    """Return what applying it would change now; nothing is written."""
     current, suppressed = store.setup.current, await _suppressed(store, file)
     return _plan(store, file, current, 1 + max(current.teams_by_ref, default=0), suppressed, vault, make_secret)
 
 
 async def apply(store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
-    """Decide on the newest setup and write the change. `make_secret`: of a new webhook."""
+    """Decide on the newest setup and write the change; `make_secret` makes a new webhook's."""
     clock, suppressed = store.clock, await _suppressed(store, file)
     made: list[Plan] = []
 
@@ -64,7 +64,7 @@ def _plan(
 
 
 async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
-    """Which of the file's suppressions are there already."""
+    """Return which of the file's suppressions are there already."""
     found = set()
     for own in file.teams:
         if team := store.setup.current.teams.get(own["id"]):
@@ -76,7 +76,7 @@ async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
 
 
 def _only_team(done: Plan, current: Setup) -> str | None:
-    """The one that the file changes: it sees the entry in its own log."""
+    """Return the one team that the file changes: it sees the entry in its own log."""
     known = current.teams_by_ref  # a new team has a row
     teams = {row.team for row in done.rows}
     teams |= {known[ref].record.id for ref, _, _ in done.suppressions if ref in known}
@@ -84,7 +84,7 @@ def _only_team(done: Plan, current: Setup) -> str | None:
 
 
 def _detail(changed: Sequence[str]) -> str:
-    """In one line, without addresses: erasing one does not look into the entries of several teams."""
+    """Tell the changes in one line, without addresses: erasing one does not look into the entries of several teams."""
     shown = [line for line in changed if not line.startswith(ADDRESSES)]
     if hidden := len(changed) - len(shown):
         shown.append(f"recipients and suppressions: {hidden}")

@@ -59,7 +59,9 @@ async def change(store: Store, actor: Actor, id_: str, wanted: CarrierChange) ->
 async def create(
     store: Store, actor: Actor, seal: Seal, carriers: Carriers, kind: CarrierKind, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """A new one, asked after those that its channel has. `seal`: plain, context → sealed."""
+    """Make a new one, asked after those that its channel has;
+    `seal` makes a sealed text of a plain one and its context.
+    """
     filled = read_form(kind, form)
     errors = filled.errors if ID.fullmatch(id_) and id_ != "new" else {"id": WRONG_ID} | filled.errors
     check_fields(errors)
@@ -83,7 +85,7 @@ async def create(
 async def edit(
     store: Store, actor: Actor, seal: Seal, carriers: Carriers, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """All of its fields anew; a secret that is left empty stays while the address does."""
+    """Write all of its fields anew; a secret that is left empty stays while the address does."""
     before = find_carrier(store.setup.current, id_)
     filled = read_form((before.channel, before.kind), form, before.options)
     check_fields(filled.errors)
@@ -108,7 +110,7 @@ async def edit(
 
 
 async def move(store: Store, actor: Actor, id_: str, by: Literal[-1, 1]) -> CarrierRecord:
-    """Before or behind its neighbour; all carriers of the channel get priorities in steps."""
+    """Move it before or behind its neighbour; all carriers of the channel get priorities in steps."""
 
     def decide(current: Setup, _: int) -> SetupChange:
         moved = find_carrier(current, id_)
@@ -128,7 +130,7 @@ async def move(store: Store, actor: Actor, id_: str, by: Literal[-1, 1]) -> Carr
 
 
 async def remove(store: Store, actor: Actor, id_: str) -> None:
-    """What waits goes to the next carrier; without one the channel is simulated."""
+    """Remove a carrier: what waits goes to the next one; without one the channel is simulated."""
 
     def decide(current: Setup, _: int) -> SetupChange:
         gone = find_carrier(current, id_)
@@ -139,7 +141,7 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
 
 
 async def test(store: Store, actor: Actor, handover: Handover, id_: str, address: str) -> Outcome:
-    """One made-up message; nothing of it is kept but the entry, and that the carrier answered."""
+    """Send one made-up message; nothing of it is kept but the entry, and that the carrier answered."""
     carrier = find_carrier(store.setup.current, id_)
     try:
         message = store.clock.new_id(PREFIXES[carrier.channel])
@@ -162,7 +164,7 @@ def find_carrier(setup: Setup, id_: str) -> CarrierRecord:
 
 
 def of_channel(setup: Setup, channel: Channel) -> list[CarrierRecord]:
-    """In the order they are asked."""
+    """List them in the order they are asked."""
     found = [carrier for carrier in setup.carriers if carrier.channel == channel]
     return sorted(found, key=lambda carrier: (carrier.priority, carrier.id))
 
@@ -181,7 +183,7 @@ def _check_usable(carriers: Carriers, record: CarrierRecord) -> None:
 
 
 def _parcel(carrier: CarrierRecord, address: str, platform: Platform, id_: str) -> Parcel:
-    """ValueError or InvalidPhone for an address that is none of the channel's."""
+    """Make a parcel; raises ValueError or InvalidPhone for an address that is none of the channel's."""
     if carrier.channel == "email":
         parsed = parse_address(address)
         if parsed is None:

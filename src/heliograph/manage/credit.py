@@ -17,7 +17,7 @@ class Booking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def book(store: Store, actor: Actor, wanted: Booking) -> Account:
-    """The account after it."""
+    """Book an amount and return the account after it."""
     team = find_team(store.setup.current, wanted.team).record
     if wanted.note and not is_line(wanted.note):
         raise InvalidRequest(ONE_LINE, param="note")

@@ -19,7 +19,7 @@ async def drop(store: Store, actor: Actor, letter: LetterKey) -> int:
 
 
 async def retry_all(store: Store, actor: Actor, until: int = NEWEST) -> Retried:
-    """All that died until then."""
+    """Retry all that died until then."""
     done, entry = Retried(), _entry(store, actor, "deadletter.retry")
     async for letters in _portions(store, until):
         done = done.plus(await store.dead_letters.retry(letters, entry))
@@ -34,7 +34,7 @@ async def drop_all(store: Store, actor: Actor, until: int = NEWEST) -> int:
 
 
 async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
-    """Each for its own transaction."""
+    """Yield portions, each for its own transaction."""
     before = FIRST
     for _ in range(ALL_MOST // PORTION):
         letters = [letter.key for letter in await store.dead_letters.page(before, PORTION, until)]
@@ -46,5 +46,5 @@ async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
 
 
 def _entry(store: Store, actor: Actor, action: str) -> AuditEntry:
-    """The store names the message."""
+    """Make an entry; the store names the message."""
     return actor.did(store.clock.now(), action, "")

@@ -29,7 +29,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asker(actor: Actor) -> str:
-    """Who is told of the decision: people, not keys."""
+    """Return who is told of the decision: people, not keys."""
     return actor.id if actor.kind == "person" else ""
 
 

@@ -98,7 +98,9 @@ class Domains:
         self._making = asyncio.Lock()  # the first mails of a domain ask for its keys all at once
 
     def find(self, name_or_id: str) -> Domain:
-        """By id, or by name the one that has it. The platform's own is made when it is first asked for."""
+        """Find a domain by id, or by name the one that has it.
+        The platform's own is made when it is first asked for.
+        """
         setup = self._store.setup.current
         found = setup.records.get(("domain", name_or_id)) or setup.domain_named(name_or_id)
         if not isinstance(found, Domain):
@@ -106,13 +108,13 @@ class Domains:
         return found
 
     def own(self, team: str, id_: str) -> Domain:
-        """The team's domain of this id."""
+        """Return the team's domain of this id."""
         return _own(self._store.setup.current, team, id_)
 
     async def add(self, actor: Actor, team: str, given: str, brand: str = "") -> Domain:
-        """The team's domain of this name, made with its keys when it is new; without a brand it has the team's name.
+        """Return the team's domain of this name, made with its keys when it is new.
 
-        The command line may add more than the team itself may.
+        Without a brand it has the team's name. The command line may add more than the team itself may.
         """
         name, brand, errors = normal_domain(given), brand.strip(), dict[str, str]()
         if name is None:
@@ -154,7 +156,7 @@ class Domains:
         return made
 
     async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, by_operator: bool) -> Domain:
-        """Another name for its mail: an operator's word holds at once, an approved domain waits for it."""
+        """Set another name for its mail: an operator's word holds at once, an approved domain waits for it."""
         brand = brand.strip()
         if not is_line(brand):
             raise InvalidRequest(ONE_LINE, param="brand")
@@ -169,7 +171,7 @@ class Domains:
         return self.find(domain.id)
 
     async def remove(self, actor: Actor, domain: Domain) -> None:
-        """One that may send is kept: mail under way is signed with its keys."""
+        """Remove a domain; one that may send is kept: mail under way is signed with its keys."""
 
         def decide(setup: Setup, _: int) -> SetupChange:
             old = _own(setup, domain.team, domain.id)
@@ -185,24 +187,27 @@ class Domains:
         await self._store.domain_checks.forget(domain.id)
 
     async def records(self, name_or_id: str) -> list[Record]:
-        """What to set in DNS; makes the keys when there are none yet."""
+        """Return what to set in DNS; makes the keys when there are none yet."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         return self._records(domain, [key for key in self._keys(domain) if key.state != "retired"])
 
     @property
     def mail_host(self) -> str:
-        """What MX and SPF records name; no record can name an address, so without a name one that leads nowhere."""
+        """Return what MX and SPF records name.
+
+        No record can name an address, so without a name it is one that leads nowhere.
+        """
         host = self._store.setup.current.platform.mail_host or self._mail_host
         return NO_HOST if is_address(host) else host
 
     @property
     def is_public(self) -> bool:
-        """Whether there is a name to write into records; without one they would lead nowhere."""
+        """Tell whether there is a name to write into records; without one they would lead nowhere."""
         return is_public(self.mail_host)
 
     async def looked_up(self, name_or_id: str) -> LookedUp:
-        """What to set in DNS, each record with what was last found; makes the keys when there are none yet."""
+        """Return what to set in DNS, each record with what was last found; makes the keys when there are none yet."""
         wanted = await self.records(name_or_id)
         domain = self.find(name_or_id)
         kept = await self._store.domain_checks.get(domain.id)
@@ -220,7 +225,7 @@ class Domains:
         )
 
     async def ensure_keys(self, name_or_id: str) -> None:
-        """Keys for a domain that has none yet; also the domain, when the platform's own sender is on it."""
+        """Make keys for a domain that has none yet; also the domain, when the platform's own sender is on it."""
         if name_or_id == self.platform_name:
             await self._ensure_platform_domain(name_or_id)
         try:
@@ -235,12 +240,12 @@ class Domains:
 
     @property
     def platform_name(self) -> str:
-        """The domain of the platform's own sender."""
+        """Return the domain of the platform's own sender."""
         sender = parse_address(self._store.setup.current.platform.sender)
         return sender.domain if sender else ""
 
     async def _ensure_platform_domain(self, name: str) -> None:
-        """A domain like any other, unless a team has proved that it is theirs: then that one signs."""
+        """Make a domain like any other, unless a team has proved that it is theirs: then that one signs."""
 
         def decide(setup: Setup, _: int) -> SetupChange:
             holder = setup.domain_named(name)
@@ -262,7 +267,7 @@ class Domains:
             await self._store.setup.change(decide)
 
     async def rotate(self, actor: Actor, name_or_id: str) -> list[Record]:
-        """A second pair of keys, which signs once its records are found; returns the records to set for it."""
+        """Make a second pair of keys, which signs once its records are found; returns the records to set for it."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         if not self._pending(self._store.setup.current, domain):
@@ -346,7 +351,7 @@ class Domains:
         )
 
     async def check_watched(self) -> None:
-        """The domains that were changed lately, whose time has come."""
+        """Check the domains that were changed lately, whose time has come."""
         setup, now = self._store.setup.current, self._clock.now()
         keys = [*setup.platform_keys, *(key for team in setup.teams.values() for key in team.dkim_keys)]
         if all(domain.verified for domain in self._all()) and all(key.state != "pending" for key in keys):
@@ -361,7 +366,7 @@ class Domains:
             await self._store.domain_checks.forget(id_)
 
     async def check_due(self) -> None:
-        """Every domain that DNS decides about and that was not asked for lately."""
+        """Check every domain that DNS decides about and that was not asked for lately."""
         now = self._clock.now()
         for domain in self._all():
             if self._is_looked_up(domain) and (domain.checked_at or 0) <= now - RECHECK_MS:
@@ -378,14 +383,14 @@ class Domains:
         return domain.by_dns or any(key.state == "pending" for key in self._keys(domain))
 
     def _waits(self, domain: Domain) -> bool:
-        """For records that somebody is about to set."""
+        """Tell whether it waits for records that somebody is about to set."""
         return not domain.verified or any(key.state == "pending" for key in self._keys(domain))
 
     def _keys(self, domain: Domain) -> list[DkimKey]:
         return self._store.setup.current.keys_of(domain)
 
     def _pending(self, setup: Setup, domain: Domain) -> list[Record]:
-        """The records of keys that wait for them."""
+        """Return the records of keys that wait for them."""
         keys = [key for key in setup.keys_of(domain) if key.state == "pending"]
         return [record for record in self._records(domain, keys) if record.purpose == "dkim"]
 
@@ -458,7 +463,7 @@ def _rows(keys: Iterable[DkimKey]) -> list[Row]:
 
 
 def _is_keyless(setup: Setup, domain: Domain) -> bool:
-    """And still there."""
+    """Tell whether the domain has no keys and is still there."""
     has_keys = any(isinstance(record, DkimKey) and record.domain == domain.id for record in setup.records.values())
     return ("domain", domain.id) in setup.records and not has_keys
 

@@ -19,9 +19,10 @@ SETTLE_S = 1.0  # in which every process writes down what it remembers and follo
 
 
 async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None) -> int:
-    """How many messages named the address. Raises StillMoving when it must wait, and InvalidRequest when the address is
-    that of the team's last owner. One entry says that it has begun and another one that it is done, with a part of the
-    hash instead of the address.
+    """Erase an address and return how many messages named it. Raises StillMoving when it must wait, and InvalidRequest
+    when the address is that of the team's last owner.
+
+    One entry says that it has begun and another one that it is done, with a part of the hash instead of the address.
     """
     wanted, record = await wanted_of(store, team, given), team.record
     address, subject = wanted.address, short_name(wanted.name)
@@ -46,7 +47,7 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
 
 
 async def _end_account(store: Store, actor: Actor, wanted: Wanted) -> None:
-    """What lets the person into this team; all of it, unless another team or the instance needs it."""
+    """End what lets the person into this team; all of it, unless another team or the instance needs it."""
     person = await store.people.find(wanted.address)
     if person is None:
         return
@@ -58,7 +59,7 @@ async def _end_account(store: Store, actor: Actor, wanted: Wanted) -> None:
 
 
 def named_in(setup: Setup, wanted: Wanted) -> list[tuple[tuple[str, str], Setting]]:
-    """Records of the team's setup that name the address in a text: kind and id, and the record."""
+    """List the records of the team's setup that name the address in a text: kind and id, and the record."""
     return [
         (place, found)
         for place, found in setup.records.items()
@@ -73,7 +74,7 @@ def _scrub(forms: Forms, found: Setting) -> Setting:
 
 
 async def wanted_of(store: Store, team: Team, given: str) -> Wanted:
-    """The address, and where it may stand."""
+    """Return the address, and where it may stand."""
     address, record = read_erasable(given), team.record
     keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
     return Wanted(
@@ -89,7 +90,7 @@ async def wanted_of(store: Store, team: Team, given: str) -> Wanted:
 
 
 async def _is_elsewhere(store: Store, team: str, address: str) -> bool:
-    """Whether an account of this address is for more than this team."""
+    """Tell whether an account of this address is for more than this team."""
     person = await store.people.find(address)
     if person is None:
         return False
@@ -98,7 +99,7 @@ async def _is_elsewhere(store: Store, team: str, address: str) -> bool:
 
 
 def read_erasable(given: str) -> str:
-    """The normal form of an address or phone number that can be erased."""
+    """Return the normal form of an address or phone number that can be erased."""
     try:
         address = read_recipient(given)
     except ValueError as error:

@@ -15,7 +15,10 @@ from heliograph.storage.store import Store
 async def export(
     store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None
 ) -> dict[str, Any]:
-    """One entry says that it was asked for, with a part of the hash instead of the address."""
+    """Export what is held of an address.
+
+    One entry says that it was asked for, with a part of the hash instead of the address.
+    """
     wanted, record, now = await erase.wanted_of(store, team, given), team.record, store.clock.now()
     person = await store.people.find(wanted.address)
     role = (await store.people.roles(person.id)).get(record.id) if person else None

@@ -34,7 +34,7 @@ class BroughtLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes) -> str:
-    """The import's id."""
+    """Begin an import and return its id."""
     try:
         lines = await asyncio.to_thread(read_lines, file)
     except Unreadable as error:
@@ -60,7 +60,9 @@ async def finish(store: Store, team: TeamRecord, id_: str) -> Import:
 async def bring(
     store: Store, domains: Domains, actor: Actor, team: str, records: Sequence[tuple[int, Exported]]
 ) -> list[BroughtLine]:
-    """Everything of another service's export that we have a place for. What is there already stays as it is."""
+    """Bring over everything of another service's export that
+    we have a place for. What is there already stays as it is.
+    """
     done, seen = list[BroughtLine](), dict[str, int]()
     addresses = [(number, one) for number, one in records if isinstance(one, ExportedAddress)]
     lines = [to_line(number, one.email, one.reason, seen) for number, one in addresses]

@@ -10,5 +10,5 @@ async def clear(store: Store, actor: Actor, team: TeamRecord) -> None:
 
 
 async def delete(store: Store, actor: Actor, team: TeamRecord, id_: str) -> bool:
-    """One message. False: it is not there."""
+    """Delete one message. False: it is not there."""
     return await store.inbox.delete(team.ref, id_, actor.did(store.clock.now(), "inbox.delete", id_, team=team.id))

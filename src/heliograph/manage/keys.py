@@ -70,7 +70,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | None = None) -> MadeKey:
-    """An API key gives no more than it has. `seal`: keeps a hook's secret."""
+    """Make a key; an API key gives no more than it has. `seal` keeps a hook's secret."""
     token, now = new_token(store.clock.entropy, hook=wanted.hook), store.clock.now()
     fields = msgspec.structs.asdict(wanted)
     del fields["hook"]
@@ -88,7 +88,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | Non
 
 
 async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, seal: Seal | None = None) -> MadeKey:
-    """A new key that may do the same, without an end unless its giver has one; the old one goes on for a day."""
+    """Make a new key that may do the same, without an end unless its giver has one; the old one goes on for a day."""
     token = new_token(store.clock.entropy, hook=bool(_find(store.setup.current, team, id_).secret))
     now = store.clock.now()
     made: list[MadeKey] = []
@@ -111,7 +111,10 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
 
 
 async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) -> Key:
-    """The key as it was before. Revoked keys stay revoked. An API key revokes itself, and what it could have given."""
+    """Revoke a key and return it as it was before.
+
+    Revoked keys stay revoked. An API key revokes itself, and what it could have given.
+    """
     found, now = list[Key](), store.clock.now()
 
     def decide(setup: Setup, _: int) -> SetupChange:
@@ -130,7 +133,7 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
 
 
 async def lines(store: Store, team: str | None, noted: Mapping[str, int]) -> list[KeyLine]:
-    """Those that work first; no team: of all. `noted`: uses that are not written down yet."""
+    """List keys, those that work first; no team: of all. `noted` are uses that are not written down yet."""
     found, now = keys_of(store.setup.current, team), store.clock.now()
     used = await store.requests.key_uses(key.id for key in found) | dict(noted)
     made = [KeyLine(record=key, state=state_of(key, now), used_at=used.get(key.id)) for key in found]
@@ -166,12 +169,14 @@ def state_of(key: Key, now: int) -> str:
 
 
 def end_of(day: str) -> int:
-    """Such as 2027-01-31. A day that cannot be read is over."""
+    """Return the end of a day such as 2027-01-31. A day that cannot be read is over."""
     return parse_timestamp(f"{day}T23:59:59Z") or 0
 
 
 def next_name(name: str, taken: set[str]) -> str:
-    """`server` → `server 2` → `server 3`: an `apply` that names the old key does not touch the new one."""
+    """Count names up, as `server`, `server 2`, `server 3`: an
+    `apply` that names the old key does not touch the new one.
+    """
     found = _NUMBERED.fullmatch(name)
     assert found
     base, number = found[1][:190], int(found[2] or 1)
@@ -191,7 +196,10 @@ def _with_token(key: Key, token: str, seal: Seal | None) -> Key:
 
 
 def _giver(setup: Setup, actor: Actor, now: int) -> Key | None:
-    """The key that asks, as it is now: revoked meanwhile, it gives nothing. None: a person, or the command line."""
+    """Return the key that asks, as it is now: revoked meanwhile, it gives nothing.
+
+    None: a person asks, or the command line.
+    """
     if actor.kind != "key":
         return None
     caller = setup.callers.get(actor.id)

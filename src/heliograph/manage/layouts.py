@@ -21,7 +21,7 @@ from heliograph.storage.store import Store
 
 
 def find(setup: Setup, team: str | None, id_: str) -> Layout:
-    """No team: of any team."""
+    """Find a layout of the team; no team: of any team."""
     found = setup.records.get(("layout", id_))
     if not isinstance(found, Layout) or team not in (None, found.team):
         raise LayoutNotFound(f"There is no layout {id_}. {LayoutNotFound.fix}", param="id")
@@ -29,12 +29,12 @@ def find(setup: Setup, team: str | None, id_: str) -> Layout:
 
 
 def proposed(setup: Setup, layout: Layout) -> Layout:
-    """Its draft, when it has one."""
+    """Return its draft, when it has one."""
     return drafts.find_draft(setup, layout.id) or layout
 
 
 async def write(store: Store, actor: Actor, base: Layout, given: Mapping[str, Any]) -> bool:
-    """A draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
+    """Write a draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
     new, wrong = drafts.with_fields(base, given)
     check_fields(wrong)
     check_problems(await LOOKING.run_large(PARSED * length_of(new), problems_of_layout, new))

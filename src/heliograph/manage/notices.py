@@ -15,7 +15,7 @@ from heliograph.storage.store import Store
 async def choose(
     store: Store, actor: Actor, person: str, email: str, teams: Collection[str], wanted: Collection[str]
 ) -> bool:
-    """Of each kind of each of these teams (and of the instance), whether it is wanted: `team/kind`."""
+    """Choose, of each kind of each of these teams (and of the instance), whether it is wanted: `team/kind`."""
     choices = {NoticeKind(team, kind): f"{team}/{kind}" in wanted for team in teams for kind in kinds_of(team)}
     entry = actor.did(store.clock.now(), "account.notices", email)
     return await store.notices.choose(person, choices, entry)
@@ -29,7 +29,7 @@ class ChatHooks:
         self._refusal_of = refusal_of
 
     async def set(self, actor: Actor, team: str, url: str) -> None:
-        """It is never shown again: whoever has it can post to the chat. Checked as webhooks are."""
+        """Set the address, checked as webhooks' are. It is never shown again: whoever has it can post to the chat."""
         if not url.lower().startswith("https://"):
             raise InvalidRequest(
                 "Write the whole address of the chat's webhook, which begins with https://.", param="url"
@@ -52,6 +52,6 @@ class ChatHooks:
 
 
 def defaults(role: str, team: str, chosen: Mapping[NoticeKind, bool]) -> dict[str, bool]:
-    """Kind → whether this person is told of it."""
+    """Map each kind to whether this person is told of it."""
     own = role != "viewer" or team == INSTANCE
     return {kind: chosen.get(NoticeKind(team, kind), own) for kind in kinds_of(team)}

@@ -11,7 +11,7 @@ from heliograph.storage.store import Store
 
 
 async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) -> list[OptOut]:
-    """Of one channel, or of all; at least one."""
+    """Find the opt-outs of one channel, or of all; there is at least one."""
     channels = _channels(channel)
     found = [one for one in await store.opt_outs.find(team.ref, _known(phone)) if one.channel in channels]
     if not found:
@@ -20,7 +20,9 @@ async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) 
 
 
 async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[OptOut]:
-    """Newest first, after the phone that the page before ended with; one more than the limit, when there are more."""
+    """List the newest first, after the phone that the page before
+    ended with; one more than the limit, if there are more.
+    """
     if after is None:
         return await store.opt_outs.page(team.ref, START, limit)
     channel, _, phone = after.rpartition(":")
@@ -36,7 +38,7 @@ async def page(store: Store, team: TeamRecord, after: str | None, limit: int) ->
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str) -> bool:
-    """Whether it was not there before."""
+    """Add an opt-out and tell whether it was not there before."""
     try:
         number = read_phone(phone)
     except InvalidPhone as refusal:

@@ -7,7 +7,7 @@ from heliograph.storage.store import Store
 
 
 async def set_paused(store: Store, actor: Actor, paused: bool, reason: str = "") -> bool:
-    """False: it is so already. The reason is shown to those who ask why nothing is sent."""
+    """Pause or resume delivery; False: it is so already. The reason is shown to those who ask why nothing is sent."""
     action = "delivery.pause" if paused else "delivery.resume"
     return await change_rows(
         store, actor, None, action, PLATFORM_ID, lambda setup: pause_rows(setup, paused, reason), reason

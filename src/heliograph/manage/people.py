@@ -42,7 +42,7 @@ PRINTED = LinkTerms(by_operator=True, mailed=False)  # by the command line
 
 
 async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role: str, terms: LinkTerms) -> Offered:
-    """Somebody who is neither in the team nor invited to it."""
+    """Invite somebody who is neither in the team nor invited to it."""
     find_team(store.setup.current, team)
     email, name = read_person(wanted, {} if role in ROLES else {"role": "Choose a role."})
 
@@ -56,7 +56,7 @@ async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role:
 
 
 async def add(store: Store, actor: Actor, wanted: NewPerson, instance_role: str, terms: LinkTerms) -> Offered:
-    """Somebody new, without a team; an empty role: not in the instance either."""
+    """Add somebody new, without a team; an empty role: not in the instance either."""
     email, name = read_person(wanted)
 
     def judge(standing: Standing) -> AuditEntry:
@@ -70,7 +70,7 @@ async def add(store: Store, actor: Actor, wanted: NewPerson, instance_role: str,
 async def add_or_offer(
     store: Store, actor: Actor, wanted: NewPerson, *, instance_role: str = "", team: str | None = None, role: str = ""
 ) -> Offered:
-    """Somebody new or not; no token: there is nothing to accept. One entry says the most that was offered."""
+    """Add or invite somebody; no token: there is nothing to accept. One entry says the most that was offered."""
     email, name = read_person(wanted)
     if team is not None:
         find_team(store.setup.current, team)
@@ -117,7 +117,7 @@ async def end_operator(store: Store, actor: Actor, person: Person) -> None:
 
 
 async def offer_role(store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms) -> Offered:
-    """Somebody known, by who runs the instance: the link is for all that they are invited to."""
+    """Invite somebody known, by who runs the instance: the link is for all that they are invited to."""
     find_team(store.setup.current, team)
 
     def judge(standing: Standing) -> AuditEntry | None:
@@ -131,13 +131,13 @@ async def offer_role(store: Store, actor: Actor, person: Person, team: str, role
 
 
 async def set_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str, role: str) -> None:
-    """Of a member, or of somebody who is invited."""
+    """Set the role of a member, or of somebody who is invited."""
     entry = actor.did(store.clock.now(), "member.role", email, f"{before} → {role}", team=team)
     await store.people.set_role(person, team, role, entry)
 
 
 async def end_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str) -> None:
-    """Also of an invitation."""
+    """End a role; this also ends an invitation."""
     entry = actor.did(store.clock.now(), "member.remove", email, before, team=team)
     await store.people.set_role(person, team, None, entry)
 
@@ -147,7 +147,7 @@ async def remove(store: Store, actor: Actor, person: Person) -> None:
 
 
 async def answer(store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool) -> bool:
-    """Whether an invitation could be answered by this person, who is signed in; an empty team: to run the instance."""
+    """Tell whether this person, who is signed in, could answer an invitation; an empty team: to run the instance."""
     action = f"{'member' if team else 'operator'}.{'accept' if accepts else 'decline'}"
     entry = actor.did(store.clock.now(), action, email, role, team=team or None)
     if accepts:
@@ -160,14 +160,14 @@ async def answer(store: Store, actor: Actor, person: str, email: str, team: str,
 
 
 async def first_link(store: Store) -> str | None:
-    """While the dashboard has no people, a link whose reader becomes the operator; each start makes another."""
+    """Make a link whose reader becomes the operator, while the dashboard has no people; each start makes another."""
     if await store.people.count():
         return None
     return await store.people.make_link(Link("", "first"), SERVICE.did(store.clock.now(), "link.first", "operator"))
 
 
 async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequence[str]) -> str:
-    """For somebody who runs the demo and owns its teams without being asked: the link leads to the first of them."""
+    """Make a link for one who runs the demo and owns its teams without being asked: it leads to the first of them."""
     email, name = read_person(wanted)
     roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
     person = await store.people.settle(email, name, roles, actor.did(store.clock.now(), "person.add", email, "demo"))
@@ -178,7 +178,7 @@ async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequen
 async def make_link(
     store: Store, actor: Actor, person: Person, purpose: str, terms: LinkTerms, *, without_code: bool = False
 ) -> str:
-    """To choose a new password by, or to accept all invitations; for those who may do so for everybody."""
+    """Make a link to choose a new password by, or to accept all invitations; for those who may do so for everybody."""
     detail = f"{purpose}, without the code" if without_code else purpose
     entry = actor.did(store.clock.now(), "person.link", person.email, detail)
     link = msgspec.structs.replace(_link(actor, purpose, "", terms), person=person.id)
@@ -186,8 +186,9 @@ async def make_link(
 
 
 async def make_team_link(store: Store, actor: Actor, person: Person, team: str, purpose: str, terms: LinkTerms) -> str:
-    """The same for a member of the team, by an owner. A new password is the whole account: an owner gives one only to
-    who is in no other team and no operator.
+    """Make the same for a member of the team, by an owner.
+
+    A new password is the whole account: an owner gives one only to who is in no other team and no operator.
     """
     whole = purpose == "reset" and terms.by_operator  # whatever teams the person is in
     if purpose == "reset" and not whole and (person.instance_role or set(await store.people.roles(person.id)) - {team}):
@@ -200,26 +201,29 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
 async def follow(
     store: Store, actor: Actor, person: Person, token: str, purpose: str, password: str | None, kept_session: str
 ) -> Person | None:
-    """By a link: choose a password, given hashed, or accept what it invites to, or both. None: it is invalid now."""
+    """Follow a link: choose a password, given hashed, or accept what it invites to, or both.
+
+    None: it is invalid now.
+    """
     entry = actor.did(store.clock.now(), "account.password", person.email, f"by a link ({purpose})")
     return await store.people.follow(token, purpose, password, entry, kept_session)
 
 
 async def follow_first(store: Store, actor: Actor, wanted: NewPerson, token: str, password: str) -> Person | None:
-    """The first operator, who has no account yet."""
+    """Make the account of the first operator, who has none yet."""
     email, name = read_person(wanted)
     entry = actor.did(store.clock.now(), "account.password", email, "by a link (first)")
     return await store.people.add_first(token, email, name, password, entry)
 
 
 async def decline(store: Store, actor: Actor, person: Person, team: str) -> None:
-    """By the link of the team."""
+    """Decline an invitation by the link of the team."""
     entry = actor.did(store.clock.now(), "member.decline", person.email, "by a link", team=team)
     await store.people.decline(person.id, team, entry)
 
 
 def _link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
-    """For the person it turns out to be."""
+    """Make a link for the person it turns out to be."""
     maker = actor.id if actor.kind == "person" else ""
     return Link("", purpose, team, maker=maker, proven=terms.proven)
 
@@ -229,7 +233,7 @@ def _roles(instance_role: str) -> dict[str, str]:
 
 
 def instance_role(operator: bool, read_only: bool) -> str:
-    """As a form or a command says it."""
+    """Return the role as a form or a command says it."""
     return READ_ONLY if read_only else OPERATOR if operator else ""
 
 
@@ -239,8 +243,10 @@ def instance_role(operator: bool, read_only: bool) -> str:
 async def admit(
     store: Store, address: str, who: Identity, roles: Mapping[str, str | None], provider: str
 ) -> Person | Stranger:
-    """Somebody whom a provider let in, with the roles that their groups give: team → role, None: none; an empty team:
-    to run the instance. Teams that no group is for stay as they are. New people come with a role, or not at all.
+    """Admit somebody whom a provider let in, with the roles that their groups give.
+
+    `roles` maps a team to a role (None: none); an empty team: to run the instance. Teams that no group is for stay as
+    they are. New people come with a role, or not at all.
     """
     wanted = {team: role for team, role in roles.items() if not team or team in store.setup.current.teams}
     entry = Actor(kind="person", address=address).did(store.clock.now(), "", who.email, provider)
@@ -291,7 +297,9 @@ async def set_password(store: Store, actor: Actor, person: Person, hashed: str, 
 async def start_totp(
     store: Store, actor: Actor, person: str, email: str, sealed: str, codes: list[str], step: int
 ) -> None:
-    """The code at sign-in, with recovery codes; the step is that of the code by which the person confirmed it."""
+    """Ask for a code at sign-in from now on, with recovery codes;
+    `step` is of the code by which the person confirmed it.
+    """
     entry = actor.did(store.clock.now(), "account.totp", email, "on")
     await store.people.set_totp(person, sealed, codes, step, entry)
 
@@ -312,7 +320,7 @@ async def remove_passkey(store: Store, actor: Actor, email: str, passkey: Passke
 
 
 async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, kept: str = "", only: str = "") -> None:
-    """All but the one that is kept, or only one."""
+    """End all sessions but the one that is kept, or only one."""
     action = "account.sessions" if actor.id == person else "person.sessions"
     entry = actor.did(store.clock.now(), action, email)
     if only:
@@ -322,7 +330,7 @@ async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, k
 
 
 def read_person(given: NewPerson, wrong: dict[str, str] | None = None) -> tuple[str, str]:
-    """Address and name; refuses all that is wrong with them at once, and with what else is."""
+    """Read address and name; refuses all that is wrong with them at once, and with what else is."""
     address, name, errors = parse_address(given.email.strip()), given.name.strip(), dict(wrong or {})
     if address is None:
         errors["email"] = "This is not an email address."

@@ -14,7 +14,7 @@ from heliograph.storage.store import Store
 
 
 async def change(store: Store, actor: Actor, given: Mapping[str, Any]) -> None:
-    """These fields, as a setup file writes them."""
+    """Change these fields, as a setup file writes them."""
     fields, errors = read_platform_fields(given)
     check_fields(errors)
     detail = ", ".join(f"{name}={value}" if isinstance(value, int) else name for name, value in fields.items())

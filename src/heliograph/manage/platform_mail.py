@@ -17,14 +17,15 @@ _mails: set[asyncio.Task[list[Asked]]] = set()
 
 
 def is_simulated(setup: Setup, channel: Channel) -> bool:
-    """No carrier of the channel is real, not even one that is disabled or out of reach now."""
+    """Tell whether no carrier of the channel is real, not even one that is disabled or out of reach now."""
     return all(carrier.kind == "simulator" for carrier in setup.carriers if carrier.channel == channel)
 
 
 async def send(store: Store, handover: Handover, whose: str, address: str, mail: OwnMail) -> None:
-    """A refusal says why it cannot be sent. The words are ours: strangers would be mailed what a team writes.
+    """Send a mail of ours; a refusal says why it cannot be sent.
 
-    `whose` is the team or the person that may ask for so many.
+    The words are ours: strangers would be mailed what a team writes. `whose` is the team or the person that may ask for
+    so many.
     """
     limits = {f"mails of {whose}": MAILS_MAX, f"mails to {address}": MAILS_MAX}
     if await store.tries.begin(limits, store.clock.now()):
@@ -34,7 +35,7 @@ async def send(store: Store, handover: Handover, whose: str, address: str, mail:
     task = asyncio.create_task(handover.mail(to_content(mail, store.setup.current.platform, address)))
     _mails.add(task)
     task.add_done_callback(_mails.discard)
-    # Waited for, not cancelled: a slow mail server would count against the carrier.
+    # The task is waited for, not cancelled: a slow mail server would count against the carrier.
     done, _ = await asyncio.wait({task}, timeout=MAIL_S)
     if done and not isinstance(said := task.result()[-1].outcome, Accepted):
         raise Refusal(f"The mail was not taken: {said.detail.get('text', 'no answer')} Try again in a few minutes.")

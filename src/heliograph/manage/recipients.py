@@ -14,7 +14,7 @@ CODES_MAX = 10  # that a team may try in 15 minutes
 
 
 def read_new(team: Team, given: str) -> str:
-    """The address or number in its normal form, of somebody whom the team may not send to yet."""
+    """Return the address or number in its normal form, of somebody whom the team may not send to yet."""
     try:
         address: str = read_recipient(given.strip())
     except ValueError:
@@ -26,12 +26,12 @@ def read_new(team: Team, given: str) -> str:
 
 
 async def note_asked(store: Store, actor: Actor, team: str, address: str) -> None:
-    """A code was sent: nothing else is kept of it."""
+    """Note that a code was sent: nothing else is kept of it."""
     await store.audit.add(actor.did(store.clock.now(), "recipient.ask", address, team=team))
 
 
 async def add(store: Store, actor: Actor, team: str, address: str) -> None:
-    """Who gave the right code."""
+    """Add a recipient who gave the right code."""
 
     def rows(setup: Setup) -> list[Row]:
         if address in find_team(setup, team).recipients:

@@ -12,7 +12,9 @@ SETTLE_S = 5.0  # in which every process follows the database, and seals with th
 
 
 async def replace(store: Store, actor: Actor, digest: str) -> bool:
-    """What was sealed with the old one can no longer be opened. False: the database uses this one already."""
+    """Replace the secret: what was sealed with the old one can no
+    longer be opened. False: the database uses this one already.
+    """
     return await store.secret.change(digest, actor.did(store.clock.now(), "secret.replace", "master secret"))
 
 
@@ -25,8 +27,9 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def rotate(store: Store, actor: Actor, turn: Rotation, tell: Tell) -> int:
-    """How many texts were sealed anew. It may be interrupted and run again: one entry says that it has begun, and
-    another one that it is done.
+    """Seal texts anew and return how many.
+
+    It may be interrupted and run again: one entry says that it has begun, and another one that it is done.
     """
     begun = actor.did(store.clock.now(), "secret.rotate", "master secret", "begun")
     turned = await store.secret.turn(turn.digest, turn.kept, begun)

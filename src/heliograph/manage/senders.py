@@ -29,7 +29,7 @@ WRONG = {
 
 
 async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: str) -> None:
-    """A display name for the team's domain of this id."""
+    """Ask for a display name for the team's domain of this id."""
     new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name, asked_by=asker(actor))
 
     def rows(setup: Setup) -> list[Row]:
@@ -46,7 +46,7 @@ async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: 
 
 
 async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, value: str) -> None:
-    """For one that is approved, the other is used once it is approved too."""
+    """Ask for a sender id; where one is approved, the other is used once it is approved too."""
     _, errors = read_sender_id_fields({"country": country, "value": value})
     check_fields({field: WRONG[field] for field in errors})
     id_ = f"{team}/{country}"
@@ -88,7 +88,7 @@ async def ask_again(store: Store, actor: Actor, team: str, record: RecordId) -> 
 
 
 async def decide(store: Store, actor: Actor, team: str, record: RecordId, approve: bool, reason: str = "") -> None:
-    """An operator's word about a record of the team, also about one that was decided before."""
+    """Write an operator's word about a record of the team, also about one that was decided before."""
     before = store.setup.current
     subject, action = subject_of(before, team, record), _action(record[0], approve)
     done = await change_rows(
@@ -103,7 +103,7 @@ async def decide(store: Store, actor: Actor, team: str, record: RecordId, approv
 
 
 async def decide_pending(store: Store, actor: Actor, item: PendingSender, approve: bool, reason: str = "") -> bool:
-    """An operator's word about what they saw; False: it was changed or decided meanwhile."""
+    """Write an operator's word about what they saw; False: it was changed or decided meanwhile."""
     detail = "" if approve else reason
     asked = next((one for one in pending(store.setup.current) if as_seen(one) == as_seen(item)), item)
     done = await change_rows(
@@ -133,7 +133,7 @@ def _decision(item: PendingSender, approve: bool, reason: str) -> Ruling:
 
 
 def waiting(setup: Setup, id_: str) -> PendingSender:
-    """What waits for an operator's word with this id, as it is now."""
+    """Return what waits for an operator's word with this id, as it is now."""
     for item in pending(setup):
         if item.id == id_:
             return as_seen(item)
@@ -141,7 +141,7 @@ def waiting(setup: Setup, id_: str) -> PendingSender:
 
 
 def subject_of(setup: Setup, team: str, record_id: RecordId) -> str:
-    """What people call the team's record; NotFound when it has none of this id."""
+    """Return what people call the team's record; NotFound when it has none of this id."""
     record = setup.records.get(record_id)
     if not isinstance(record, Submitted) or record.team != team:
         raise NotFound(f"The team has no {record_id[0].replace('_', ' ')} {record_id[1]}.")

@@ -17,7 +17,10 @@ async def change_rows(
     rows_of: Callable[[Setup], list[Row]],
     detail: str = "",
 ) -> bool:
-    """Whether anything was changed; without rows there is no entry. No team: the entry is the instance's."""
+    """Change rows and tell whether anything was changed.
+
+    Without rows there is no entry. No team: the entry is the instance's.
+    """
 
     def decide(setup: Setup, _: int) -> SetupChange:
         named = action if isinstance(action, str) else action(setup)

@@ -20,7 +20,9 @@ async def find(store: Store, team: TeamRecord, email: str) -> Suppression:
 
 
 async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Suppression]:
-    """Newest first, after the address that the page before ended with; one more than the limit, when there are more."""
+    """List the newest first, after the address that the page
+    before ended with; one more than the limit, if there are more.
+    """
     address = parse_address(after.replace(" ", "+")) if after is not None else None  # a plus that was not encoded
     try:
         if after is not None and address is None:
@@ -33,7 +35,7 @@ async def page(store: Store, team: TeamRecord, after: str | None, limit: int) ->
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, email: str, reason: str) -> bool:
-    """Whether it was not there before."""
+    """Add an address and tell whether it was not there before."""
     if reason not in REASONS:
         raise InvalidRequest(f"reason is one of {', '.join(REASONS)}.", param="reason")
     address = parse_address(email)

@@ -29,7 +29,7 @@ def find_team(setup: Setup, id_: str) -> Team:
 
 
 async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
-    """With an opening credit; without an id it gets one, and without a name the id is its name."""
+    """Make a team with an opening credit; without an id it gets one, and without a name the id is its name."""
     fields = _read({"id": store.clock.new_id("team_")} | dict(given))
     id_, credit = fields["id"], fields.pop("credit", 0)
 
@@ -46,7 +46,7 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
 
 
 async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
-    """None: as the team's mode has it."""
+    """Set the plan's fields; None: as the team's mode has it."""
     fields = _read({name: value for name, value in given.items() if value is not None})
     fields |= {name: None for name, value in given.items() if value is None}
 
@@ -69,7 +69,7 @@ async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) 
 
 
 async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_operator: bool) -> TeamRecord:
-    """Name and more. Recipients see the name: one that an owner asks for waits for an operator."""
+    """Save name and more. Recipients see the name: one that an owner asks for waits for an operator."""
     fields = _read(given)
     name = fields.pop("name")
 
@@ -82,7 +82,7 @@ async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_opera
 
 
 async def set_retention(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
-    """How long content and messages are kept."""
+    """Set how long content and messages are kept."""
     fields = _read(given)
 
     def revise(found: Team, _: Setup) -> TeamRecord:
@@ -116,7 +116,7 @@ async def go_live(store: Store, actor: Actor, team: str) -> TeamRecord:
 
 
 async def leave_live(store: Store, actor: Actor, team: str) -> TeamRecord:
-    """Back to the sandbox. What was accepted live keeps its mode: it is delivered and charged."""
+    """Take the team back to the sandbox. What was accepted live keeps its mode: it is delivered and charged."""
     return await _change(store, actor, "team.sandbox", team, lambda found, _: replace(found.record, mode="sandbox"))
 
 
@@ -145,7 +145,7 @@ async def _change(
     revise: Callable[[Team, Setup], TeamRecord],
     given: Fields | None = None,
 ) -> TeamRecord:
-    """`given` goes into the audit log."""
+    """Change a team's record; `given` goes into the audit log."""
     detail = ", ".join(f"{name}={value}" for name, value in (given or {}).items())
 
     def rows(setup: Setup) -> list[Row]:

@@ -36,7 +36,7 @@ REMOVABLE = ("subject", "html", "text", "body", "category", "language", "upstrea
 
 
 def find(setup: Setup, team: str | None, id_: str) -> Template:
-    """No team: of any team."""
+    """Find a template of the team; no team: of any team."""
     found = setup.records.get(("template", id_))
     if not isinstance(found, Template) or team not in (None, found.team):
         raise TemplateNotFound(f"There is no template {id_}.")
@@ -44,7 +44,7 @@ def find(setup: Setup, team: str | None, id_: str) -> Template:
 
 
 def proposed(setup: Setup, template: Template) -> Template:
-    """Its draft, when it has one."""
+    """Return its draft, when it has one."""
     draft = approvals.find_draft(setup, template.id)
     return draft.template if draft else template
 
@@ -59,7 +59,7 @@ async def save(
     free: bool = False,
     publish: bool = True,
 ) -> bool:
-    """`mark` names what the editor began with, so that nobody's change is lost; None: the template is new.
+    """Save a template. `mark` names what the editor began with, so that nobody's change is lost; None: it is new.
 
     Without `publish` it is a draft that nobody is asked about.
     """
@@ -87,7 +87,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def write(store: Store, actor: Actor, proposal: Proposal) -> bool:
-    """A draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
+    """Write a draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
     base, team = proposal.base, store.setup.current.teams[proposal.base.team]
     new, wrong = with_fields(base, proposal.given)
     check_fields(wrong)
@@ -123,7 +123,7 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 async def publish(
     store: Store, actor: Actor, team: str | None, id_: str, mark: str, *, by_operator: bool, free: bool = False
 ) -> bool:
-    """The draft that was seen: in use at once, or for an operator to approve."""
+    """Publish the draft that was seen: it is in use at once, or for an operator to approve."""
     own = find(store.setup.current, team, id_).team
 
     def rows(setup: Setup) -> list[Row]:
@@ -152,7 +152,7 @@ async def restore(
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """Out of use; what waits for approval goes with it."""
+    """Take a template out of use; what waits for approval goes with it."""
     own = find(store.setup.current, team, id_).team
 
     def rows(setup: Setup) -> list[Row]:
@@ -177,7 +177,7 @@ async def unarchive(
 
 
 async def discard(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """The draft; a template that was never approved is gone with it."""
+    """Discard the draft; a template that was never approved is gone with it."""
     own = find(store.setup.current, team, id_).team
     return await change_rows(store, actor, own, "template.discard", id_, lambda setup: approvals.discard(setup, id_))
 
@@ -192,8 +192,9 @@ async def approve(
     *,
     free: bool = False,
 ) -> bool:
-    """`mark` names the draft that the operator saw; None: as it is. A phone template gets these prices, as a setup
-    file writes them; an email's are not asked for.
+    """Approve the draft that the operator saw, which `mark` names; None: as it is.
+
+    A phone template gets these prices, as a setup file writes them; an email's are not asked for.
     """
     template, terms = find(store.setup.current, team, id_), dict[str, Any]()
     if template.channel != "email" and prices is not None:

@@ -50,7 +50,7 @@ URL = says(
     "Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic "
     "authorization, and not shown again.",
     maxLength=URL_MAX,
-    # Narrower than what is accepted: names beyond ASCII, and IP addresses that the operator allows, are accepted too.
+    # This is narrower than what is accepted: names beyond ASCII and IP addresses that the operator allows are, too.
     pattern=rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
 )
 
@@ -116,11 +116,11 @@ class Webhooks:
         self._refusal_of = refusal_of
 
     def find(self, team: str | None, id_: str) -> Webhook:
-        """No team: of any team."""
+        """Find a webhook of the team; no team: of any team."""
         return _own(self._store.setup.current, team, id_)
 
     async def create(self, actor: Actor, team: str, wanted: WebhookRequest, asked: Sequence[str] = ()) -> MadeSecret:
-        """`asked`: the events by the names of its format."""
+        """Make a webhook; `asked` has the events by the names of its format."""
         events, description = checked_events(wanted.events), wanted.description or ""
         check_description(description)
         form = wanted.format or OWN_FORMAT
@@ -155,7 +155,7 @@ class Webhooks:
     async def change(
         self, actor: Actor, team: str | None, id_: str, wanted: WebhookChange, asked: Sequence[str] = ()
     ) -> Webhook:
-        """Only what is given. Enabling forgets why the service had disabled it."""
+        """Change only what is given. Enabling forgets why the service had disabled it."""
         fields: dict[str, Any] = {name: value for name, value in asdict(wanted).items() if value is not None}
         if wanted.events is not None:
             fields |= {"events": checked_events(wanted.events), "asked": tuple(asked)}
@@ -187,7 +187,7 @@ class Webhooks:
         await self._store.deliveries.drop(id_)
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> MadeSecret:
-        """A new secret; the one before also signs for a day, older ones no longer do."""
+        """Make a new secret; the one before also signs for a day, older ones no longer do."""
         secret, now = self._make_secret(), self._clock.now()
         hook = await self._update(actor, team, id_, lambda hook: rotated(hook, secret, now, self._vault))
         return MadeSecret(webhook=hook, secret=secret)
@@ -212,7 +212,7 @@ class Webhooks:
             raise InvalidRequest(f"The team has no events {shown}.", param=param) from None
 
     async def deliveries(self, team: str | None, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
-        """Newest first; one more than the limit, when there are more. `before`: an event's id."""
+        """List the newest first; one more than the limit, when there are more. `before` is an event's id."""
         found = await self._store.deliveries.page(self.find(team, id_).id, before, limit)
         return [_to_record(delivery) for delivery in found]
 

@@ -46,7 +46,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def kept(self) -> str:
-        """The record and what was added, in one object."""
+        """Return the record and what was added, in one object."""
         whole = self.response if self.added == b"{}" else self.response[:-1] + b"," + self.added[1:]
         return whole.decode()
 
@@ -68,7 +68,7 @@ class Sent(msgspec.Struct, Generic[R], frozen=True):
 
     @property
     def made(self) -> R:
-        """The record of a request that had no key."""
+        """Return the record of a request that had no key."""
         assert self.record is not None, "only a request with a key comes again"
         return self.record
 
@@ -115,7 +115,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def octets(self) -> int:
-        """Of its content."""
+        """Count the octets of its content."""
         return len(self.content) + (len(self.shared.body) if self.shared else 0)
 
 

@@ -26,7 +26,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As the audit log has it; a person's id is shown as the email address."""
+        """Name the actor as the audit log has it; a person's id is shown as the email address."""
         return self.id if self.kind == "person" else f"{self.kind} {self.id}".strip()
 
     def did(self, at: int, action: str, subject: str, detail: str = "", *, team: str | None = None) -> AuditEntry:

@@ -52,7 +52,7 @@ class BrokenLink(msgspec.Struct, frozen=True):
 
 
 def said(entry: Sequence[Any], salt: str) -> str:
-    """The hash of what it says, from its key to its address: without the salt, what was erased could be guessed."""
+    """Hash what the entry says, from its key to its address: without the salt, what was erased could be guessed."""
     return _hash([salt, *entry])
 
 
@@ -61,7 +61,7 @@ def linked(before: str, place: int, content: str) -> str:
 
 
 def salted(seed: str, place: int) -> str:
-    """The salt of a place; the seed is known to nobody afterwards."""
+    """Return the salt of a place; the seed is known to nobody afterwards."""
     return _hash([seed, place])[:32]
 
 
@@ -92,7 +92,9 @@ class Walk:
         self.place, self.link = one.place, one.link or ""
 
     def end(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
-        """`unlinked`: the first entry that was written without the chain since it began."""
+        """Check the end of the chain; `unlinked` is the first
+        entry that was written without the chain since it began.
+        """
         if head is None:
             self._break(None, "the end of the chain was removed")
         elif head.place > self.place:

@@ -26,7 +26,9 @@ def check_count(count: int) -> None:
 
 
 def check_content(size: int) -> None:
-    """A template may make much of little: what it makes is bounded, not only the request."""
+    """Refuse too large a batch: a template may make much of
+    little, so what it makes is bounded, not only the request.
+    """
     if size > BATCH_CONTENT_MAX:
         most = f"{BATCH_CONTENT_MAX // MIB} MiB"
         raise BodyTooLong(f"The messages before this one and it have over {most} together. Send it in another batch.")

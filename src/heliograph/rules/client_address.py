@@ -10,7 +10,7 @@ LONGEST = 64  # an IPv6 address with brackets and a port
 
 
 def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Network]) -> str:
-    """The last hop that is no trusted proxy: from the peer, backwards through the values of `X-Forwarded-For`.
+    """Return the last hop that is no trusted proxy: from the peer, backwards through the values of `X-Forwarded-For`.
 
     What stands before that hop was written by a stranger. Where a trusted proxy names nobody, it is the client itself.
     """
@@ -28,13 +28,13 @@ def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Netw
 
 
 def network_of(address: str) -> str:
-    """What one client has of addresses: an IPv4 address, or the /64 around an IPv6 address."""
+    """Return the addresses that one client has: an IPv4 address, or the /64 around an IPv6 address."""
     client = _read(address)
     return str(ip_network((client, 64), strict=False)) if isinstance(client, IPv6Address) else address
 
 
 def is_inside(address: str, ranges: Sequence[str]) -> bool:
-    """Whether it is loopback, or in one of the ranges."""
+    """Tell whether the address is loopback, or in one of the ranges."""
     client = _read(address)
     return client is not None and (client.is_loopback or is_in(address, ranges))
 
@@ -61,7 +61,7 @@ def _read(text: str) -> Address | None:
 
 
 def _without_port(hop: str) -> str:
-    """Some proxies write `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
+    """Cut off the port: some proxies write `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     return hop.partition(":")[0] if hop.count(":") == 1 else hop

@@ -23,7 +23,7 @@ NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
-    """True for an address in a denied range that no range of `allow` holds, and for what is no address."""
+    """Tell whether an address is in a denied range and in no range of `allow`; what is no address is denied, too."""
     try:
         parsed = ip_address(ip)
     except ValueError:
@@ -35,7 +35,7 @@ def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
 
 
 def _reached(ip: Address) -> tuple[Address, ...]:
-    """What a packet to this address may reach: also the IPv4 address that it wraps."""
+    """Return what a packet to this address may reach: also the IPv4 address that it wraps."""
     if isinstance(ip, IPv4Address):
         return (ip,)
     if ip.ipv4_mapped:

@@ -13,7 +13,7 @@ ERASED_EMAIL = f"erased{DOMAIN}"
 ERASED_PHONE = "[erased]"
 SHOWN = "erased address"
 HIDDEN = "[another address]"
-# The team's own, not other people's.
+# These fields hold the team's own addresses, not other people's.
 SENDERS = frozenset({"from", "from_address", "reply_to", "reply_to_addresses", "sender_id"})
 # Address or phone number. The first part has an end: else a long word is read once for each of its letters.
 ANY = re.compile(r"[\w.+%'-]{1,128}(?:@|%40)[\w.-]*\w|\+\d[\d ()-]{5,20}\d")
@@ -24,7 +24,8 @@ NameOf = Callable[[int, str], str]  # team, address in its normal form → its n
 
 
 def erased_name(key: bytes, team: int, address: str) -> str:
-    """What the suppression list has instead of an erased address: a hash that nobody without the key can try out.
+    """Return what the suppression list has instead of an erased address: a hash that nobody without the key can try
+    out.
 
     It has the form of an address, so that lists, paging, exports and removal need not know about it.
     """
@@ -32,12 +33,12 @@ def erased_name(key: bytes, team: int, address: str) -> str:
 
 
 def hide_addresses(text: str) -> str:
-    """For logs. Who signs in to a database (//user@host) is nobody's address."""
+    """Hide addresses for logs. Who signs in to a database (//user@host) is nobody's address."""
     return ANY.sub(lambda found: found[0] if text.startswith("//", found.start() - 2) else NOBODY, text)
 
 
 def short_name(name: str) -> str:
-    """The first characters of the hash, for the audit log."""
+    """Return the first characters of the hash, for the audit log."""
     return name.removeprefix("erased-")[:12]
 
 
@@ -46,7 +47,7 @@ def is_erased(address: str) -> bool:
 
 
 def stand_in(address: str, position: int | None = None) -> str:
-    """What is shown in the place of an address; recipients of one message must differ."""
+    """Return what is shown in the place of an address; recipients of one message must differ."""
     if "@" not in address:
         return ERASED_PHONE
     return ERASED_EMAIL if position is None else f"erased-{position + 1}{DOMAIN}"
@@ -59,7 +60,7 @@ class Forms(msgspec.Struct, frozen=True):
     written: frozenset[str]
 
     def needles(self) -> list[tuple[str]]:
-        """For a first look by the database, lower-case as SQLite knows it and as PostgreSQL does."""
+        """List what the database first looks for, in lower case as SQLite knows it and as PostgreSQL does."""
         forms = self.written | {msgspec.json.encode(form).decode()[1:-1] for form in self.written}
         lower = {form.lower() for form in forms} | {
             form.encode().lower().decode() for form in forms
@@ -73,11 +74,11 @@ class Forms(msgspec.Struct, frozen=True):
         return bool(text and self._pattern().search(text))
 
     def scrub(self, text: str | None) -> str | None:
-        """The text without the address; a longer one that only contains it stays."""
+        """Return the text without the address; a longer one that only contains it stays."""
         return self._pattern().sub(stand_in(self.address), text) if text else text
 
     def without(self, value: Any) -> Any:
-        """A JSON value whose texts are scrubbed."""
+        """Return a JSON value with its texts scrubbed."""
         match value:
             case str():
                 return self.scrub(value)
@@ -88,7 +89,9 @@ class Forms(msgspec.Struct, frozen=True):
         return value
 
     def alone(self, value: Any) -> Any:
-        """What the person may see of a JSON value: nobody else's address, and of lists no entry that is another's."""
+        """Return what the person may see of a JSON value: nobody
+        else's address, and of lists no entry that is another's.
+        """
         match value:
             case str():
                 return ANY.sub(lambda found: found[0] if self._is_own(found[0]) else HIDDEN, value)
@@ -115,6 +118,6 @@ class Forms(msgspec.Struct, frozen=True):
 
 
 def forms_of(address: str, typed: str) -> Forms:
-    """Carriers write phone numbers without their plus as well."""
+    """Collect the forms of an address; carriers write phone numbers without their plus as well."""
     written = {address, typed} if "@" in address else {address, address.removeprefix("+"), typed}
     return Forms(address, frozenset(written))

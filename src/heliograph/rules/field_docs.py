@@ -30,21 +30,22 @@ def limited(**schema: Any) -> msgspec.Meta:
 
 
 def says(meaning: str, **schema: Any) -> msgspec.Meta:
-    """`fixed=True`: always the default. `needed=True`: its absence is refused with a code of its own.
+    """Describe a field. `fixed=True`: it is always the default. `needed=True`: its absence is refused with a code of
+    its own.
 
-    `maybe=True`: only some records have it. `example`: what the documentation shows; without it null, the first word of
-    several, or nothing.
+    `maybe=True`: only some records have it. `example` is what the documentation shows; without it that is null, the
+    first word of several, or nothing.
     """
     return msgspec.Meta(description=meaning, extra_json_schema=schema)
 
 
 def such_as(example: Any) -> msgspec.Meta:
-    """The example of a field whose meaning others share."""
+    """Give the example of a field whose meaning others share."""
     return limited(example=example)
 
 
 def set_up_id(kind: str) -> Schema:
-    """An id that an operator may have chosen."""
+    """Give the pattern of an id that an operator may have chosen."""
     return {"pattern": f"^{PREFIXES[kind]}[A-Za-z0-9_]{{1,64}}$"}
 
 

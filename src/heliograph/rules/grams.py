@@ -21,7 +21,7 @@ _SIGNS = 0x2E80  # from here on scripts write a word in one or two signs: pairs 
 
 
 def fold(text: str) -> str:
-    """As texts are compared: without case, and however accents are put together."""
+    """Fold a text for comparison: case does not matter, nor how accents are put together."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).casefold()
     return text.lower().replace("\0", "")
@@ -40,7 +40,7 @@ class SearchText(msgspec.Struct, frozen=True):
         return any(part in text for text in searched(said) for part in wanted)
 
     def marks(self) -> list[list[str]]:
-        """Each way: the marks that a message has which is found by it."""
+        """Return, for each way to find a message, the marks that the message has."""
         ways = [sorted(grams(text)) for text in dict.fromkeys((self.text, self.digits)) if text]
         if is_tail(self.text):
             ways.append(tail_marks(self.text))
@@ -75,7 +75,7 @@ read_searched: Callable[[str], SearchedRecord] = msgspec.json.Decoder(SearchedRe
 
 
 def searched(said: SearchedRecord) -> list[str]:
-    """The texts of a message that are searched, folded: its subject and recipients."""
+    """Return the texts of a message that are searched, folded: its subject and recipients."""
     texts = said.to_addresses or ([said.to] if said.to else [])
     if said.cc or said.bcc:
         texts = [*texts, *said.cc, *said.bcc]
@@ -107,7 +107,7 @@ def is_tail(text: str) -> bool:
 
 
 def tail_marks(id_: str) -> list[str]:
-    """Two pairs of letters: together they leave one message in a million."""
+    """Return two pairs of letters: together they leave one message in a million."""
     end = id_[-TAIL:].lower()
     return [f"end1:{end[2:]}", f"end2:{end[:2]}"]
 
@@ -116,7 +116,7 @@ def tail_marks(id_: str) -> list[str]:
 
 
 def pack(places: Sequence[int]) -> bytes:
-    """In rising order. Little-endian."""
+    """Pack places, which are in rising order, little-endian."""
     if 2 * len(places) < _DENSE:
         return _array(array("H", places).tobytes()).tobytes()
     bits = bytearray(b"0" * SPAN)
@@ -132,7 +132,7 @@ def unpack(packed: bytes) -> list[int]:
 
 
 def common(lists: Iterable[bytes]) -> list[int]:
-    """The places that all of them have, in rising order."""
+    """Return the places that all of them have, in rising order."""
     bits, few = -1, None
     for packed in sorted(lists, key=len):
         if len(packed) == _DENSE:

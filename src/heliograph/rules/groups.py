@@ -18,7 +18,7 @@ class GroupRole(msgspec.Struct, frozen=True):
 
 
 def read_group_roles(text: str) -> tuple[GroupRole, ...]:
-    """From lines, or from one line with commas between them: the names of groups may have commas of their own."""
+    """Read lines, or one line with commas: where there are lines, the names of groups may have commas of their own."""
     parts = (part.strip() for part in text.split("\n" if "\n" in text.strip() else ","))
     return tuple(_read(part) for part in parts if part)
 
@@ -37,7 +37,7 @@ def write_group_roles(table: Sequence[GroupRole]) -> str:
 
 
 def roles_by_groups(groups: Collection[str], table: Sequence[GroupRole]) -> dict[str, str | None]:
-    """Every team of the table → the highest role that these groups give in it; None: none."""
+    """Map every team of the table to the highest role that these groups give in it; None: they give none."""
     given: dict[str, str | None] = dict.fromkeys(row.team for row in table)
     ranks = (*ROLES, READ_ONLY, OPERATOR)
     for row in sorted(table, key=lambda row: ranks.index(row.role)):

@@ -44,7 +44,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 def read_key(values: list[bytes], most: int = IDEMPOTENCY_KEY_MAX) -> str | None:
-    """The key from all values of the header; `most`: characters of one."""
+    """Read the key from all values of the header; `most` is the most characters of one."""
     if not values:
         return None
     if len(values) > 1 or len(values[0]) > most or not _KEY.fullmatch(values[0]):
@@ -57,12 +57,12 @@ def key_hash(key: str) -> str:
 
 
 def fingerprint(path: str, body: Any) -> str:
-    """Equal for equal JSON on the same path; key order and white space do not matter."""
+    """Hash a request: equal JSON on the same path has an equal hash; key order and white space do not matter."""
     return hashlib.sha256(path.encode() + b"\0" + _canonical.encode(body)).hexdigest()
 
 
 def fingerprint_in_steps(path: str, body: Any) -> str:
-    """The same of a large body: the encoder lets nobody else run until it has written all."""
+    """Return the same for a large body: the encoder lets nobody else run until it has written all."""
     digest = hashlib.sha256(path.encode() + b"\0")
     for part in _parts(body):
         digest.update(part)
@@ -70,7 +70,7 @@ def fingerprint_in_steps(path: str, body: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """Of what the encoder would write."""
+    """Yield the parts of what the encoder would write."""
     if isinstance(value, dict) and value:
         for number, key in enumerate(_sorted(list(value))):
             yield b"," if number else b"{"
@@ -97,7 +97,7 @@ def _sorted(keys: list[str]) -> Iterable[str]:
 
 
 def decide(row: Remembered | None, fingerprint: str, now: int) -> Remembered | None:
-    """The row to replay, or None when the request is to run."""
+    """Return the row to replay, or None when the request is to run."""
     if row is None or (row.abandoned if row.status is None else now >= row.expires_at):
         return None
     if row.fingerprint != fingerprint:

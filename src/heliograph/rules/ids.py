@@ -30,7 +30,7 @@ _ISO = re.compile(
 
 
 def ulid(ms: int, random80: int) -> str:
-    """26 characters: 48 bits of time, 80 of randomness."""
+    """Make 26 characters: 48 bits of time, 80 of randomness."""
     p = _PAIRS
     high, low = random80 >> 40, random80 & 0xFFFFFFFFFF  # small integers shift faster than one large
     return (
@@ -47,12 +47,12 @@ def _ulid_time(ms: int) -> str:
 
 
 def ulid_ms(body: str) -> int:
-    """The time in a ULID."""
+    """Return the time in a ULID."""
     return sum(_CROCKFORD.index(letter) << 5 * (9 - index) for index, letter in enumerate(body[:10]))
 
 
 def timestamp(ms: int) -> str:
-    """`2026-11-15T09:30:00.000Z`."""
+    """Write a time like `2026-11-15T09:30:00.000Z`."""
     return f"{_whole_second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
@@ -62,7 +62,7 @@ def _whole_second(seconds: int) -> str:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Milliseconds of a time of RFC 3339, which may have a small `t` and `z`; finer fractions are cut off."""
+    """Read the milliseconds of an RFC 3339 time, which may have a small `t` and `z`; finer fractions are cut off."""
     found = _ISO.fullmatch(text.upper())
     if found is None:
         return None

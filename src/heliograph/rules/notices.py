@@ -16,7 +16,7 @@ HOURLY = 10  # mails to one person, or posts to one chat, in an hour; the last o
 LISTED = 20  # things that one mail tells of by name
 NAME_MAX = 60  # characters of a name
 WISH_MAX = 110  # of what was asked for, such as “Send as Acme from acme.com”
-# After each try that was put off; none is left: it is given up.
+# How long to wait after each try that was put off; when no step is left, the notice is given up.
 RETRY_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS, 6 * HOUR_MS)
 
 INSTANCE = ""  # instead of a team
@@ -95,7 +95,7 @@ class NoticeWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_entry(entry: AuditEntry) -> NoticeRow | None:
-    """What a change in the audit log is to people; None: nothing to tell of."""
+    """Return what a change in the audit log is to people; None: there is nothing to tell of."""
     thing, _, verb = entry.action.partition(".")
     kind = ""
     if verb in ("approve", "refuse") and thing in _THINGS and entry.team:
@@ -123,26 +123,26 @@ def of_entry(entry: AuditEntry) -> NoticeRow | None:
 
 
 def low_credit(ref: int, event: str, at: int, credit: str, mark: str) -> NoticeRow:
-    """Where credit is spent, a team is known by its number alone."""
+    """Make a notice; where credit is spent, a team is known by its number alone."""
     facts = {"credit": credit, "mark": mark}
     return NoticeRow(name=f"credit/{event}", at=at, team=f"{NUMBERED}{ref}", kind="credit", facts=facts)
 
 
 def dead_letters(count: int, at: int) -> NoticeRow:
-    """One an hour, however many there are."""
+    """Make one notice an hour, however many dead letters there are."""
     name = f"dead_letters/{at - at % HOUR_MS}"
     return NoticeRow(name=name, at=at, team=INSTANCE, kind="dead_letters", facts={"count": str(count)})
 
 
 def is_told(role: str | None, chosen: int | None) -> bool:
-    """A member, or an operator about the instance. A viewer is told what they asked for."""
+    """Tell whether a member is told, or an operator about the instance; a viewer is told what they asked for."""
     if role is None:
         return False
     return bool(chosen) if chosen is not None else role != "viewer"
 
 
 def batches(waiting: int, sent: int) -> list[int]:
-    """How many notices each mail of now tells of, when so many went in the last hour. What is left waits."""
+    """Return how many notices each mail of now tells of, when so many went in the last hour. What is left waits."""
     free = max(0, HOURLY - sent)
     if waiting <= free - 1 or (waiting == free == 1):
         return [1] * waiting
@@ -153,7 +153,7 @@ def batches(waiting: int, sent: int) -> list[int]:
 
 
 def say(one: NoticeRow, setup: Setup, base_url: str) -> NoticeWords:
-    """What happened and what to do, with the team's name."""
+    """Say what happened and what to do, with the team's name."""
     team = setup.teams.get(one.team)
     whose = _name(team.record.name if team else setup.platform.brand)
     subject, said, todo, button, path = _WORDS[one.kind](one, setup, whose)
@@ -164,7 +164,7 @@ def say(one: NoticeRow, setup: Setup, base_url: str) -> NoticeWords:
 
 
 def to_mail(told: Sequence[NoticeRow], setup: Setup, base_url: str, role: str) -> OwnMail:
-    """Of one or many; `role`: of the reader, in the team of the first."""
+    """Write a mail about one or many; `role` is the reader's, in the team of the first."""
     brand = setup.platform.brand
     said = [say(one, setup, base_url) for one in told[:LISTED]]
     if len(told) == 1:
@@ -195,7 +195,9 @@ def to_mail(told: Sequence[NoticeRow], setup: Setup, base_url: str, role: str) -
 
 
 def to_chat(told: Sequence[NoticeRow], setup: Setup, base_url: str, url: str) -> bytes:
-    """The JSON that Slack and Mattermost take, or Discord. Nobody is called by what somebody else has written."""
+    """Return the JSON that Slack and Mattermost take, or
+    Discord. Nobody is called by what somebody else has written.
+    """
     if len(told) == 1:
         one = say(told[0], setup, base_url)
         text = f"{one_line(one.subject)}\n{one_line(one.said)} {one_line(one.todo)}\n{one.url}"
@@ -213,7 +215,7 @@ def to_chat(told: Sequence[NoticeRow], setup: Setup, base_url: str, url: str) ->
 
 
 def _name(text: str) -> str:
-    """As a mail may say it: nothing that a mail program would make a link of."""
+    """Write a name as a mail may say it: without anything that a mail program would make a link of."""
     return one_line(without_addresses(text), NAME_MAX) or "your team"
 
 
@@ -271,7 +273,7 @@ def _domain(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, st
 
 def _webhook(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, str, str, str, str]:
     team, url = setup.teams.get(one.team), one.facts["subject"]
-    # As it is now: where it was enabled or removed meanwhile, there is less to say.
+    # The hook is read as it is now: where it was enabled or removed meanwhile, there is less to say.
     hook = next((hook for hook in team.webhooks if hook.url == url and hook.disabled_reason), None) if team else None
     host, reason = host_of(url), hook.disabled_reason if hook else "the endpoint kept failing"
     return (
@@ -352,7 +354,7 @@ _WORDS = {
 
 
 def host_of(url: str) -> str:
-    """All of an address that may be shown: the rest may be a secret."""
+    """Return all of an address that may be shown: the rest may be a secret."""
     try:
         return parse_target(url).host
     except ValueError:

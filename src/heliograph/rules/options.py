@@ -111,7 +111,7 @@ RENDERED_FROM = ("template_version", "layout_version", "locale")
 
 
 def shown(record: str, status: str, *, whole: bool = False) -> dict[str, Any]:
-    """A stored message as /v1 shows it; the `whole` one says what it was rendered from, too."""
+    """Show a stored message as /v1 does; the `whole` one says what it was rendered from, too."""
     own: dict[str, Any] = msgspec.json.decode(record)
     for name in UNSHOWN if whole else (*UNSHOWN, *RENDERED_FROM):
         own.pop(name, None)
@@ -130,7 +130,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def read_options(given: Options, now: int) -> Timing:
-    """At their place in the order of checks: after the recipients."""
+    """Read the options at their place in the order of checks: after the recipients."""
     if given.tags:
         check_tags(given.tags)
     if given.metadata:
@@ -151,7 +151,7 @@ def added_of(
     sender_id: str | None = None,
     origin: dict[str, str] | None = None,
 ) -> Added:
-    """With what it was rendered from."""
+    """Collect what a message's record adds, with what it was rendered from."""
     return Added(
         tags=given.tags or {},
         metadata=given.metadata or {},
@@ -200,13 +200,13 @@ def check_tags(tags: dict[str, str] | None) -> None:
 
 
 def split_tag(given: str) -> tuple[str, str] | None:
-    """Name and value of `name:value`; None: it is no tag."""
+    """Split `name:value`; None: it is no tag."""
     name, colon, value = given.partition(":")
     return (name, value) if colon and _TAG_NAME.fullmatch(name) and 1 <= len(value) <= TAG_VALUE_MAX else None
 
 
 def tag_hash(name: str, value: str) -> int:
-    """What a tag is found by: values may be long, and have characters that no database keeps."""
+    """Return what a tag is found by: values may be long, and have characters that no database keeps."""
     digest = hashlib.blake2b(f"{name}:{value}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
 

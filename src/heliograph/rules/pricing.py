@@ -31,7 +31,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def parse_money(text: str) -> int:
-    """'0.0450' → 45000."""
+    """Read '0.0450' as 45000."""
     parts = _MONEY.fullmatch(text)
     if not parts:
         raise ValueError(f"{text!r} is not an amount such as '0.0450' (digits, at most 6 decimals)")
@@ -39,24 +39,26 @@ def parse_money(text: str) -> int:
 
 
 def parse_booking(text: str) -> int:
-    """An amount that may have a sign: '25.00', '-5.00'."""
+    """Read an amount that may have a sign: '25.00', '-5.00'."""
     return -parse_money(text[1:]) if text.startswith("-") else parse_money(text.removeprefix("+"))
 
 
 def format_money(micros: int) -> str:
-    """45000 → '0.0450': four decimals, more only where they say something."""
+    """Write 45000 as '0.0450': with four decimals, more only where they say something."""
     whole, fraction = divmod(abs(micros), UNIT)
     decimals = f"{fraction:06d}".rstrip("0").ljust(4, "0")
     return f"{'-' if micros < 0 else ''}{whole}.{decimals}"
 
 
 def price_for(template: Template, country: str | None) -> int:
-    """The template's price for one send; a country's own price wins, also when it is 0."""
+    """Return the template's price for one send; a country's own price wins, also when it is 0."""
     return template.price if country is None else template.prices.get(country, template.price)
 
 
 def price_groups(template: Template) -> list[tuple[list[str], int]]:
-    """Its prices with the countries of each, the cheapest first; last, without countries, that of everywhere else."""
+    """Return its prices with the countries of each, the cheapest
+    first; last, without countries, that of everywhere else.
+    """
     groups: dict[int, list[str]] = {}
     for country, price in sorted(template.prices.items()):
         groups.setdefault(price, []).append(country)
@@ -88,7 +90,7 @@ class Account(msgspec.Struct, kw_only=True):
 
 
 def month_of(ms: int) -> str:
-    """The UTC calendar month, '2026-11'."""
+    """Return the UTC calendar month, like '2026-11'."""
     return _month_of_day(ms // DAY_MS)
 
 
@@ -107,7 +109,7 @@ def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
 
 
 def give_quota_back(account: Account, count: int, month: str) -> None:
-    """For recipients of an email that were counted in that month and will not be sent to."""
+    """Give back recipients of an email that were counted in that month and will not be sent to."""
     if account.month == month:
         account.used = max(0, account.used - count)
 
@@ -141,7 +143,7 @@ def take_octets(account: Account, octets: int, most: int, now: int) -> None:
 
 
 def _to_midnight(day: int, now: int) -> int:
-    """Seconds until that UTC day is over."""
+    """Count the seconds until that UTC day is over."""
     return max(1, -(-((day + 1) * DAY_MS - now) // SECOND_MS))
 
 
@@ -179,12 +181,12 @@ def book(account: Account, amount: int) -> str:
 
 
 def credit_moved(kind: str, amount: int) -> int:
-    """By how much an entry of the ledger changed what can be spent."""
+    """Return by how much an entry of the ledger changed what can be spent."""
     return moved(kind, amount, "credit")
 
 
 def moved(kind: str, amount: int, account: str) -> int:
-    """By how much an entry changed this account."""
+    """Return by how much an entry changed this account."""
     source, target = ENTRY_KINDS[kind]
     return amount * ((target == account) - (source == account))
 

@@ -32,7 +32,7 @@ class Refusal(Exception):
         cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def within(self, index: int) -> Self:
-        """As a batch says it of one of its messages."""
+        """Return the refusal as a batch says it of one of its messages."""
         return type(self)(
             self.message,
             param=".".join(filter(None, (f"messages[{index}]", self.param))),
@@ -565,5 +565,5 @@ OF_SETUP = (
 
 
 def all_refusals() -> list[type[Refusal]]:
-    """Every code there is, in the order of this page."""
+    """List every code there is, in the order of this page."""
     return list(Refusal.__subclasses__())

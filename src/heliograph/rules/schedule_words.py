@@ -13,7 +13,7 @@ _WORDS = re.compile(
 
 
 def in_full(text: str, now: int) -> str:
-    """The time that the words mean; any other text as it is, for whoever reads times."""
+    """Return the time that the words mean; any other text as it is, for whoever reads times."""
     found = _WORDS.fullmatch(" ".join(text.split()))
     if found is None:
         return text

@@ -30,12 +30,14 @@ class Misfit(ValueError):
 
 
 def form(read: Callable[[Any], Any]) -> msgspec.Meta:
-    """For what a type cannot say: `read` makes of a value what it means, or raises ValueError."""
+    """Say of a field what its type cannot: `read` makes of a value what it means, or raises ValueError."""
     return msgspec.Meta(extra={"read": read})
 
 
 def read(value: Any, kind: Any) -> Any:
-    """What the value means: structs as dictionaries without the fields that are absent, other parts by their forms."""
+    """Return what the value means: structs as dictionaries without
+    the fields that are absent, other parts by their forms.
+    """
     if isinstance(value, list | dict) and _is_plain(kind):
         with suppress(msgspec.ValidationError):  # msgspec reads many values much faster than we do
             msgspec.convert(value, kind)
@@ -71,14 +73,14 @@ def read_at(step: str, value: Any, kind: Any, by: Callable[[Any, Any], Any] = re
 
 
 def _is_plain(kind: Any) -> bool:
-    """No struct and no form in it."""
+    """Tell whether there is no struct and no form in it."""
     if isinstance(kind, msgspec.Meta):
         return not kind.extra
     return not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)) and all(map(_is_plain, get_args(kind)))
 
 
 def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """The types of the struct's fields, when all that it needs are there and no others."""
+    """Return the types of the struct's fields, when all that it needs are there and no others."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     for name in value:
         if name not in fields:
@@ -90,7 +92,7 @@ def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict
 
 
 def _first_misfit(items: list[Any], kind: Any) -> int:
-    """By halves, so that msgspec reads most of a long list."""
+    """Find the first misfit by halves, so that msgspec reads most of a long list."""
     fit, end = 0, len(items)
     while end - fit > 1:
         middle = (fit + end) // 2
@@ -115,7 +117,7 @@ def _mismatch(value: Any, kind: Any, meta: msgspec.Meta) -> str:
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
-    """The types that a value may have, without their annotations."""
+    """Return the types that a value may have, without their annotations."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if get_origin(bare) not in (Union, UnionType):
         return (bare,)
@@ -123,7 +125,7 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 
 def _base(kind: Any) -> Any:
-    """The type that a value of the kind is written as."""
+    """Return the type that a value of the kind is written as."""
     bare = get_origin(kind) or kind
     if bare is Literal:
         return str

@@ -17,7 +17,7 @@ def clock_of(team: Team) -> TeamClock:
 
 
 def advanced(clock: TeamClock, seconds: int) -> TeamClock:
-    """The same with a later target."""
+    """Return the same clock with a later target."""
     left = (AHEAD_MAX_MS - clock.target) // SECOND_MS
     if not 1 <= seconds <= left:
         raise InvalidRequest(
@@ -29,7 +29,7 @@ def advanced(clock: TeamClock, seconds: int) -> TeamClock:
 
 
 def next_stop(clock: TeamClock, due: int | None, now: int) -> int | None:
-    """How far ahead it is to be next: where the first work is due on its way, or else at its target.
+    """Return how far ahead it is to be next: where the first work is due on its way, or else at its target.
 
     None: something is due already, and has to be done first. `due` is by the team's time, `now` everybody's.
     """

@@ -12,22 +12,22 @@ LINE_MAX = 200  # characters of a name
 
 
 def single_spaced(text: str) -> str:
-    """Every run of white space as one space, and none at the ends."""
+    """Write every run of white space as one space, and none at the ends."""
     return _WHITE.sub(" ", text).strip(" ")
 
 
 def without_addresses(text: str) -> str:
-    """Without the words that a mail program would make a link of, or that look like a number to call."""
+    """Leave out the words that a mail program would make a link of, or that look like a number to call."""
     return " ".join(word for word in text.split() if not _ADDRESS.search(word))
 
 
 def quoted(value: str) -> str:
-    """The value as a refusal's message shows it: escaped, and clipped."""
+    """Return the value as a refusal's message shows it: escaped, and clipped."""
     return repr(value if len(value) <= QUOTED_MAX else value[: QUOTED_MAX - 1] + "…")
 
 
 def line(given: str) -> str:
-    """A name that people see: one line, nothing invisible."""
+    """Check a name that people see: it is one line, with nothing invisible."""
     if not given.strip() or len(given) > LINE_MAX or CONTROLS.search(given):
         raise ValueError(
             f"expected one line of 1 to {LINE_MAX} characters without control or bidi characters, got {quoted(given)}"

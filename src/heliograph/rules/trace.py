@@ -8,7 +8,7 @@ _NO_TRACE, _NO_PARENT = "0" * 32, "0" * 16
 
 
 def read_traceparent(given: str) -> str | None:
-    """In the form of version 00; None: it is none, and a caller's mistake here refuses no request."""
+    """Read it into the form of version 00; None: it is none, and a caller's mistake here refuses no request."""
     found = _PARENT.fullmatch(given)
     if found is None:
         return None

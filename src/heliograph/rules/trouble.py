@@ -24,7 +24,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 def read_trouble(text: str) -> Trouble:
-    """One or more of `latency=2s`, `status=503`, `rate_limit` and `timeout`, with commas between."""
+    """Read one or more of `latency=2s`, `status=503`, `rate_limit` and `timeout`, with commas between."""
     trouble = Trouble()
     for part in (part.strip() for part in text.split(",")):
         name, _, value = part.partition("=")

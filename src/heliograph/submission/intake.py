@@ -49,7 +49,7 @@ class MailIntake:
         self._door = door
 
     async def find(self, token: bytes) -> Caller:
-        """Who holds the key now: it may be revoked while its connection is open."""
+        """Find who holds the key now: it may be revoked while its connection is open."""
         seen = self._context.store.setup.current
         try:
             return self._door.find(token)
@@ -59,7 +59,7 @@ class MailIntake:
             return self._door.find(token)
 
     async def admit(self, token: bytes, address: str) -> tuple[str, Caller]:
-        """The id of the request, and whose it is: before its mail is read."""
+        """Return the id of the request, and whose it is: before its mail is read."""
         id_ = self._context.clock.new_id("req_")
         try:
             caller, _ = await self._door.enter(token, SEND, address)
@@ -78,7 +78,7 @@ class MailIntake:
         *,
         by_message_id: bool,
     ) -> str:
-        """The id of the message, after its commit; or a Refusal."""
+        """Take a mail and return the id of the message, after its commit; or raise a Refusal."""
         refusal: Refusal
         seen = self._context.store.setup.current
         bind_contextvars(request_id=id_)
@@ -139,7 +139,7 @@ class MailIntake:
 
 
 def _fields(submitted: Submitted) -> dict[str, Any]:
-    """As the body of POST /v1/emails would be."""
+    """Return the fields that the body of POST /v1/emails would have."""
     fields = dict(submitted.request)
     for name, text in submitted.json.items():
         try:

@@ -30,7 +30,7 @@ BY_REFUSAL: dict[type[Refusal], str] = {
 
 
 def reply_to(refusal: Refusal) -> str:
-    """One line: the code that a program reads, then the refusal's own, then its words."""
+    """Write one line: the code that a program reads, then the refusal's own, then its words."""
     kind = type(refusal)
     code = BY_REFUSAL.get(kind) or BY_STATUS.get(status_of(kind), DEFAULT)
     words = refusal.message

@@ -69,7 +69,7 @@ class Submission(SmtpDialogue[Address]):
 
     @property
     def _may_auth(self) -> bool:
-        """A key in the clear stays on this machine."""
+        """Tell whether a key may be given: one in the clear stays on this machine."""
         return self._wire.encrypted or is_inside(self._wire.peer, ())
 
     def _offers(self) -> list[str]:
@@ -160,7 +160,7 @@ class Submission(SmtpDialogue[Address]):
                 self._budget.give_back(holder)
 
     async def _read(self, holder: HeldBody) -> bytearray:
-        """To its end, so that a client whose mail is refused reads why."""
+        """Read the mail to its end, so that a client whose mail is refused reads why."""
         mail = bytearray()
         refusal: Refusal | None = None
         async for piece in self._wire.mail():
@@ -185,7 +185,7 @@ class Submission(SmtpDialogue[Address]):
 
 
 def submission_server(name: str, tls: Tls, intake: MailIntake, budget: ByteBudget) -> SmtpServer:
-    """`name`: that it greets with."""
+    """Make the server; `name` is the one that it greets with."""
     terms = Terms(name=name, limits=LIMITS, tls=tls, too_large=reply_to(PayloadTooLarge(TOO_LARGE)))
     return SmtpServer(terms.limits, partial(Submission, terms, intake, budget))
 

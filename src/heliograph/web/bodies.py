@@ -25,7 +25,9 @@ class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_json(raw: bytes, path: str = "") -> Any:
-    """Strict, and without null characters but where a rule has its own word for them. `path`: of what it is a part."""
+    """Read JSON strictly, without null characters but where a rule
+    has its own word for them; `path` says what it is part of.
+    """
     value = read_quickly(raw)
     if b"\\" in raw and b"\\u0000" in raw:
         _refuse_nulls(value, path)
@@ -47,7 +49,7 @@ def read_quickly(raw: bytes) -> Any:
 
 
 def read_strictly(raw: bytes) -> Any:
-    """Slower than msgspec; refuses what the contract does, and says why."""
+    """Read more slowly than msgspec; this refuses what the contract does, and says why."""
     try:
         value = _decoder.decode(raw.decode("utf-8"))
         _count_keys((value,))
@@ -63,7 +65,7 @@ def read_strictly(raw: bytes) -> Any:
 
 
 def to_request(value: Any, kind: type[T]) -> T:
-    """The typed request; unknown fields are refused."""
+    """Return the typed request; unknown fields are refused."""
     if not isinstance(value, dict):
         raise InvalidRequest("This is not a JSON object. Send one.")
     try:
@@ -106,7 +108,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, 
 
 
 def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
-    """Of all objects in them; RecursionError when objects and lists are too deep inside each other."""
+    """Count the keys of all objects in them; RecursionError when objects and lists are too deep inside each other."""
     if depth > JSON_DEPTH_MAX:
         raise RecursionError
     count = 0
@@ -119,12 +121,12 @@ def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
 
 
 def _count_marks(raw: bytes) -> int:
-    """For each value but the first there is one, and texts may have more."""
+    """Count marks: for each value but the first there is one, and texts may have more."""
     return sum(raw.count(mark) for mark in (b",", b"[", b"{"))
 
 
 def _count_key_ends(raw: bytes) -> int:
-    """In steps, each up to a quote: none is cut."""
+    """Count in steps, each up to a quote, so that none is cut."""
     count, at = 0, 0
     while (end := raw.find(b'"', at + STEP)) >= 0:
         count += len(_KEY_END.findall(raw, at, end))
@@ -146,7 +148,7 @@ def _refuse_surrogates(value: Any) -> None:
 
 
 def _refuse_nulls(value: Any, path: str) -> None:
-    """PostgreSQL's text holds none."""
+    """Refuse null characters, which PostgreSQL's text cannot hold."""
     if isinstance(value, dict):
         for key, one in value.items():
             _refuse_nulls(key, path)

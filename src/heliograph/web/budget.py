@@ -39,7 +39,7 @@ class Holdings:
         return next(iter(self.holders), holder) is holder
 
     def after(self, holder: HeldBody, size: int) -> int:
-        """What is held once this one took this much and the first one has all that it needs."""
+        """Return what is held once this one took this much and the first one has all that it needs."""
         first = next(iter(self.holders), holder)
         return self.held + size + (0 if first is holder else max(0, first.length - first.held))
 
@@ -62,7 +62,7 @@ class ByteBudget:
         self._waiting: dict[asyncio.Future[None], tuple[HeldBody, int]] = {}
 
     async def take(self, holder: HeldBody, size: int) -> None:
-        """This many more bytes."""
+        """Wait until this many more bytes may be held."""
         if self._has_room(holder, size):
             self.give(holder, size)
             return
@@ -98,7 +98,7 @@ class ByteBudget:
         self._wake()
 
     def _wake(self) -> None:
-        # Small ones before large ones, then the team that holds least, then the one that waits longest.
+        # Small ones go before large ones, then the team that holds least, then the one that waits longest.
         for turn, (waiter, size) in sorted(self._waiting.items(), key=lambda one: self._rank(*one[1])):
             if not turn.done() and self._has_room(waiter, size):
                 self.give(waiter, size)
@@ -110,7 +110,7 @@ class ByteBudget:
         return self._teams[holder.team].after(holder, size) <= self.share and self._all.after(holder, size) <= total
 
     def give(self, holder: HeldBody, size: int) -> None:
-        """Without waiting."""
+        """Give this many bytes without waiting."""
         self._all.give(holder, size)
         self._teams[holder.team].give(holder, size)
         holder.held += size

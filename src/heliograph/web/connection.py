@@ -158,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
         method = parser.get_method()
-        # Those that lie in fewer pieces cannot be too large: most are not counted.
+        # Headers in fewer pieces cannot be too large, so most are not counted.
         if self._header_bytes > HEADERS_MAX - 2 * PIECE:
             first = len(b"%s %s HTTP/1.1\r\n" % (method, self._url))
             if first + sum(len(b"%s: %s\r\n" % header) for header in headers) + 2 > HEADERS_MAX:
@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _read_on(self) -> None:
-        """The answer needs more of the body."""
+        """Read on, for the answer needs more of the body."""
         if self._answering and self._answering.headers.pop(b"expect", b"").lower() == b"100-continue":
             self._transport.write(CONTINUE)
         self._resume_reading()
@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _complain(self, about: str) -> None:
-        """What came is no request: it is answered after those before it, then the connection is closed."""
+        """Answer what is no request, after those before it, then close the connection."""
         self._over = True
         if self._dropping:
             self._transport.close()
@@ -252,7 +252,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def sweep(self, now: float) -> None:
-        """Once every SWEEP_S: a timer for each answer would cost more than all the rest of it."""
+        """Close it when it is too slow or idle; run once every SWEEP_S:
+        a timer for each answer would cost more than all the rest of it.
+        """
         if (unread := self._transport.get_write_buffer_size()) != self._unread:
             self._unread, self._unread_since = unread, now
         if self.is_too_slow(now) or (unread and now - self._unread_since > READ_S):
@@ -261,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def is_too_slow(self, now: float) -> bool:
-        """Only the time counts at which we were ready to read."""
+        """Tell whether it is too slow; only the time counts at which we were ready to read."""
         if self._reading_since is None or self._read_paused:
             return False
         if self._in_headers:
@@ -301,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answered()
 
     async def _taken(self, request: Request) -> None:
-        """A large answer counts as held until the client has it, or has had the time to take it."""
+        """Wait until the client has a large answer, which counts as held until then, or has had the time to take it."""
         try:
             if self._write_paused:
                 left = self._transport.get_write_buffer_size()
@@ -315,7 +317,9 @@ class Connection(asyncio.BufferedProtocol):
             request.answered()
 
     def _close_after(self, request: Request) -> None:
-        """To close while a body is coming would reset the connection, and most clients would lose the answer."""
+        """Close after the answer: to close while a body is coming
+        would reset it, and most clients would lose the answer.
+        """
         if self._reading is request and self._edge is self._connections.front:  # with too many, there is no time
             self._dropping = True
             self._transport.write_eof()
@@ -323,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _write(self, request: Request, response: Response, *, close: bool) -> None:
-        """In one write: one system call, one packet."""
+        """Write the answer at once: one system call, one packet."""
         try:
             head = _head(response, close=close)
         except ValueError:

@@ -111,12 +111,12 @@ def error_headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:
 
 
 def should_retry(status: int, code: str) -> bool:
-    """Whether the same request may succeed later, unchanged."""
+    """Tell whether the same request may succeed later, unchanged."""
     return status in (408, 429) or status >= 500 or code == "idempotency_request_in_progress"
 
 
 def error_list() -> list[dict[str, Any]]:
-    """Every code with its status, meaning and fix, for GET /v1/errors and the docs page."""
+    """List every code with its status, meaning and fix, for GET /v1/errors and the docs page."""
     return [
         {
             "code": refusal.code,

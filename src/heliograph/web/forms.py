@@ -21,7 +21,7 @@ Form = tuple[dict[str, str], dict[str, bytes]]  # fields, files
 
 
 def check_kind(content_type: str, files: bool) -> None:
-    """Before the body is read: refuse what the page does not expect."""
+    """Refuse what the page does not expect, before the body is read."""
     kind = content_type.partition(";")[0].strip().lower()
     if len(content_type) > TYPE_MAX or kind not in ("", URLENCODED, *([MULTIPART] if files else ())):
         raise UnsupportedMediaType("The form cannot be read: it is not of the kind that this page sends.")

@@ -43,7 +43,7 @@ class Front:
         self._paths: tuple[str, ...] | None = None  # None: all
 
     def part(self, paths: tuple[str, ...]) -> Self:
-        """The same door, behind which there are only these paths."""
+        """Return the same door, behind which there are only these paths."""
         made = copy.copy(self)
         made._paths = paths
         return made
@@ -71,7 +71,7 @@ class Front:
         return self._api.no_room(request)
 
     def _place(self, request: Request) -> None:
-        """At a host of `compat_hosts` another service's calls are at the root."""
+        """Find the path: at a host of `compat_hosts` another service's calls are at the root."""
         hosts = self._setup.current.platform.compat_hosts if self._setup else {}
         name = request.headers.get(b"host", b"").decode("latin-1").partition(":")[0].rstrip(".").lower()
         if (service := hosts.get(name)) and not request.path.startswith(prefix := f"/compat/{service}"):

@@ -6,7 +6,7 @@ from heliograph.web.icons import icon
 
 
 def environment(package: str) -> Environment:
-    """Of the templates that lie in a package."""
+    """Make the environment of the templates that lie in a package."""
     made = Environment(
         loader=PackageLoader(package),
         autoescape=select_autoescape(default=True, default_for_string=True),

@@ -64,7 +64,7 @@ DRAWN = {
 
 
 def icon(name: str) -> Markup:
-    """A drawing beside a word: it says nothing by itself, so nothing reads it out."""
+    """Draw beside a word: the drawing says nothing by itself, so nothing reads it out."""
     drawn = DRAWN[name]
     lines = drawn if drawn.startswith("<") else f'<path d="{drawn}"/>'
     return Markup('<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">' + lines + "</svg>")

@@ -26,7 +26,7 @@ def read_in_steps(raw: bytes, read: Callable[[bytes], Any]) -> Any:
 
 
 def text_end(raw: bytes, start: int) -> int:
-    """Behind the quote that ends the text which the one at `start` begins."""
+    """Find the place behind the quote that ends the text which the one at `start` begins."""
     at = start + 1
     while (end := _part_end(raw, at)) > at:
         at = end
@@ -34,7 +34,7 @@ def text_end(raw: bytes, start: int) -> int:
 
 
 def _part_end(raw: bytes, at: int) -> int:
-    """Where a text that goes on at `at` can be cut: at its end, or a step further between two characters."""
+    """Find where a text that goes on at `at` can be cut: at its end, or a step further between two characters."""
     step = min(at + STEP, len(raw))
     while step < len(raw) and raw[step] in _OF_A_CHARACTER and step > at + STEP - 3:
         step -= 1
@@ -96,7 +96,7 @@ class _Reader:
         return value
 
     def _ends(self, mark: bytes, *, is_first: bool) -> bool:
-        """This object or list; if not, the next value has been reached."""
+        """Tell whether this object or list ends; if not, the next value has been reached."""
         found = self._next()
         if found == mark or not is_first:
             self._at += 1
@@ -124,7 +124,7 @@ class _Reader:
             return part
 
     def _next(self) -> bytes:
-        """The byte behind the white space."""
+        """Return the byte behind the white space."""
         while (mark := self._raw[self._at : self._at + 1]) and mark in b" \t\n\r":
             self._at = _SPACE.match(self._raw, self._at, self._at + STEP).end()  # type: ignore[union-attr]
         return mark

@@ -16,7 +16,7 @@ PAGE_MAX = 100
 LIMIT = Query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
 
 
-# Of lists that are answered whole where nobody asks for pages.
+# The `limit` of lists that are answered whole where nobody asks for pages.
 WHOLE = Query("limit", "How many. Default: all.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX})
 
 
@@ -32,7 +32,7 @@ def after(kind: str) -> Query:
 
 
 def page(found: list[Any], limit: int) -> Response:
-    """The store gives one more than the limit when there are more."""
+    """Answer a page; the store gives one more than the limit when there are more."""
     return answer({"object": "list", "has_more": len(found) > limit, "data": found[:limit]})
 
 

@@ -31,13 +31,13 @@ class Response(msgspec.Struct, frozen=True):
 
 
 def call_task(route: str) -> None:
-    """So that the watch on the event loop can say which route held it."""
+    """Name the task after its route, so that the watch on the event loop can say which route held it."""
     if task := asyncio.current_task():
         task.set_name(route)
 
 
 def liking(accept: bytes, media_type: bytes) -> float:
-    """How much a client likes a media type that it names: q of 0 to 1; 0 as well when it does not name it."""
+    """Return how much a client likes a media type that it names: q of 0 to 1; 0 as well when it does not name it."""
     for part in accept.lower().split(b","):
         name, *parameters = (one.strip() for one in part.split(b";"))
         if name == media_type:
@@ -104,7 +104,7 @@ class Request:
         self._waiting: asyncio.Future[None] | None = None
 
     def feed(self, part: bytes) -> int:
-        """A part of the body has come; how many bytes wait to be read?"""
+        """Take a part of the body and return how many bytes wait to be read."""
         if not self._body:
             self._body = part
         else:
@@ -115,19 +115,19 @@ class Request:
         return len(self._body) - self._taken
 
     def end(self) -> None:
-        """The whole body has come."""
+        """Note that the whole body has come."""
         self._ended = True
         if self._waiting is not None:
             self._wake()
 
     def hang_up(self) -> None:
-        """Nothing more will come."""
+        """Note that nothing more will come."""
         self._gone = True
         self._wake()
 
     @property
     def gone(self) -> bool:
-        """The client has hung up: there is nobody to answer."""
+        """Tell whether the client has hung up: there is nobody to answer then."""
         return self._gone
 
     def _wake(self) -> None:
@@ -135,15 +135,15 @@ class Request:
             self._waiting.set_result(None)
 
     def values(self, name: bytes) -> list[bytes]:
-        """Every value of a header that may have been sent more than once."""
+        """List every value of a header that may have been sent more than once."""
         return [value for key, value in self.raw_headers if key == name] if name in self.headers else []
 
     def texts(self) -> dict[str, str]:
-        """Every header, the last of those that came twice."""
+        """Map every header to its value, the last of those that came twice."""
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
 
     def query(self, known: tuple[str, ...]) -> dict[str, str]:
-        """The query parameters; an unknown or repeated one is refused."""
+        """Return the query parameters; an unknown or repeated one is refused."""
         if not self.query_string:
             return {}
         found: dict[str, str] = {}
@@ -161,7 +161,7 @@ class Request:
         return found
 
     def loose_query(self) -> dict[str, str]:
-        """All query parameters, whatever they are, but for NUL: PostgreSQL takes none."""
+        """Return all query parameters, whatever they are, but without NUL: PostgreSQL takes none."""
         pairs = parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True)
         return {name: value.replace("\0", "") for name, value in pairs}
 
@@ -177,7 +177,9 @@ class Request:
             raise UnsupportedMediaType(f"The body has a Content-Encoding. {UnsupportedMediaType.fix}")
 
     async def read_body(self, most: int, budget: ByteBudget, team: str) -> bytes:
-        """The whole body, refused as soon as it is known to be larger than `most`; the team's share pays for it."""
+        """Return the whole body, refused as soon as it is known
+        to be larger than `most`; the team's share pays for it.
+        """
         most = min(most, budget.share)
         declared = self.headers.get(b"content-length")
         length = int(declared) if declared and declared.isdigit() else most
@@ -198,7 +200,7 @@ class Request:
         return bytes(body)
 
     def keep(self, size: int) -> None:
-        """Of what the answer held, this much is still to be sent."""
+        """Keep of what the answer held as much as is still to be sent."""
         if self.read:
             budget, holder = self.read
             budget.keep(holder, size)

@@ -94,7 +94,7 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
         return self.request.query(self.route.query_names)
 
     def retry(self, most: int = IDEMPOTENCY_KEY_MAX) -> Retry | None:
-        """What its Idempotency-Key stands for; None when it has none. `most`: characters of one."""
+        """Return what its Idempotency-Key stands for; None when it has none. `most` is the most characters of one."""
         key = read_key(self.request.values(b"idempotency-key"), most)
         return None if key is None else Retry(key, self.request.path, self.json, self.size)
 
@@ -104,17 +104,17 @@ def answer(value: Any, status: int = 200) -> Response:
 
 
 def id_of(value: Any) -> str:
-    """The id that a record has, if it has one."""
+    """Return the id that a record has, if it has one."""
     id_ = value.get("id") if isinstance(value, dict) else getattr(value, "id", None)
     return id_ if isinstance(id_, str) else ""
 
 
 def answer_once(sent: Sent[Any], status: int = 202, body: bytes | None = None) -> Response:
-    """The first answer, or the same again, which says so. `body`: in place of the record."""
+    """Return the first answer, or the same again, which says so; `body` stands in place of the record."""
     own = sent.body if body is None else body
     return Response(status, own, REPLAYED if sent.replayed else [], made=sent.id)
 
 
 async def answer_of(octets: int, make: Callable[[], Any], status: int = 200) -> Response:
-    """What is made of so much: off the event loop when that is large."""
+    """Return what is made of so much: off the event loop when that is large."""
     return await work(octets, lambda: answer(make(), status))

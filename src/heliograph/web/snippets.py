@@ -9,7 +9,7 @@ JSON_TYPE = "application/json"
 
 
 def snippet(language: str, method: str, url: str, body: Any = None, *, keyed: bool = True) -> str:
-    """`body` is of JSON."""
+    """Write the request as code in a language; `body` is of JSON."""
     headers = {} if body is None else {"Content-Type": JSON_TYPE}
     return {"curl": _curl, "python": _python, "node": _node}[language](method, url, body, keyed, headers)
 
@@ -26,7 +26,7 @@ def _curl(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]
 
 
 def _python(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]) -> str:
-    """The standard library alone, so that there is nothing to install."""
+    """Write it with the standard library alone, so that there is nothing to install."""
     lines = ["import json", *(["import os"] if keyed else []), "import urllib.request", "", "headers = {"]
     if keyed:
         lines.append('    "Authorization": "Bearer " + os.environ["HELIOGRAPH_KEY"],')
@@ -46,7 +46,7 @@ def _python(method: str, url: str, body: Any, keyed: bool, headers: dict[str, st
 
 
 def _python_value(value: Any) -> str:
-    """As JSON is written, with Python's words for the three that differ."""
+    """Write a value as JSON does, with Python's words for the three that differ."""
     text = json.dumps(value, ensure_ascii=False, indent=4)
     for word, own in (("true", "True"), ("false", "False"), ("null", "None")):
         text = text.replace(f": {word}", f": {own}")

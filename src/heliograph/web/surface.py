@@ -40,7 +40,7 @@ def _error(refusal: Refusal, request: Request, base_url: str) -> Response:
 
 
 def own(routes: list[Route]) -> Surface:
-    """Our own API: whatever has no other prefix."""
+    """Make the surface of our own API: whatever has no other prefix."""
     return Surface(
         prefix="",
         routes=tuple(routes),

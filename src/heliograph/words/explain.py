@@ -52,7 +52,7 @@ class Explanation(NamedTuple):
 
     @property
     def side(self) -> str:
-        """In words; empty: there is no cause."""
+        """Say in words whose side the cause is on; empty: there is no cause."""
         return SIDES[CAUSES[self.cause].side] if self.cause else ""
 
 
@@ -551,7 +551,7 @@ NOTHING = "Nothing has to be done: it is tried again by itself."
 
 
 def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
-    """The name of the cause that a detail gives."""
+    """Return the name of the cause that a detail gives."""
     reason, text = str(detail.get("reason") or ""), str(detail.get("text") or "")
     if reason in CAUSES:
         return reason
@@ -586,7 +586,7 @@ def _by_enhanced(code: str) -> str:
 
 
 def _by_status(code: str) -> str:
-    """An HTTP status, or a carrier's own word that no table has."""
+    """Find the cause of an HTTP status, or of a carrier's own word that no table has."""
     if code.isascii() and code.isdigit() and len(code) == 3:
         if code in ("401", "403", "404"):
             return "account"
@@ -602,7 +602,7 @@ def explain(
     deferred: bool = False,  # the last try was put off
     paused: bool = False,  # delivery as a whole
 ) -> Explanation:
-    """What became of one recipient, by its state and by what was said last."""
+    """Explain what became of one recipient, by its state and by what was said last."""
     if status in ("queued", "sending") and not deferred:
         return Explanation(*TITLES[status], PAUSED if paused else MEANINGS[None, status])
     if status in ("queued", "sending", "sent") and deferred:
@@ -622,7 +622,7 @@ def explain(
 
 
 def cure_of_carrier(channel: Channel, detail: Mapping[str, Any]) -> str:
-    """What an operator does where a carrier did not take a message."""
+    """Return what an operator does where a carrier did not take a message."""
     name = cause_of(channel, detail)
     if name == "unexplained" and not detail.get("code"):  # of an HTTP API or an SMSC that said nothing
         name = "out_of_reach"
@@ -630,13 +630,13 @@ def cure_of_carrier(channel: Channel, detail: Mapping[str, Any]) -> str:
 
 
 def last_words(own: Mapping[str, Any], type_: str, said: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """What decides, and whether the last try was put off: by the recipient's own detail and its last event."""
+    """Return what decides, and whether the last try was put off: by the recipient's own detail and its last event."""
     detail = own if own.get("reason") in _BY_OPERATOR else said
     return detail, type_ in ("deferred", DELAYED) or own.get("reason") == "retried"
 
 
 def explanation_record(found: Explanation) -> ExplanationRecord | None:
-    """As the API tells it; None: there is nothing to explain."""
+    """Return it as the API tells it; None: there is nothing to explain."""
     return _record(found.cause, found.text, found.cure, found.again) if found.cause else None
 
 
@@ -649,7 +649,7 @@ def _record(cause: str, text: str, advice: str, again: bool) -> ExplanationRecor
 
 
 def explained(event: StoredEvent) -> StoredEvent:
-    """With its explanation, where it is bad news of a message (contract 17)."""
+    """Add its explanation to an event, where it is bad news of a message (contract 17)."""
     channel, _, word = event.type.partition(".")
     if event.record is None or (word not in BAD_NEWS and event.type != DELAYED):
         return event
@@ -660,6 +660,6 @@ def explained(event: StoredEvent) -> StoredEvent:
 
 
 def tried_for(channel: Channel) -> str:
-    """How long a message is tried, for people."""
+    """Return how long a message is tried, for people."""
     window = SCHEDULES[channel].window
     return f"{window // DAY_MS} days" if window >= DAY_MS else f"{window // MINUTE_MS} minutes"

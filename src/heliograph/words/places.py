@@ -3,7 +3,7 @@
 TEAMS = "/dashboard/teams"
 OPERATOR = "/dashboard/operator"
 
-# Below the pages of its team: what has no page of its own is on the page of all.
+# Paths below the pages of a team; what has no page of its own is on the page of all.
 OF_TEAM = {
     "chat": "/notices",
     "credit": "/billing",
@@ -29,7 +29,7 @@ OWN = {
     "template": "/templates",
     "webhook": "/webhooks",
 }
-# Below the pages of operators.
+# Paths below the operators' pages.
 OF_INSTANCE = {
     "carrier": "/carriers",
     "chat": "/notices",
@@ -42,7 +42,7 @@ OF_INSTANCE = {
 
 
 def of_team(team: str, kind: str = "", id_: str = "") -> str:
-    """The page of one thing, or of all of its kind; without a kind the team's first page."""
+    """Return the page of one thing, or of all of its kind; without a kind the team's first page."""
     below = f"{OWN[kind]}/{id_}" if id_ and kind in OWN else OF_TEAM[kind] if kind else ""
     return f"{TEAMS}/{team}{below}"
 

@@ -68,7 +68,7 @@ _UNKNOWN = Advice("There was no usable answer.", "Check that the URL leads to yo
 
 
 def advice(status: int | None, reason: Silence | None) -> Advice | None:
-    """None: the event was taken."""
+    """Return what to do about a failed try; None: the event was taken."""
     if verdict(status) == "delivered":
         return None
     if status is not None:

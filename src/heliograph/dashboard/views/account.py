@@ -73,7 +73,7 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
 
 
 def browser_of(agent: str) -> str:
-    """Browser and system, as most call them; what is none of these is shown as it is."""
+    """Name browser and system as most call them; what is none of these is shown as it is."""
     browser = next((name for mark, name in BROWSERS if mark in agent), "")
     system = next((name for mark, name in SYSTEMS if mark in agent), "")
     return f"{browser} on {system}" if browser and system else browser or agent
@@ -89,7 +89,7 @@ async def themselves(visit: Visit) -> Person:
 
 
 async def show_totp(visit: Visit) -> Answer:
-    """A new secret, in the form alone until a code confirms it."""
+    """Offer a new secret, in the form alone until a code confirms it."""
     person = await themselves(visit)
     if person.totp or must_prove(visit, person):
         return Redirect(HERE)
@@ -97,7 +97,7 @@ async def show_totp(visit: Visit) -> Answer:
 
 
 async def confirm_totp(visit: Visit) -> Answer:
-    """With the password: whoever finds an open session must not lock its person out."""
+    """Confirm with the password: whoever finds an open session must not lock its person out."""
     person, sealed = await themselves(visit), visit.form.get("sealed", "")
     if person.totp or must_prove(visit, person):
         return Redirect(HERE)

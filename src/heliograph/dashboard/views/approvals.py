@@ -29,7 +29,7 @@ PEOPLE_MAX = 100  # askers whose addresses are looked up
 
 
 async def decide(visit: Visit) -> Answer:
-    """About what the operator saw: what was changed since stays undecided."""
+    """Decide about what the operator saw: what was changed since stays undecided."""
     kind, id_, text = (visit.form.get(name, "") for name in ("kind", "id", "text"))
     item = PendingSender(kind=kind, team=visit.team.record.id, id=id_, text=text)
     approve, reason = visit.form.get("approve") == "yes", visit.form.get("reason", "")
@@ -41,7 +41,7 @@ async def decide(visit: Visit) -> Answer:
 
 
 async def decide_template(visit: Visit) -> Answer:
-    """At the prices of the form; a refusal needs a reason."""
+    """Decide, at the prices of the form; a refusal needs a reason."""
     team, id_, form = visit.team.record.id, visit.params["template"], visit.form
     mark, approve = form.get("mark", ""), form.get("approve") == "yes"
     try:
@@ -80,7 +80,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def live(visit: Visit) -> Answer:
-    """The count, for the navigation of every page; what is counted, for the list."""
+    """Return the count, for the navigation of every page; what is counted, for the list."""
 
     async def read() -> Pulse:
         return Pulse({"count": str(visit.approvals), "list": _word(visit)})
@@ -116,7 +116,7 @@ async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = N
 
 
 def _bounds(visit: Visit, offer: Template) -> Bounds | None:
-    """What it becomes at most, at the price that is offered."""
+    """Return what it becomes at most, at the price that is offered."""
     team = visit.setup.teams[offer.team]
     brands = brands_of(team, visit.setup.platform)
     return bounds_of(offer, brands, team.layouts.get(offer.layout or ""), team.record.segmenting)

@@ -53,7 +53,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def _people(visit: Visit) -> list[tuple[str, str]]:
-    """Those to choose from; anybody else is found by a click on a line of theirs."""
+    """List the people to choose from; anybody else is found by a click on a line of theirs."""
     if team := _team(visit):
         return [(one.id, one.name or one.email) for one in await visit.store.people.members(team)]
     return [(one.id, one.name or one.email) for one in await visit.store.people.lines(limit=PEOPLE)]
@@ -80,7 +80,7 @@ def _cells(line: AuditLine) -> tuple[str, ...]:
 
 
 def read(visit: Visit) -> tuple[AuditFilter, dict[str, str]]:
-    """Which lines are asked for, and what is wrong with that."""
+    """Read which lines are asked for, and what is wrong with that."""
     days = {name: read_day(visit.query.get(name, ""), visit.zone, days=name == "until") for name in ("from", "until")}
     errors = {name: WRONG_DAY for name, at in days.items() if at is None and visit.query.get(name)}
     wanted = AuditFilter(
@@ -93,7 +93,7 @@ def read(visit: Visit) -> tuple[AuditFilter, dict[str, str]]:
 
 
 def read_day(text: str, zone: tzinfo, *, days: int) -> int | None:
-    """When a day begins where the reader is, so many days later, in ms; None: it is none."""
+    """Return when a day begins where the reader is, so many days later, in ms; None: it is none."""
     try:
         day = date.fromisoformat(text) + timedelta(days=days)
         return max(1, int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000))
@@ -102,7 +102,7 @@ def read_day(text: str, zone: tzinfo, *, days: int) -> int | None:
 
 
 def _kept(visit: Visit) -> dict[str, str]:
-    """What the next page is asked for as well."""
+    """Return what the next page is asked for as well."""
     return {name: value for name in FILTERS if (value := visit.query.get(name, ""))}
 
 

@@ -36,7 +36,7 @@ async def show(visit: Visit) -> Answer:
 
 
 def _told_once(entries: list[Entry]) -> list[Entry]:
-    """A message's charge on the line of what was held for it, which moved the credit; the export has both."""
+    """Put a message's charge on the line of what was held for it, which moved the credit; the export has both."""
     held = {entry.subject for entry in entries if entry.kind == "hold"}
     charged = {entry.subject for entry in entries if entry.kind == "capture"}
     return [
@@ -47,7 +47,7 @@ def _told_once(entries: list[Entry]) -> list[Entry]:
 
 
 async def moved(visit: Visit) -> Answer:
-    """Where the page was before; people have kept its address."""
+    """Lead on from where the page was before; people have kept its address."""
     return Redirect(f"{visit.base}/billing")
 
 
@@ -73,7 +73,7 @@ def _row(entry: Entry, currency: str) -> tuple[str, ...]:
 
 
 def _cursor(text: str) -> Cursor | None:
-    """`key.credit`; anything else begins with the newest entry."""
+    """Read `key.credit`; anything else begins with the newest entry."""
     key, _, balance = text.partition(".")
     if not (0 < len(key) < 19 and 0 < len(balance) < 19 and key.isascii() and balance.isascii()):
         return None

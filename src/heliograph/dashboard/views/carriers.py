@@ -169,7 +169,7 @@ def _told(carrier: CarrierRecord, address: str, outcome: Outcome) -> Tested:
 
 
 async def choose(visit: Visit) -> Answer:
-    """Which kind; then its form."""
+    """Ask for the kind; then show its form."""
     if kind := carrier_form.kind_of(visit.query.get("kind", "")):
         return _form(visit, kind)
     wanted = visit.query.get("channel", "")

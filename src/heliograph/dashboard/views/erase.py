@@ -20,7 +20,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def erase(visit: Visit) -> Answer:
-    """In a POST, so that no log of addresses that were opened has it. Not `sure`: ask back."""
+    """Erase by a POST, so that no log of addresses that were opened has it. Not `sure`: ask back."""
     address = visit.form.get("address", "").strip()
     try:
         erasing.read_erasable(address)

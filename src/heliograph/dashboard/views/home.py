@@ -14,7 +14,7 @@ async def front(visit: Visit) -> Answer:
 
 
 async def start(visit: Visit) -> Answer:
-    """The person's only team, or a choice of teams."""
+    """Show the person's only team, or a choice of teams."""
     teams = [team for id_, team in visit.setup.teams.items() if visit.sees("operator") or id_ in visit.roles]
     invitations = [
         (team, visit.setup.teams[team].record.name if team else "", role)

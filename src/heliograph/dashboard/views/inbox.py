@@ -72,7 +72,7 @@ async def show(visit: Visit) -> Answer:
 
 
 def in_bytes(size: int) -> str:
-    """Of a file, for people."""
+    """Write the size of a file, for people."""
     if size < KIB:
         return f"{size} B"
     return f"{size / KIB:.1f} KB" if size < MIB else f"{size / MIB:.1f} MB"
@@ -84,12 +84,12 @@ async def clear(visit: Visit) -> Answer:
 
 
 def simulators(visit: Visit) -> list[str]:
-    """The ids of the carriers that send nothing."""
+    """Return the ids of the carriers that send nothing."""
     return simulator_ids(visit.setup.carriers)
 
 
 def _code(visit: Visit, line: CodeLine) -> Code:
-    """A text is there until its verification ends, for those who may send."""
+    """Show a code; its text is there until its verification ends, for those who may send."""
     if line.magic:
         return Code(line=line, code=magic_code(line.phone))
     if line.status != "pending" or not visit.may("developer"):
@@ -125,7 +125,7 @@ async def show_one(visit: Visit) -> Answer:
 
 
 def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> dict[str, Any]:
-    """What is in a mail, and how it is shown. Slow for a large one."""
+    """Describe what is in a mail, and how it is shown. This is slow for a large one."""
     links = [check_link(url) for url in find_links(content.html, content.text)]
     views = {
         name: label
@@ -143,7 +143,7 @@ def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> dict[str
         "findings": check_html(content.html) if content.html else [],
         "features": len(FEATURES),
         "clients": ALL,
-        # With small attachments, as the list counts it.
+        # The size has small attachments in it, as the list counts it.
         "size": in_bytes(item.size + sum(file.size for file in content.attachments if file.blob)),
         "files": [(file, in_bytes(file.size), file.content_type in SHOWN_TYPES) for file in content.attachments],
     }
@@ -160,7 +160,7 @@ async def _source(visit: Visit, item: InboxItem) -> dict[str, Any]:
 
 
 async def frame(visit: Visit) -> Answer:
-    """The HTML of a mail, for a sandboxed frame."""
+    """Show the HTML of a mail, for a sandboxed frame."""
     item, content = await _read(visit)
     if not isinstance(content, EmailContent) or content.html is None:
         raise Gone
@@ -175,7 +175,7 @@ async def frame(visit: Visit) -> Answer:
 
 
 def _with_inline(content: EmailContent, files: Sequence[tuple[File, bytes]]) -> str:
-    """The HTML with the pictures that came in the mail, as the frame can show them."""
+    """Return the HTML with the pictures that came in the mail, as the frame can show them."""
     html = content.html or ""
     for file, octets in files:
         data = base64.b64encode(octets).decode()
@@ -193,7 +193,9 @@ async def download(visit: Visit) -> Answer:
 
 
 async def attachment(visit: Visit) -> Answer:
-    """Shown where a browser runs nothing in it, else saved; whatever it calls itself, never as a page."""
+    """Show it where a browser runs nothing in it, else save
+    it; whatever it calls itself, it is never shown as a page.
+    """
     _, content = await _read(visit)
     number = visit.params["number"]
     files = content.attachments if isinstance(content, EmailContent) else []

@@ -21,7 +21,7 @@ async def answer(visit: Visit) -> Answer:
 
 
 async def offered(visit: Visit) -> dict[str, str]:
-    """What the person may answer without a link: team → role; an empty team: to run the instance."""
+    """Return what the person may answer without a link: team → role; an empty team: to run the instance."""
     person = await visit.store.people.get(visit.person.person)
     pending = await visit.store.people.invitations(person.id) if person and person.proven else {}
     return {team: role for team, role in pending.items() if not team or team in visit.setup.teams}

@@ -33,7 +33,7 @@ async def create(visit: Visit) -> Answer:
 
 
 async def rotate(visit: Visit) -> Answer:
-    """A new key that may do the same; the old one goes on for a day."""
+    """Make a new key that may do the same; the old one goes on for a day."""
     id_ = visit.params["key"]
     try:
         made = await keys.rotate(visit.store, visit.actor, id_, visit.team.record.id, visit.tools.seal)

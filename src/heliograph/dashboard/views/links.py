@@ -65,7 +65,7 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
 
 
 async def _begin(visit: Visit, link: Link) -> Answer:
-    """The first operator is nobody yet."""
+    """Make the first operator, who is nobody yet."""
     password = visit.form.get("password", "")
     wrong, given = complaint(password), NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
     try:
@@ -80,7 +80,7 @@ async def _begin(visit: Visit, link: Link) -> Answer:
 
 
 async def _linked(visit: Visit) -> tuple[Link, Person | None]:
-    """The link and whom it is for, while it is good; a suspended team's are not."""
+    """Find the link and whom it is for, while it is good; a suspended team's are not."""
     link = await visit.store.people.find_link(visit.params["token"])
     if link is None or link.purpose in ("ticket", "spent"):
         raise Gone(OVER)
@@ -97,7 +97,9 @@ async def _linked(visit: Visit) -> tuple[Link, Person | None]:
 
 
 def _is_closed(visit: Visit, link: Link) -> bool:
-    """Without passwords only the command line's links are good: the way in when the identity provider is away."""
+    """Tell whether a link is closed. Without passwords only the
+    command line's are good: the way in without the provider.
+    """
     return not visit.tools.passwords and bool(link.maker)
 
 

@@ -36,7 +36,7 @@ def _of_team(visit: Visit, page: str) -> Watch:
 
 
 def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...]) -> Watch:
-    """These words and, as `setup`, changes of the setup, of circuits and of reputations."""
+    """Watch these words and, as `setup`, changes of the setup, of circuits and of reputations."""
 
     async def read() -> Pulse:
         store = visit.store
@@ -47,7 +47,8 @@ def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...
 
 
 async def stream_address(visit: Visit, path: str, followed: Watch, **query: str) -> str:
-    """The address of the stream, with what the page that is being made has seen: ask before reading what it shows.
+    """Return the address of the stream, with what the page that is being made has seen: ask before reading what it
+    shows.
 
     Empty for the answer to a form: its address is not the page's own, so it cannot be fetched anew.
     """
@@ -69,7 +70,7 @@ def stream(visit: Visit, followed: Watch) -> Answer:
 
 
 async def _may_listen(visit: Visit) -> bool:
-    """Still signed in, and in a role that may look."""
+    """Tell whether the person is still signed in, and in a role that may look."""
     id_ = visit.person.person
     person = await visit.store.people.get(id_)
     if person is None or all(one.id != visit.person.session for one in await visit.store.sessions.of(id_)):

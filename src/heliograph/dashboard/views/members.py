@@ -20,7 +20,7 @@ async def invite(visit: Visit) -> Answer:
 
 
 async def make_link(visit: Visit) -> Answer:
-    """For who forgot the password, or lost the invitation."""
+    """Make a link for who forgot the password, or lost the invitation."""
     member, team, terms = await _member(visit), visit.team.record.id, terms_of(visit)
     person = await visit.store.people.get(member.id)
     if person is None:

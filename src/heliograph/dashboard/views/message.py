@@ -106,7 +106,7 @@ async def preview(visit: Visit) -> Answer:
 
 
 async def source(visit: Visit) -> Answer:
-    """The mail as it is built; only its signature, made at each hand-over, is missing."""
+    """Show the mail as it is built; only its signature, made at each hand-over, is missing."""
     found = await _email(visit)
     mail = await visit.tools.eml(found.id, found.content, visit.hold)
     if "download" in visit.query:

@@ -88,12 +88,12 @@ def _cells(line: MessageLine) -> tuple[str, ...]:
 
 
 def typed(visit: Visit) -> str:
-    """What is searched for."""
+    """Return what is searched for."""
     return visit.query.get("q", "").strip()
 
 
 def kept(visit: Visit) -> dict[str, str]:
-    """What the next page is asked for as well."""
+    """Return what the next page is asked for as well."""
     return {name: value for name, value in visit.query.items() if name != "before" and value}
 
 
@@ -120,7 +120,7 @@ def read_search(visit: Visit) -> tuple[Search, dict[str, str]]:
 
 
 def looked_for(text: str) -> dict[str, Any]:
-    """The beginning of an id, or a part of anything."""
+    """Search for the beginning of an id, or a part of anything."""
     if _ID_START.fullmatch(text):
         return {"id_start": text[:4] + text[4:].upper()}
     return {"needle": read_search_text(text)}
@@ -136,12 +136,12 @@ def _id(visit: Visit, name: str) -> str | None:
 
 
 def is_id(text: str) -> bool:
-    """Could be one; anything else is not worth a question to the database."""
+    """Tell whether it could be one; anything else is not worth a question to the database."""
     return text.isascii() and text.replace("_", "").isalnum()
 
 
 async def page_of(visit: Visit, text: str) -> str | None:
-    """The page of the message or verification whose id was typed."""
+    """Return the page of the message or verification whose id was typed."""
     team = visit.team.record.ref
     if not is_id(text):
         return None
@@ -153,7 +153,7 @@ async def page_of(visit: Visit, text: str) -> str | None:
 
 
 def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Search, dict[str, str]]:
-    """What messages and verifications have in common, and what is wrong with it."""
+    """Read what messages and verifications have in common, and what is wrong with it."""
     errors: dict[str, str] = {}
     times: dict[str, int] = {}
     for name in ("from", "until"):
@@ -176,7 +176,9 @@ def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Search, dict[s
 
 
 def read_moment(text: str, zone: tzinfo, is_end: bool) -> int | None:
-    """A day where the reader is, or a time with or without its zone, in ms. A day's end is the next one's start."""
+    """Read a day where the reader is, or a time with or without
+    its zone, in ms. A day's end is the next one's start.
+    """
     try:
         if len(text) == 10:
             day = date.fromisoformat(text) + timedelta(days=int(is_end))
@@ -188,7 +190,7 @@ def read_moment(text: str, zone: tzinfo, is_end: bool) -> int | None:
 
 
 def moment_field(text: str, zone: tzinfo) -> tuple[str, str]:
-    """The kind of a field for such a time, and what stands in it: a day, or a time where the reader is."""
+    """Return the kind of a field for such a time, and what stands in it: a day, or a time where the reader is."""
     if len(text) in (0, 10):
         return "date", text
     try:
@@ -199,7 +201,7 @@ def moment_field(text: str, zone: tzinfo) -> tuple[str, str]:
 
 
 def _address(text: str) -> str | None:
-    """The normal form of a whole email address or phone number."""
+    """Return the normal form of a whole email address or phone number."""
     if address := parse_address(text):
         return address.normal
     try:
@@ -223,7 +225,7 @@ def paging(visit: Visit, found: SearchPage[Row]) -> dict[str, Any]:
 
 
 async def lines_of(visit: Visit, lines: Any) -> list[dict[str, Any]]:
-    """With what became of their recipients, where there are several."""
+    """Describe each line, with what became of its recipients where there are several."""
     shown = [_line(visit, line) for line in lines]
     several = [line["key"] for line in shown if line["others"] > 0]
     outcomes = await visit.store.messages.outcomes(several) if several else {}
@@ -237,7 +239,7 @@ async def lines_of(visit: Visit, lines: Any) -> list[dict[str, Any]]:
 
 
 async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine]) -> str:
-    """How many there are, when the page does not show it itself and an index can tell."""
+    """Return how many there are, when the page does not show it itself and an index can tell."""
     is_by_parts = wanted.needle or wanted.key_id or wanted.domain or wanted.oldest_first
     if found.after is None:
         return "" if wanted.before else _plural(len(found.lines))
@@ -250,7 +252,7 @@ async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine])
 
 
 async def _figures(visit: Visit, wanted: Search) -> list[tuple[str, str]]:
-    """Of all messages of a template or of a tag: each state, and how many are in it."""
+    """Count, of all messages of a template or of a tag, how many are in each state."""
     others = (wanted.status, wanted.wrong, wanted.address, wanted.needle, wanted.id_start, wanted.key_id, wanted.domain)
     if bool(wanted.template_id) == bool(wanted.tag) or any(others):
         return []

@@ -47,7 +47,7 @@ async def choose(visit: Visit) -> Answer:
 
 
 def _own(visit: Visit) -> dict[str, str]:
-    """Team → role; the instance, for those who run it, comes first."""
+    """Map teams to roles; the instance, for those who run it, comes first."""
     teams = {team: role for team, role in visit.roles.items() if team in visit.setup.teams}
     return ({INSTANCE: "operator"} if visit.person.operator else {}) | teams
 

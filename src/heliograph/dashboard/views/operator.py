@@ -117,7 +117,7 @@ async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: d
 
 
 def _typed(given: dict[str, str]) -> dict[str, Any]:
-    """Numbers as numbers; what is none stays as it is, and is complained about."""
+    """Read numbers as numbers; what is none stays as it is, and is complained about."""
     return {
         name: int(value) if name in NUMBERS and value.isascii() and value.isdigit() and len(value) < 16 else value
         for name, value in given.items()

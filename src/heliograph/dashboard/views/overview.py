@@ -40,7 +40,7 @@ ByChannel = dict[str, list[Reached]]  # one for each bucket
 
 
 async def send_test(visit: Visit) -> Answer:
-    """An email of the team's own, by the same way as the API's."""
+    """Send an email of the team's own, by the same way as the API's."""
     to = visit.form.get("to", "").strip() or MAGIC
     request = EmailRequest(
         to=to,
@@ -64,7 +64,7 @@ def _in_words(refusal: Refusal) -> str:
 
 
 def _sender(team: Team) -> str | None:
-    """The platform's in the sandbox; else of the first approved domain, if there is one."""
+    """Return a sender of the first approved domain; None: there is none, or the sandbox takes the platform's."""
     domains = [] if team.sandbox else team.approved_domains
     return f"hello@{domains[0].name}" if domains else None
 
@@ -124,13 +124,13 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
 
 
 def _earlier(times: Sequence[Bucket]) -> int:
-    """Where the period before begins, which is as long; figures of the year before are not kept."""
+    """Return where the period before begins, which is as long; figures of the year before are not kept."""
     start, finish = times[0].start, times[-1].finish
     return start if finish - start > 60 * DAY_MS else start - (finish - start)
 
 
 def _messages(base: str, start: int, finish: int, **wanted: str) -> str:
-    """The messages of a time, in a state, of a channel."""
+    """Return the page of the messages of a time, in a state, of a channel."""
     given = {"from": timestamp(start), "until": timestamp(finish)} | {name: one for name, one in wanted.items() if one}
     return f"{base}/messages?{urlencode(given)}"
 
@@ -211,7 +211,7 @@ def _change(now: int, before: int, span: str) -> str:
 
 
 def rate(part: int, whole: int) -> float | None:
-    """In percent; outcomes of an earlier hour's sends make it no more than 100. None: nothing was sent."""
+    """Return it in percent; outcomes of an earlier hour's sends make it no more than 100. None: nothing was sent."""
     return min(100.0, 100 * part / whole) if whole else None
 
 
@@ -222,7 +222,7 @@ def _sum(counts: Iterable[Reached]) -> Reached:
 def _fold(
     found: dict[tuple[int, str], Reached], times: Sequence[Bucket], width: int, channels: Iterable[str]
 ) -> ByChannel:
-    """A sum is of the bar in which its middle lies: summer time may move its beginning by an hour."""
+    """Sum up by bar; a sum is of the bar in which its middle lies: summer time may move its beginning by an hour."""
     starts = [time.start for time in times]
     folded = {channel: [Reached()] * len(times) for channel in channels}
     for (start, channel), counts in found.items():
@@ -242,7 +242,7 @@ def _sends(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) 
 
 
 def _rates(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) -> list[Chart]:
-    """Bounces and complaints are of emails alone, so they are shown where there are emails."""
+    """Chart the rates; bounces and complaints are of emails alone, so they are shown where there are emails."""
     wanted: list[tuple[str, str, list[str], float, float | None]] = [
         ("Delivery rate", "delivered", list(series), 100.0, None)
     ]

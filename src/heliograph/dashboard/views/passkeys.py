@@ -114,7 +114,7 @@ def _party(visit: Visit) -> Party:
 
 
 def _place(visit: Visit) -> str:
-    """What a challenge is sealed for."""
+    """Return what a challenge is sealed for."""
     return f"passkey/{visit.who.session if visit.who else ''}"
 
 

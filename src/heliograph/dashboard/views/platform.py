@@ -43,7 +43,7 @@ def _to_form(record: Platform) -> dict[str, str]:
 
 
 def _read_prices(text: str) -> dict[str, Any] | None:
-    """As a setup file would write them; None: a line is not four words."""
+    """Read the prices as a setup file would write them; None: a line is not four words."""
     prices: dict[str, Any] = {}
     for words in (line.split() for line in text.splitlines() if line.strip()):
         if len(words) != 4:

@@ -7,7 +7,7 @@ WITH_IMAGES = ALONE.replace("img-src data:", "img-src data: https: http:")
 
 
 def framed(html: str, *, images: bool = False) -> Download:
-    """For a sandboxed iframe of our own; with `images`, those of the world are loaded."""
+    """Answer for a sandboxed iframe of our own; with `images`, those of the world are loaded."""
     return Download(
         html.encode("utf-8", "replace"),
         "text/html; charset=utf-8",

@@ -14,7 +14,7 @@ UNPROVEN = "Show first that it is you."
 
 
 async def doubt(visit: Visit, person: Person, password: str) -> str:
-    """Why it may be somebody else; empty: it is this person."""
+    """Say why it may be somebody else; empty: it is this person."""
     if not person.password:
         return UNPROVEN if must_prove(visit, person) else ""
     attempt = await begin_try(visit, person.email, person)
@@ -27,7 +27,10 @@ async def doubt(visit: Visit, person: Person, password: str) -> str:
 
 
 def must_prove(visit: Visit, person: Person) -> bool:
-    """Who has no password shows it at the provider. Without one there is nobody to ask: the demo's link, for one."""
+    """Tell whether the person must show it at the provider: who has no password does.
+
+    Without a provider there is nobody to ask: the demo's link, for one.
+    """
     return visit.tools.provider is not None and not person.password and not _is_proven(visit)
 
 
@@ -40,7 +43,7 @@ def _is_proven(visit: Visit) -> bool:
 
 
 def cookie(visit: Visit) -> str:
-    """For a Redirect: from now on it is proven, in this session alone."""
+    """Make a cookie for a Redirect: from now on it is proven, in this session alone."""
     until = visit.context.clock.now() + LASTS_MS
     return f"{COOKIE}={visit.tools.seal(str(until).encode(), _place(visit))}; Max-Age={LASTS_MS // SECOND_MS}"
 

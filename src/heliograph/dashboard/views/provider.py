@@ -93,7 +93,7 @@ async def finish(visit: Visit) -> Answer:
 
 
 async def _prove(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:
-    """By the time that it names: who sits at an open browser could leave `prompt=login` out of the address."""
+    """Judge by the time that it names: who sits at an open browser could leave `prompt=login` out of the address."""
     known = await visit.store.people.identities(visit.person.person)
     if (visitor.identity.issuer, visitor.identity.subject) not in [(one.issuer, one.subject) for one in known]:
         return await _stay(visit, SOMEBODY_ELSE.format(provider.options.name))
@@ -117,7 +117,7 @@ async def _admit(visit: Visit, provider: Provider, visitor: Visitor, journey: Jo
 
 
 async def leave(visit: Visit) -> Answer:
-    """Out of the provider as well, for who asks for it: others on this machine could come back without a password."""
+    """Sign out of the provider as well, for who asks: others on this machine could come back without a password."""
     provider = _provider(visit)
     try:
         place = await provider.leaving(f"{visit.context.base_url}/dashboard/sign-in")
@@ -147,7 +147,7 @@ async def _away(visit: Visit, provider: Provider, error: ProviderAway) -> Page:
 
 
 async def _stay(visit: Visit, problem: str, status: int = 403) -> Page:
-    """Where somebody came from."""
+    """Show the page where somebody came from."""
     if visit.who:
         return msgspec.structs.replace(await account.show(visit, {"anew": problem}), status=status)
     return page(visit, problem=problem, status=status)

@@ -120,7 +120,7 @@ async def drop_all(visit: Visit) -> Answer:
 
 
 def _sure_until(visit: Visit) -> int | None:
-    """When the page had counted them; None: the box is not ticked."""
+    """Return when the page had counted them; None: the box is not ticked."""
     until = visit.form.get("until", "")
     is_time = until.isascii() and until.isdigit() and len(until) <= 15
     return int(until) if is_time and visit.form.get("sure") == "yes" else None

@@ -51,7 +51,7 @@ async def _mails(visit: Visit, before: str) -> tuple[Sequence[Any], str]:
 
 
 async def _texts(visit: Visit, before: str) -> tuple[Sequence[Any], str]:
-    """They are kept as their events."""
+    """List the texts that came in, which are kept as their events."""
     page = await visit.store.events.newest(visit.team.record.ref, TEXTS, before or NEWEST, PAGE)
     return [(event, msgspec.json.decode(event.detail or "{}")) for event in page.events], page.before or ""
 
@@ -78,7 +78,7 @@ async def show_one(visit: Visit) -> Answer:
 
 
 async def frame(visit: Visit) -> Answer:
-    """The HTML of a mail, for a sandboxed frame, with the pictures that came in it."""
+    """Return the HTML of a mail, for a sandboxed frame, with the pictures that came in it."""
     line, mail = await _read(visit)
     if mail.html is None:
         raise Gone
@@ -102,7 +102,7 @@ async def download(visit: Visit) -> Answer:
 
 
 async def attachment(visit: Visit) -> Answer:
-    """Shown where a browser runs nothing in it, else saved; whatever it calls itself, never as a page."""
+    """Show it where a browser runs nothing in it, else save it; whatever it calls itself, it is never a page."""
     line, mail = await _read(visit)
     file = next((one for one in mail.attachments if one.id == visit.params["attachment"]), None)
     if file is None:

@@ -82,12 +82,12 @@ async def live(visit: Visit) -> Answer:
 
 
 async def live_address(visit: Visit) -> str:
-    """For a page that shows the newest."""
+    """Return the stream's address for a page that shows the newest."""
     return await stream_address(visit, f"{_here(visit)}/live", _watch(visit))
 
 
 async def newest_requests(visit: Visit, count: int) -> list[tuple[LoggedRequest, str]]:
-    """Each with the place of what it made."""
+    """List the newest, each with the place of what it made."""
     store = visit.store.requests
     await visit.context.state.requests.write(store)
     return [(one, _place(visit, one)) for one in (await store.page(visit.team.record.ref, limit=count))[:count]]
@@ -113,17 +113,17 @@ def _wanted(given: dict[str, str], now: int) -> WantedRequests:
 
 
 def _choices(anything: str, names: Any, chosen: str) -> list[tuple[str, str]]:
-    """With the one that was chosen, also when it is none of these."""
+    """List the choices with the one that was chosen, also when it is none of these."""
     return [("", anything), *((name, name) for name in sorted({*names, chosen} - {""}))]
 
 
 def _keys(visit: Visit) -> dict[str, str]:
-    """The team's, by their public part."""
+    """Map the public parts of the team's keys to their names."""
     own = (caller.key for caller in visit.setup.callers.values() if caller.team.record.id == visit.team.record.id)
     return {key.id: key.name for key in own}
 
 
 def _place(visit: Visit, one: LoggedRequest) -> str:
-    """Where what it made is shown; empty: nowhere."""
+    """Return where what it made is shown; empty: nowhere."""
     kind = PLACES.get(one.subject.partition("_")[0])
     return f"{visit.base}/{kind}/{one.subject}" if kind and one.subject else ""

@@ -63,7 +63,7 @@ def _has(part: str, *texts: str) -> bool:
 
 
 def _pages(visit: Visit, part: str) -> list[Hit]:
-    """Those whose name has it before those that other words lead to."""
+    """List the pages whose name has it before those that other words lead to."""
     open_ = [one for one in searched() if visit.sees(one.need)] + [one for one in FORMS if visit.may(one.need)]
     known = [
         (not _has(part, one.name), Hit(name=one.name, to=one.address(visit.base), icon=one.icon))

@@ -41,7 +41,7 @@ class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> tuple[str, str]:
-        """A state's word and what it is called here."""
+        """Return a state's word and what it is called here."""
         if self.kept is None:
             return "checking", "Not checked yet"
         verdict = self.kept.verdict
@@ -53,7 +53,7 @@ class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mend(self) -> str:
-        """What is wrong with what was found; the value stands above it in the table."""
+        """Say what is wrong with what was found; the value stands above it in the table."""
         if self.kept is None or (self.kept.verdict.answered and not self.kept.verdict.found):
             return ""
         mend = self.kept.verdict.fix
@@ -99,7 +99,7 @@ async def check(visit: Visit) -> Answer:
 
 
 async def zone(visit: Visit) -> Answer:
-    """The records as a file to import at the DNS provider."""
+    """Answer the records as a file to import at the DNS provider."""
     domain = await _domain(visit)
     if not _domains(visit).is_public:
         raise Gone("There are no records to download before this service has a public name.")
@@ -137,7 +137,7 @@ async def remove(visit: Visit) -> Answer:
 
 
 async def set_mail_host(visit: Visit) -> Answer:
-    """The public name that all domains' records lead to, said where its lack is seen."""
+    """Set the public name that all domains' records lead to, said where its lack is seen."""
     host = visit.form.get("mail_host", "").strip().lower().removesuffix(".")
     back = visit.form.get("back", "")
     there = back if back.startswith("/dashboard/") and back.isprintable() else PLATFORM
@@ -158,7 +158,9 @@ def _domains(visit: Visit) -> Domains:
 
 
 async def _domain(visit: Visit) -> Domain:
-    """Of the team; on the operator's page the one of the platform's own sender, or of whoever has proved it theirs."""
+    """Return the team's domain; on the operator's page that of
+    the platform's own sender, or of whoever has proved it theirs.
+    """
     if visit.team_found:
         return own_domain(visit)
     await _domains(visit).ensure_keys(_domains(visit).platform_name)
@@ -178,7 +180,7 @@ def _watch(visit: Visit, domain: Domain) -> Watch:
 
 
 def _zone(visit: Visit, domain: Domain, looked: LookedUp) -> str:
-    """The one that was chosen, or is known."""
+    """Return the zone that was chosen, or is known."""
     wanted = visit.query.get("zone", "")
     return wanted if wanted in zones(domain.name) else looked.zone
 
@@ -203,7 +205,7 @@ def _lines(looked: LookedUp, zone: str) -> list[RecordLine]:
 
 
 def _silence(lines: list[RecordLine]) -> str:
-    """Why none of the records could be looked up; empty: some could, or none was tried."""
+    """Say why none of the records could be looked up; empty: some could, or none was tried."""
     verdicts = [line.kept.verdict for line in lines if line.kept]
     if not verdicts or len(verdicts) < len(lines) or any(verdict.answered for verdict in verdicts):
         return ""
@@ -211,7 +213,7 @@ def _silence(lines: list[RecordLine]) -> str:
 
 
 def _every(looked: LookedUp) -> str:
-    """How often it is looked up just now."""
+    """Say how often it is looked up just now."""
     if not looked.is_watched or not looked.next_at or not looked.checked_at:
         return ""
     ms = looked.next_at - looked.checked_at

@@ -76,7 +76,7 @@ def _page(visit: Visit, given: dict[str, str], error: str = "") -> Page:
 
 
 def is_simulated(visit: Visit, address: str) -> bool:
-    """No carrier of the channel is real, not even one that is disabled or out of reach now."""
+    """Tell whether no carrier of the channel is real, not even one that is disabled or out of reach now."""
     return platform_mail.is_simulated(visit.setup, "email" if "@" in address else "sms")
 
 
@@ -94,7 +94,7 @@ def _address(visit: Visit, given: dict[str, str]) -> str:
 
 
 def _caller(visit: Visit, phone: str) -> Caller:
-    """The team as if it might verify this phone, whatever its plan."""
+    """Return the team as if it might verify this phone, whatever its plan."""
     team = visit.team
     record = replace(team.record, features=("verify",))
     return replace(visit.caller, team=replace(team, record=record, recipients=frozenset({phone})))
@@ -108,7 +108,7 @@ async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
 
 
 async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
-    """Whether the code is right, and the verification is one of this phone."""
+    """Tell whether the code is right, and the verification is one of this phone."""
     found = await visit.context.store.verifications.get(visit.team.record.ref, id_)
     if found is None or found.phone != phone:
         raise Gone

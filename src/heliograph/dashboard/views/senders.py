@@ -30,7 +30,7 @@ async def show(visit: Visit) -> Page:
 
 
 def new_page(visit: Visit, kind: str, **errors: str) -> Page:
-    """The form for one more; with errors, what was typed stays."""
+    """Show the form for one more; with errors, what was typed stays."""
     domains = sorted((domain.id, domain.name) for domain in visit.team.domains.values())
     values = {"kind": kind, "domains": domains, "errors": errors, "typed": visit.form}
     return Page("sender_new.html", values, 400 if errors else 200)
@@ -82,7 +82,7 @@ async def ask_again(visit: Visit) -> Answer:
 
 
 async def decide(visit: Visit) -> Answer:
-    """An operator's word, given where the team sees it."""
+    """Write an operator's word, given where the team sees it."""
     record, approve, reason = _named(visit), visit.form.get("approve") == "yes", visit.form.get("reason", "")
     try:
         await senders.decide(visit.store, visit.actor, visit.team.record.id, record, approve, reason)
@@ -92,7 +92,7 @@ async def decide(visit: Visit) -> Answer:
 
 
 def _named(visit: Visit) -> RecordId:
-    """What the form is about."""
+    """Return what the form is about."""
     return visit.form.get("kind", ""), visit.form.get("id", "")
 
 

@@ -63,8 +63,9 @@ async def enter(visit: Visit) -> Answer:
 
 
 async def _enter_code(visit: Visit) -> Answer:
-    """The second step, with a ticket that says whose password was right. It is good for one try, and goes with the
-    password; a wrong code gives the next one, for what is left of the time.
+    """Take the second step, with a ticket that says whose password was right.
+
+    It is good for one try, and goes with the password; a wrong code gives the next one, for what is left of the time.
     """
     ticket = await visit.store.people.use_link(visit.form["ticket"], "ticket")
     person = await visit.store.people.get(ticket.person) if ticket else None
@@ -79,7 +80,7 @@ async def _enter_code(visit: Visit) -> Answer:
 def page(
     visit: Visit, email: str = "", wrong: str = "", *, ticket: str = "", problem: str = "", status: int = 200
 ) -> Page:
-    """`wrong`: with what was typed; `problem`: with another way in."""
+    """Show the form; `wrong` tells what is wrong with what was typed, `problem` with another way in."""
     provider, next_page = visit.tools.provider, visit.query.get("next", "")
     values = {
         "email": email,
@@ -123,13 +124,13 @@ async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
 
 
 def _marks(visit: Visit, device: str = "") -> list[str]:
-    """How a visitor may be known again, the surest first."""
+    """Return how a visitor may be known again, the surest first."""
     device = device or visit.cookies.get(DEVICE, "")
     return [*([f"device {device}"] if device else []), f"network {network_of(visit.address)}"]
 
 
 async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
-    """Why this code does not do; empty: it does, and is used up. A recovery code does as well."""
+    """Say why this code does not do; empty: it does, and is used up. A recovery code does as well."""
     attempt = await begin_try(visit, person.email, person)
     if not attempt.names:
         return attempt.instead
@@ -159,8 +160,9 @@ async def let_in(
     lasts_ms: int | None = None,
     spends: str = "",
 ) -> Answer:
-    """`how`: what the audit log says of it; empty: an entry of what was just done says it. Others as of
-    `sessions.sign_in`.
+    """Let a person in; `how` is what the audit log says of it; empty: an entry of what was just done says it.
+
+    Others are as of `sessions.sign_in`.
     """
     agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
     device = visit.cookies.get(DEVICE, "")

@@ -55,7 +55,7 @@ async def show(visit: Visit) -> Answer:
 
 
 def examples(visit: Visit) -> list[Example]:
-    """What this team can send now."""
+    """Return what this team can send now."""
     sender = sender_of(visit)
     found = []
     if sender:
@@ -93,7 +93,9 @@ def examples(visit: Visit) -> list[Example]:
 
 
 def sender_of(visit: Visit) -> str | None:
-    """From whom this team's emails come: the platform's sender in the sandbox, else its first domain that may send."""
+    """Return from whom this team's emails come: the platform's
+    in the sandbox, else from its first domain that may send.
+    """
     if visit.team.sandbox:
         return visit.setup.platform.sender
     usable = visit.team.approved_domains
@@ -101,7 +103,7 @@ def sender_of(visit: Visit) -> str | None:
 
 
 def template_of(visit: Visit, channel: str) -> Template | None:
-    """One that shows variables, and may be sent as often as one likes."""
+    """Choose one that shows variables, and may be sent as often as one likes."""
     found = [one for one in visit.team.templates.values() if (one.channel, one.status) == (channel, "approved")]
     return min(found, key=lambda one: (one.category == "MARKETING", not one.variables), default=None)
 

@@ -137,7 +137,7 @@ async def show(visit: Visit) -> Answer:
 
 
 def part_of(text: str) -> str:
-    """Of an address on the list, which is in its normal form whatever its case and script."""
+    """Read a part of an address on the list, which is in its normal form whatever its case and script."""
     whole = parse_address(text)
     return whole.normal if whole else text.lower()
 

@@ -12,7 +12,7 @@ from heliograph.rules.setup.template_approvals import find_draft
 
 
 async def publish(visit: Visit) -> Answer:
-    """The draft that was seen."""
+    """Publish the draft that was seen."""
     mark, terms = visit.form.get("mark", ""), _terms(visit)
     done = await templates.publish(visit.store, visit.actor, *_named(visit), mark, **terms)
     return saved(visit, visit.params["template"], done)
@@ -43,7 +43,7 @@ async def discard(visit: Visit) -> Answer:
 
 
 async def approve(visit: Visit) -> Answer:
-    """A phone template at the prices of the form; an email's is not asked for."""
+    """Approve a phone template at the prices of the form; an email's is not asked for."""
     form = visit.form
     mark, prices, free = form.get("mark", ""), prices_given(form), is_free(form)
     try:
@@ -62,7 +62,7 @@ async def refuse(visit: Visit) -> Answer:
 
 
 def saved(visit: Visit, id_: str, done: bool) -> Redirect:
-    """What the change means for the template."""
+    """Say what the change means for the template."""
     told = f"Published. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is live."
     if find_draft(visit.setup, id_):
         told = "Submitted. It goes live when an operator approves it."

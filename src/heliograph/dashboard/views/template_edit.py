@@ -24,7 +24,7 @@ EXPIRED = "This page had expired, so nothing was saved. Your text is still here:
 
 
 async def new(visit: Visit) -> Answer:
-    """An empty one, or a copy; without a channel, the choice of one."""
+    """Show an empty one, or a copy; without a channel, the choice of one."""
     if source := visit.query.get("from"):
         template = proposed(visit.setup, find(visit.setup, visit.team.record.id, source))
         copied = to_form(template) | {"name": f"Copy of {template.name}"}
@@ -54,7 +54,7 @@ async def save(visit: Visit) -> Answer:
 
 
 async def expired(visit: Visit) -> Answer:
-    """The form of a session that is over: shown again, not saved."""
+    """Show the form of a session that is over again, without saving it."""
     try:
         base = _editable(visit) if "template" in visit.params else _blank(visit)
     except Refusal as refusal:
@@ -64,20 +64,20 @@ async def expired(visit: Visit) -> Answer:
 
 
 async def _without(visit: Visit, refusal: Refusal) -> Page:
-    """The template went while somebody wrote."""
+    """Keep the text of a template that went while somebody wrote."""
     told = f"{refusal.message} Your text is still here: save it as a new template."
     return await _editor(visit, _blank(visit), visit.form, lines_of(visit.form), errors={"form": told})
 
 
 async def preview(visit: Visit) -> Answer:
-    """The document of the preview's frame, of what stands in the editor now."""
+    """Answer the document of the preview's frame, of what stands in the editor now."""
     template = visit.team.templates.get(visit.form.get("id", ""))
     base = proposed(visit.setup, template) if template else _blank(visit)
     return await frame(visit, *_shown(visit, await _typed(visit, base, visit.form), is_told="told" in visit.query))
 
 
 async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
-    """`mark` names what the person began with; None: nothing."""
+    """Save; `mark` names what the person began with; None: nothing."""
     done, lines = await _typed(visit, base, visit.form), lines_of(visit.form)
     errors, publish = done.errors, visit.form.get("do") != "draft"
     if not errors and done.added and publish:  # a draft is saved with them; what every send must give is seen first
@@ -96,7 +96,7 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
 
 
 def _kept(visit: Visit, id_: str, added: list[str]) -> Redirect:
-    """A saved draft is written on."""
+    """Go on with a saved draft in the editor."""
     told = "Draft saved."
     if added:
         told += f" Added {'these variables' if added[1:] else 'the variable'}: {', '.join(added)}. Give an example."
@@ -123,7 +123,9 @@ async def _editor(
     other: Written | None = None,
     differences: list[Difference] | None = None,
 ) -> Page:
-    """`form` and `lines`: what stands in it. `other`: who saved it meanwhile, and how that differs."""
+    """Show the editor; `form` and `lines` are what stands in
+    it. `other`: who saved it meanwhile, and how that differs.
+    """
     live = visit.team.templates.get(base.id)
     draft = find_draft(visit.setup, base.id)
     is_typed = form is visit.form
@@ -160,7 +162,7 @@ def _size(form: dict[str, str]) -> int:
 
 
 def _shown(visit: Visit, done: Edited, *, is_told: bool) -> tuple[Template, dict[str, str]]:
-    """What a preview is made of. `is_told`: the page says itself what is wrong."""
+    """Return what a preview is made of. `is_told`: the page says itself what is wrong."""
     template = done.template if visit.may("operator") else offered(visit.setup, done.template)
     return template, {} if is_told else done.errors
 

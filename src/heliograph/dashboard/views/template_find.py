@@ -17,7 +17,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def current(visit: Visit) -> Template:
-    """The template of the path."""
+    """Return the template of the path."""
     return find(visit.setup, visit.team.record.id, visit.params["template"])
 
 

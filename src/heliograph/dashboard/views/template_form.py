@@ -35,7 +35,7 @@ def lines_for(template: Template) -> list[FormLine]:
 
 
 def lines_of(form: dict[str, str]) -> list[FormLine]:
-    """The variables that were typed, in their order."""
+    """Return the variables that were typed, in their order."""
     found = [
         FormLine(
             form.get(f"variable.{i}", "").strip().removeprefix("customer."),
@@ -48,7 +48,7 @@ def lines_of(form: dict[str, str]) -> list[FormLine]:
 
 
 def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
-    """The template's fields as a setup file would write them; None: without."""
+    """Return the template's fields as a setup file would write them; None: without."""
     lines = lines_of(form)
     # Browsers end lines with CR LF; a template keeps what was typed.
     given: dict[str, Any] = {part: form.get(part, "").replace("\r\n", "\n") or None for part in PARTS[channel]}
@@ -69,5 +69,5 @@ def prices_given(form: dict[str, str]) -> dict[str, Any]:
 
 
 def is_free(form: dict[str, str]) -> bool:
-    """Whether the box is ticked."""
+    """Tell whether the box is ticked."""
     return form.get("free") == "yes"

@@ -35,7 +35,7 @@ NAMED_MAX = 5  # characters outside the alphabet that are told
 
 
 async def frame(visit: Visit, template: Template, errors: dict[str, str] | None = None) -> Download:
-    """The document of the preview's frame."""
+    """Return the document of the preview's frame."""
     return Download(await document(visit, template, errors), "text/html; charset=utf-8", headers=HEADERS)
 
 
@@ -83,7 +83,7 @@ def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, s
 
 
 def _encoding(text: str, team: Team) -> dict[str, Any]:
-    """Where the text leaves the GSM alphabet, and what it would take without."""
+    """Describe where the text leaves the GSM alphabet, and what it would take without."""
     plainer = segment(plain(text))
     names = outside(text)
     return {
@@ -95,13 +95,13 @@ def _encoding(text: str, team: Team) -> dict[str, Any]:
 
 
 def _room(parts: Segments, count: int, team: Team) -> int:
-    """Units that so many segments hold."""
+    """Return the units that so many segments hold."""
     size = PART if team.record.segmenting == "udh" and count > 1 else SINGLE
     return size[parts.encoding] * count
 
 
 def _unbranded(template: Template) -> list[str]:
-    """What it wants of the brand that no brand has: it stays empty."""
+    """Return what it wants of the brand that no brand has: it stays empty."""
     texts = [text for part in PARTS if (text := getattr(template, part))]
     slots = {slot[2] for text in texts for slot in PLACEHOLDER.finditer(text) if slot[1] == "brand"}
     return sorted(slots - set(BRAND))

@@ -42,7 +42,7 @@ async def send(visit: Visit) -> Answer:
 
 
 async def _send(visit: Visit, caller: Caller, template: Template, from_: str | None) -> str:
-    """As the API would; answers the message's id."""
+    """Send as the API would; answers the message's id."""
     given = {name: visit.form.get(f"value.{name}", "") for name in asked_names(template)}
     variables = {name: value for name, value in given.items() if value or name not in template.optional}
     to, context = visit.form.get("to", "").strip(), visit.context

@@ -38,7 +38,7 @@ def _place(template: Template) -> tuple[str, str]:
 
 
 def _is_in(visit: Visit, template: Template, status: str) -> bool:
-    """A change of one that is live is a draft too."""
+    """Tell whether it has this status; a change of one that is live is a draft too."""
     is_changing = status == "draft" and ("template_draft", template.id) in visit.setup.records
     return is_changing or status in ("", template.status)
 
@@ -48,7 +48,7 @@ def _has(template: Template, q: str) -> bool:
 
 
 async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    """With what is wrong with an approval, when one was refused."""
+    """Show a template, with what is wrong with an approval when one was refused."""
     template = current(visit)
     draft = approvals.find_draft(visit.setup, template.id)
     values = _shared(visit, template, draft, errors) | {
@@ -68,7 +68,7 @@ async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> P
 
 
 async def show_test(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    """The form of a test send, with what is wrong with one that was refused."""
+    """Show the form of a test send, with what is wrong with one that was refused."""
     template = current(visit)
     draft = approvals.find_draft(visit.setup, template.id)
     own = lines_for(template)
@@ -107,7 +107,7 @@ async def show_versions(visit: Visit) -> Answer:
 
 
 async def show_version(visit: Visit) -> Answer:
-    """A version beside the one before it."""
+    """Show a version beside the one before it."""
     template = current(visit)
     version = number(visit.params["version"])
     found, before = [await visit.store.versions.find(template.id, one) for one in (version, version - 1)]
@@ -118,7 +118,7 @@ async def show_version(visit: Visit) -> Answer:
 
 
 async def preview(visit: Visit) -> Answer:
-    """The document of the preview's frame: a template as it is kept, or its draft or an old version."""
+    """Answer the document of the preview's frame: a template as it is kept, or its draft or an old version."""
     template = current(visit)
     if wanted := visit.query.get("version"):
         template = await visit.store.versions.find(template.id, number(wanted)) or template
@@ -128,6 +128,6 @@ async def preview(visit: Visit) -> Answer:
 
 
 async def compared(old: Template | None, new: Template) -> list[Difference]:
-    """In a thread: long texts take their time."""
+    """Compare in a thread: long texts take their time."""
     nothing = Template(id=new.id, team=new.team, channel=new.channel, name="")
     return await LOOKING.run(differences, old or nothing, new)

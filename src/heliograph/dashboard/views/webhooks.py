@@ -122,7 +122,7 @@ async def test(visit: Visit) -> Answer:
 
 
 async def replay(visit: Visit) -> Answer:
-    """One event, everything that failed, or a span of time."""
+    """Send again one event, everything that failed, or a span of time."""
     hook, given = _own(visit), visit.form
     wanted = WantedEvents(failed_only=bool(given.get("failed_only")))
     if event := given.get("event"):
@@ -166,13 +166,13 @@ async def show_delivery(visit: Visit) -> Answer:
 
 
 async def _delivery(visit: Visit, hook: Webhook, event: str) -> StoredDelivery | None:
-    """The newest delivery that is not newer than this event: itself, when there is one."""
+    """Return the newest delivery that is not newer than this event: itself, when there is one."""
     found = await visit.store.deliveries.page(hook.id, event + "!", 1)
     return found[0] if found and found[0].event == event else None
 
 
 def _headers(hook: Webhook, delivery: StoredDelivery, body: bytes) -> dict[str, str]:
-    """Of the last attempt; its signatures are not kept."""
+    """Return the headers of the last attempt; its signatures are not kept."""
     at = delivery.attempts[-1].at if delivery.attempts else delivery.created_at
     signing = Signing(secrets=[""], url=hook.url, event=delivery.event, t=at // SECOND_MS, body=body)
     told = FORMATS[hook.format].headers(signing) | {"Content-Length": str(len(body))}
@@ -193,7 +193,7 @@ def _typed(visit: Visit) -> dict[str, Any]:
 
 
 def _chosen(form: Mapping[str, str]) -> list[str]:
-    """The boxes that are ticked: everything, whole groups, single types of the others."""
+    """Return the boxes that are ticked: everything, whole groups, single types of the others."""
     if form.get("all"):
         return ["*"]
     chosen = list[str]()
@@ -226,7 +226,7 @@ def _errors(refusal: InvalidRequest) -> dict[str, str]:
 
 
 def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: Mapping[str, str] = {}) -> Page:
-    """The form of a new webhook, or of one that is changed. No hook: a new one."""
+    """Show the form of a new webhook, or of one that is changed. No hook: a new one."""
     url = form.get("url", "")
     values = {
         "hook": hook,
@@ -245,7 +245,7 @@ def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: M
 
 
 def is_local(url: str) -> bool:
-    """Whether it leads to the machine, or the network, of whoever wrote it."""
+    """Tell whether it leads to the machine, or the network, of whoever wrote it."""
     try:
         target = parse_target(split_login(url)[0])
         return target.host.endswith("localhost") or (target.ip is not None and is_denied(ip_address(target.ip)))
@@ -259,7 +259,7 @@ def _listen(visit: Visit, url: str) -> str:
 
 
 def _utc(text: str) -> str:
-    """What a browser's field for a time holds, read as UTC: 2026-11-15T09:30 with or without seconds."""
+    """Read what a browser's field for a time holds as UTC: 2026-11-15T09:30 with or without seconds."""
     return f"{text}:00Z" if text.count(":") == 1 else f"{text}Z"
 
 

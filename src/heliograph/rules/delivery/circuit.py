@@ -31,14 +31,14 @@ Health = Literal["disabled", "untested", "ok", "out_of_reach"]
 
 
 def health(enabled: bool, circuit: Circuit | None, answered: bool) -> Health:
-    """What is known of a carrier: nothing, before it has answered for the first time."""
+    """Return what is known of a carrier: nothing, before it has answered for the first time."""
     if not enabled:
         return "disabled"
     return "out_of_reach" if circuit else "ok" if answered else "untested"
 
 
 def opened(before: Circuit | None, carrier: str, reason: str, now: int) -> Circuit:
-    """The circuit after one more miss: each failed probe doubles the wait."""
+    """Return the circuit after one more miss: each failed probe doubles the wait."""
     if before is None:
         return Circuit(id=carrier, since=now, until=now + FIRST_MS, reason=reason)
     probes = before.probes + 1

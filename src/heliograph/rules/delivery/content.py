@@ -34,7 +34,8 @@ _SHARED = ("from_name", "from_address", "html", "text")
 
 
 def split_mail(content: EmailContent) -> tuple[bytes, bytes]:
-    """What is its own, as JSON, and what other mails may have, too: members of the same object, without its braces.
+    """Return what is its own, as JSON, and what other mails may have, too: members of the same object, without its
+    braces.
 
     The sender is shared, so that a version which does not know of this cannot take the rest for a mail.
     """
@@ -54,11 +55,11 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     validity_s: int = 0  # how long the carrier may try, by its template; 0: as long as it pleases
 
     def sender(self, own: str) -> str:
-        """Who it is from, for a carrier with a sender of its own (spec 4.2)."""
+        """Return who it is from, for a carrier with a sender of its own (spec 4.2)."""
         return own if own and self.platform_sender else self.sender_id
 
     def validity(self, left_s: int | None) -> int:
-        """How long a carrier that gets it now may try; 0: as long as it pleases."""
+        """Return how long a carrier that gets it now may try; 0: as long as it pleases."""
         return min((limit for limit in (self.validity_s, left_s) if limit), default=0)
 
 

@@ -33,18 +33,20 @@ QUEUES: dict[str, tuple[str, Priority]] = {queue_of(lane, p): (lane, p) for lane
 
 
 def next_window(window: int, slots: int, waited_s: float) -> int:
-    """How many hand-overs of a queue are in work at once, after one more of them waited so long for a connection."""
+    """Return how many hand-overs of a queue are in work at once,
+    after one more of them waited so long for a connection.
+    """
     return max(window - 1, min(WINDOW_LEAST, slots)) if waited_s > SOON_S else min(window + 1, slots)
 
 
 def whose_turn(number: int, waiting: Container[Priority]) -> Priority | None:
-    """The most urgent's, but one turn in 20 is each waiting priority's (contract 16)."""
+    """Return the most urgent priority, but give each waiting priority one turn in 20 (contract 16)."""
     wish: tuple[Priority, ...] = (_FIRST.get(number % _ROUND, "critical"), *PRIORITIES)
     return next((priority for priority in wish if priority in waiting), None)
 
 
 def take_turns(turn: int, most: int, waiting: Mapping[Priority, int]) -> list[Priority]:
-    """Whose the next hand-overs are."""
+    """Say to which priorities the next hand-overs belong."""
     left, order = {priority: count for priority, count in waiting.items() if count}, list[Priority]()
     if len(left) == 1:  # as nearly always
         return [priority for priority, count in left.items() for _ in range(min(most, count))]

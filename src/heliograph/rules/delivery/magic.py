@@ -40,12 +40,12 @@ PHONES: dict[str, PhoneBehaviour] = {
 
 
 def behaviour_of(address: str) -> Behaviour:
-    """What the simulator does with an address (normal form, or its local part), whatever the domain."""
+    """Return what the simulator does with an address (normal form, or its local part), whatever the domain."""
     return _BY_NAME.get(_name(address), "delivered")
 
 
 def is_held_back(address: str) -> bool:
-    """Whether it stands for an address on Resend's own suppression list."""
+    """Tell whether it stands for an address on Resend's own suppression list."""
     return address.endswith("@resend.dev") and _name(address) == "suppressed"
 
 
@@ -70,12 +70,12 @@ def is_magic(address_or_phone: str) -> bool:
 
 
 def magic_code(phone: str) -> str | None:
-    """The verification code that every start for this number or email address has."""
+    """Return the verification code that every start for this number or email address has."""
     if phone == _FIXED_CODE or is_magic_email(phone):
         return "000000"
     return phone[-6:] if phone in _OWN_CODE else None
 
 
 def no_code_matches(phone: str) -> bool:
-    """Whether every code is wrong for this number."""
+    """Tell whether every code is wrong for this number."""
     return phone == _NO_CODE

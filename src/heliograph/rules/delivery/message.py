@@ -58,7 +58,7 @@ _PROGRESS: dict[Channel, tuple[str, ...]] = {
 
 
 def _paths(moves: dict[str, frozenset[str]]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The shortest way between any two states that never leads through `failed`."""
+    """Return the shortest way between any two states that never leads through `failed`."""
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
     for start in moves:
         ways: list[tuple[str, ...]] = [(state,) for state in sorted(moves[start])]
@@ -74,27 +74,27 @@ _PATHS = {channel: _paths(moves) for channel, moves in MOVES.items()}
 
 
 def move(channel: Channel, current: str, wanted: str, *, late_used: bool = False) -> tuple[str, ...]:
-    """The states to pass through and publish, in order; empty when the report is ignored."""
+    """Return the states to pass through and publish, in order; empty when the report is ignored."""
     if current == "failed" and late_used:
         return ()
     return _PATHS[channel].get((current, wanted), ())
 
 
 def fold_parts(statuses: Sequence[str | None]) -> str | None:
-    """The state of a long message from the receipts of its parts; None while too few have come."""
+    """Return the state of a long message from the receipts of its parts; None while too few have come."""
     if "failed" in statuses:
         return "failed"
     return "delivered" if all(status == "delivered" for status in statuses) else None
 
 
 def is_final(status: str) -> bool:
-    """Finished, although a later report may still correct it."""
+    """Tell whether the status is finished, although a later report may still correct it."""
     return status in FINAL
 
 
 @cache
 def derive(channel: Channel, statuses: frozenset[str]) -> str:
-    """The message's status from its recipients'."""
+    """Derive the message's status from its recipients'."""
     if not statuses or not statuses <= MOVES[channel].keys():
         raise ValueError(f"no {channel} status follows from {sorted(statuses)}")
     return next(state for state in _SHOWN if state in statuses)
@@ -102,5 +102,5 @@ def derive(channel: Channel, statuses: frozenset[str]) -> str:
 
 @cache
 def never_regress(channel: Channel, current: str, derived: str) -> str:
-    """The further one of two statuses of a message."""
+    """Return the further one of two statuses of a message."""
     return max(current, derived, key=_PROGRESS[channel].index)

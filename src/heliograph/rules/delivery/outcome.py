@@ -38,7 +38,7 @@ NOTES = ("deferred", "unsubscribed", COMPLAINT)
 
 
 def own(reason: Own, text: str) -> dict[str, Any]:
-    """A detail in our own words."""
+    """Make a detail in our own words."""
     return {"reason": reason, "text": text}
 
 
@@ -138,7 +138,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def word_of(outcome: Outcome) -> str:
-    """In one word, for counters."""
+    """Say the outcome in one word, for counters."""
     match outcome:
         case Accepted():
             return "accepted"

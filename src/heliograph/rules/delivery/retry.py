@@ -40,12 +40,12 @@ SCHEDULES: dict[Channel, Schedule] = {
 
 
 def absent_wait(first_at: int | None, now: int) -> int:
-    """How long a domain that is said not to exist is in doubt; 0: it counts."""
+    """Return how long a domain that is said not to exist is in doubt; 0: it counts."""
     return ABSENT_MS if first_at is None else max(0, first_at + ABSENT_MS - now)
 
 
 def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | None:
-    """Until when a message waits that nobody could be asked to take; None: it is given up.
+    """Return until when a message waits that nobody could be asked to take; None: it is given up.
 
     That is no attempt, but the time to try runs from the first one or the first such wait.
     """
@@ -61,10 +61,10 @@ def next_attempt(
     jitter: float,
     retry_after_ms: int | None = None,
 ) -> int | None:
-    """The time of the next attempt after attempt number `attempt` (from 1); None when it is given up.
+    """Return the time of the next attempt after attempt number `attempt` (from 1); None when it is given up.
 
-    A carrier's own wish replaces the step. It is cut to the end of the window rather than taken as the end,
-    because another carrier may serve the last attempt.
+    A carrier's own wish replaces the step. It is cut to the end of the window rather than taken as the end, because
+    another carrier may serve the last attempt.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")

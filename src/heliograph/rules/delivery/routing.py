@@ -9,7 +9,7 @@ DEFERRALS_BEFORE_NEXT = 2  # contract 14, `priority`
 
 
 def candidates(channel: Channel, country: str | None, carriers: Iterable[CarrierRecord]) -> list[CarrierRecord]:
-    """The carriers to ask, in order; a channel for which none is set up is served by its simulator."""
+    """Return the carriers to ask, in order; a channel for which none is set up is served by its simulator."""
     configured = [carrier for carrier in carriers if carrier.channel == channel]
     if not configured:
         return [builtin_simulator(channel)]
@@ -23,12 +23,12 @@ def _serves(carrier: CarrierRecord, country: str | None) -> bool:
 
 
 def leaves(asked: Sequence[CarrierRecord]) -> bool:
-    """Whether a message for these candidates goes out into the world; also when none is there to take it."""
+    """Tell whether a message for these candidates goes out into the world; also when none is there to take it."""
     return not asked or asked[0].kind != "simulator"
 
 
 def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
-    """The channels of which nothing leaves: only simulators take their messages."""
+    """Return the channels of which nothing leaves: only simulators take their messages."""
     found: list[Channel] = []
     for channel in get_args(Channel):
         configured = [carrier for carrier in carriers if carrier.channel == channel]
@@ -43,7 +43,7 @@ def builtin_simulator(channel: Channel) -> CarrierRecord:
 
 
 def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
-    """Of the carriers that send nothing: those that are set up, and the built-in ones."""
+    """List the carriers that send nothing: those that are set up, and the built-in ones."""
     configured = [carrier.id for carrier in carriers if carrier.kind == "simulator"]
     return [*configured, *(builtin_simulator(channel).id for channel in get_args(Channel))]
 
@@ -51,7 +51,7 @@ def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
 def choose(
     candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Container[str]
 ) -> CarrierRecord | None:
-    """The carrier for the next attempt: another after every two deferrals, None when none is reachable."""
+    """Return the carrier for the next attempt: another after every two deferrals, None when none is reachable."""
     reachable = [carrier for carrier in candidates if carrier.id not in open_circuits]
     return min(
         reachable,
@@ -61,6 +61,6 @@ def choose(
 
 
 def sender_id(team: Team, country: str | None) -> str | None:
-    """The team's approved sender id for the country; None: the platform's, or the carrier's own (spec 4.2)."""
+    """Return the team's approved sender id for the country; None: the platform's, or the carrier's own (spec 4.2)."""
     own = team.sender_ids.get(country) if country else None
     return own.value if own and own.approved else None

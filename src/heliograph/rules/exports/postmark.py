@@ -12,7 +12,7 @@ _NO = (False, "false", "False", "FALSE", "0")
 
 
 def template_id(alias: str) -> str:
-    """Ours of a template that has this alias, or number, at Postmark; one of ours stays."""
+    """Return our id of a template that has this alias, or number, at Postmark; one of ours stays."""
     return f"tpl_{_NOT_OURS.sub('_', alias.removeprefix('tpl_'))[:64]}"
 
 

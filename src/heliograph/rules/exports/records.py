@@ -42,7 +42,7 @@ ReadRow = Callable[[Row], Exported]  # a service's own
 
 
 def read_export(file: bytes, read: ReadRow) -> list[tuple[int, Exported]]:
-    """Each record with its line in the file, or its place in a JSON list, from 1."""
+    """Read each record with its line in the file, or its place in a JSON list, from 1."""
     try:
         text = file.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -12,13 +12,15 @@ _YES = (True, "true", "True", "TRUE", "1")
 
 
 def find_template(templates: Mapping[str, Template], given: str) -> Template | None:
-    """By our id, the id that it had at Resend, or its alias."""
+    """Find a template by our id, the id that it had at Resend, or its alias."""
     named = templates.get(given) or templates.get(template_id(given))
     return named or next((one for one in templates.values() if one.alias == given), None)
 
 
 def kept_fields(given: Row) -> dict[str, Any]:
-    """Of a template's record, of what is said of it: alias, sender, replies, and values for variables left out."""
+    """Keep what a template's record says beside its words:
+    alias, sender, replies, and values for variables left out.
+    """
     fields: dict[str, Any] = {}
     if given.get("alias"):
         fields["alias"] = str(given["alias"])

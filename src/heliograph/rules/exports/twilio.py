@@ -13,7 +13,7 @@ _PHONES = ("phone_number", "phonenumber", "phone", "number", "to", "from")
 
 
 def template_id(sid: str) -> str:
-    """Ours of a template that has this SID at Twilio, or of the one for a messaging service; any other id stays."""
+    """Return our id of a template that has this SID at Twilio, or of a messaging service's; any other id stays."""
     return f"tpl_{sid}" if _SID.fullmatch(sid) else sid
 
 

@@ -59,7 +59,7 @@ def _normal_local(local: str) -> str | None:
 
 
 def normal_domain(text: str) -> str | None:
-    """The domain in lower-case A-labels."""
+    """Return the domain in lower-case A-labels."""
     if len(text) > DOMAIN_MAX:
         return None
     try:
@@ -105,7 +105,7 @@ def _parse_name_addr(text: str) -> tuple[str | None, Address] | None:
 
 
 def name_addr(name: str, address: str) -> str:
-    """What `parse_name_addr` reads."""
+    """Write what `parse_name_addr` reads."""
     if not name:
         return address
     if not _ATOMS.fullmatch(name):

@@ -45,7 +45,7 @@ ALLOWED_TYPES = frozenset(
 )
 TYPE_MAX = 1000  # characters of a content type that are looked at
 FIELDS = ("filename", "content", "content_type", "content_id")
-# By the ending of a filename, for attachments that come without a type.
+# The filename's ending gives the type of attachments that come without one.
 TYPE_OF = {
     "pdf": "application/pdf",
     "doc": "application/msword",
@@ -67,7 +67,7 @@ TYPE_OF = {
     "svg": "image/svg+xml",
 }
 _USUAL = MimeTypes().types_map[True]  # ending with its dot → type; Python's own table, whatever the machine has
-# One that an operator may add: no mail inside the mail, whose parts would be read as ours.
+# An operator may add such types, but no mail inside the mail, whose parts would be read as ours.
 ADDED_TYPE = re.compile(r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _CONTENT_ID = re.compile("[A-Za-z0-9._@-]{1,128}")
 
@@ -83,7 +83,10 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def type_of(filename: str, more: Collection[str] = ()) -> str:
-    """By its ending; empty: it has none, or one that is not known. `more`: types that an operator has added."""
+    """Return the type by the filename's ending; empty: it has none, or one that is not known.
+
+    `more` are types that an operator has added.
+    """
     name, _, ending = filename.rpartition(".")
     ending = ending.lower() if name else ""
     fits = (kind for kind in more if kind == _USUAL.get(f".{ending}") or kind.partition("/")[2] == ending)
@@ -91,12 +94,12 @@ def type_of(filename: str, more: Collection[str] = ()) -> str:
 
 
 def more_types(platform: Platform, team: Team) -> tuple[str, ...]:
-    """Those that an operator has added."""
+    """Return the types that an operator has added."""
     return platform.attachment_types + team.record.attachment_types
 
 
 def weigh_files(items: list[Any]) -> int:
-    """Characters of their contents, as far as they have some: nothing is checked yet."""
+    """Count the characters of the files' contents, as far as they have some: nothing is checked yet."""
     contents = [item.get("content") for item in items if isinstance(item, dict)]
     return sum(len(content) for content in contents if isinstance(content, str))
 
@@ -117,7 +120,7 @@ def check_shape(items: list[Any]) -> None:
 
 
 def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Attachment, ...]:
-    """`more`: types that an operator has added to the spec's."""
+    """Read the attachments; `more` are types that an operator has added to the spec's."""
     if not items:
         return ()
     check_shape(items)

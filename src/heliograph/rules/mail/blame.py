@@ -59,7 +59,7 @@ _ABSENT = (
 _US = r"(?:ip|host|host ?name|(?:mail |smtp )?server|(?:sending )?domain|network|isp|mta|client)"
 _CONTENT = r"(?:contenido|conteudo|contenuto|contenu|inhalt\w?)\b"
 
-# The first that fits. What would only hold back one message comes before what would suppress an address.
+# The first that fits is taken. What would only hold back one message comes before what would suppress an address.
 _REASONS = [
     _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inactivi", address=True),
     _reason("greylisted", r"gr[ea]y-?list", permanent=False),
@@ -315,7 +315,7 @@ _REASONS = [
 
 
 def read_reason(*texts: str) -> Reason | None:
-    """The reason in the first text that gives one."""
+    """Return the reason in the first text that gives one."""
     for text in texts:
         words = _plain(text)
         for phrases, reason in _REASONS:
@@ -325,7 +325,7 @@ def read_reason(*texts: str) -> Reason | None:
 
 
 def blames_address(reason: Reason | None, *codes: str | None) -> bool:
-    """Whether a permanent refusal is the address's own fault, by the words' reason and the enhanced codes."""
+    """Tell whether a permanent refusal is the address's own fault, by the words' reason and the enhanced codes."""
     if reason and not (reason.weak and reason.address):
         return reason.address
     telling = [code for code in codes if code and code not in VAGUE]
@@ -333,7 +333,7 @@ def blames_address(reason: Reason | None, *codes: str | None) -> bool:
 
 
 def says_absent(reason: Reason | None, *codes: str | None) -> bool:
-    """Whether what an address is blamed for is a domain that does not exist, which counts when it is told twice.
+    """Tell whether what an address is blamed for is a domain that does not exist, which counts when it is told twice.
 
     5.1.10 says that the domain exists and takes no mail (RFC 7505), or that Microsoft knows no such recipient.
     """
@@ -343,7 +343,7 @@ def says_absent(reason: Reason | None, *codes: str | None) -> bool:
 
 
 def _plain(text: str) -> str:
-    """One line in lower case without accents; addresses, hosts and links are not words."""
+    """Return one line in lower case without accents; addresses, hosts and links are not words."""
     text = URL.sub(_unnamed, text[:WORDS_MAX])
     text = _HOST.sub(_unnamed, ADDRESS.sub("@", text).lower())
     return _WRAPPER.sub("", " ".join(text.translate(_PLAIN).split()))

@@ -31,7 +31,7 @@ _WORDS: tuple[tuple[re.Pattern[str], Category], ...] = (
 
 
 def category_of(status: str, detail: Mapping[str, Any]) -> Category:
-    """`status`: bounced, failed or complained; `detail`: the carrier's words of the timeline."""
+    """Sort a failure by `status` (bounced, failed or complained) and `detail`, the carrier's words of the timeline."""
     if status in ("bounced", "complained"):
         return "recipient"  # the address is bad, or its owner does not want the mail
     text = str(detail.get("text") or "")[:WORDS_MAX].lower()

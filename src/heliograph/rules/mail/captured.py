@@ -33,7 +33,7 @@ class CheckedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_code(text: str) -> str | None:
-    """The one-time code in a text: digits near a word that announces one, else the only six digits."""
+    """Find the one-time code in a text: digits near a word that announces one, else the only six digits."""
     text = text[:LOOKED_AT]
     found = list(_CODE.finditer(text))
     words = [match.start() for match in _NEAR.finditer(text)]
@@ -46,13 +46,13 @@ def find_code(text: str) -> str | None:
 
 
 def _has_near(places: list[int], at: int) -> bool:
-    """Whether one of these, in their order, is near."""
+    """Tell whether one of these, in their order, is near."""
     first = bisect_left(places, at - _NEAR_CHARACTERS)
     return first < len(places) and places[first] <= at + _NEAR_CHARACTERS
 
 
 def code_in(subject: str | None, text: str | None, html: str | None) -> str | None:
-    """Of a message: looked for in its subject, its text, and the words of its HTML."""
+    """Look for the code of a message in its subject, its text, and the words of its HTML."""
     in_words = next((code for part in (subject, text) if part and (code := find_code(part))), None)
     return in_words or (find_code(readable(html)) if html else None)
 
@@ -62,7 +62,7 @@ def _digits(text: str) -> str:
 
 
 def readable(html: str) -> str:
-    """The words of an HTML body, roughly: enough to look for a code in."""
+    """Return the words of an HTML body, roughly: enough to look for a code in."""
     html = html[:LOOKED_AT]
     parts, at = [], 0
     while hidden := _HIDDEN.search(html, at):  # linear: each search goes on where the last one ended
@@ -76,7 +76,9 @@ def readable(html: str) -> str:
 
 
 def find_links(html: str | None, text: str | None) -> list[str]:
-    """Where a reader can be led, each once, in their order: of the HTML if there is any, else of the text."""
+    """List where a reader can be led, each link once and in
+    order: from the HTML if there is any, else from the text.
+    """
     if html:
         found = [unescape(next(filter(None, match.groups()), "")).strip() for match in _HREF.finditer(html[:LOOKED_AT])]
     else:
@@ -89,7 +91,7 @@ def first_link(links: list[str]) -> str | None:
 
 
 def check_link(url: str) -> CheckedLink:
-    """By its form alone."""
+    """Judge a link by its form alone."""
     if not url or url.startswith("#"):
         return CheckedLink(url=url, verdict="warning", why="Leads nowhere: mail clients have no page to jump in.")
     if "{{" in unquote(url) or "}}" in unquote(url):
@@ -115,7 +117,7 @@ def check_link(url: str) -> CheckedLink:
 
 
 def _judged(url: str, scheme: str, host: str) -> CheckedLink:
-    """Of what can be opened: whether a recipient should be sent there."""
+    """Judge whether a recipient should be sent to a link that can be opened."""
     if len(url) > LINK_MAX:
         return CheckedLink(
             url=url, verdict="warning", why=f"Has {len(url)} characters: some clients cut at {LINK_MAX}."

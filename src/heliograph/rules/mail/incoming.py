@@ -137,7 +137,7 @@ class Texts(msgspec.Struct, frozen=True):
 
 
 def read_incoming(raw: bytes, *, sender: str, recipients: Collection[str]) -> ReadMail:
-    """`sender`: the envelope's, empty for a bounce; `recipients`: the envelope's, ours."""
+    """Read a mail; `sender` is the envelope's, empty for a bounce; `recipients` are ours of the envelope."""
     mail, fields, parts = _tree(raw)
     head = firsts(fields)
     said, files = _sorted(mail, parts)
@@ -160,14 +160,14 @@ def read_incoming(raw: bytes, *, sender: str, recipients: Collection[str]) -> Re
 
 
 def attachment_in(raw: bytes, id_: str) -> bytes | None:
-    """The bytes of one attachment of a mail."""
+    """Return the bytes of one attachment of a mail."""
     mail, _, parts = _tree(raw)
     _, files = _sorted(mail, parts)
     return next((_content(mail, part) for number, part in enumerate(files, 1) if _id(number) == id_), None)
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
-    """No person wrote it, by the signs of RFC 3834, or it has been here before."""
+    """Tell whether no person wrote it, by the signs of RFC 3834, or it has been here before."""
     submitted = head.get("auto-submitted", "no").partition(";")[0].strip().lower()
     author = next(iter(_addresses(head.get("from", ""))), "").lower()
     delivered = {address.lower() for address in _addresses(head.get("delivered-to", ""))}
@@ -190,7 +190,7 @@ def _tree(raw: bytes) -> tuple[bytes, Fields, list[Leaf]]:
 
 
 def _sorted(mail: bytes, parts: Sequence[Leaf]) -> tuple[dict[str, str], list[Leaf]]:
-    """The text and the HTML, by type, and all else."""
+    """Return the text and the HTML, by type, and all other parts."""
     said: dict[str, str] = {}
     files: list[Leaf] = []
     for part in parts:
@@ -258,7 +258,7 @@ def _addresses(value: str) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    """PostgreSQL stores no null character."""
+    """Remove null characters, which PostgreSQL does not store."""
     return text.replace("\0", "")
 
 
@@ -289,7 +289,7 @@ def to_record(
 
 
 def told(record: ReceivedRecord) -> ReceivedRecord:
-    """As an event has it: its texts are cut at 64 KiB, and further where JSON makes them long."""
+    """Shorten a record for its event: its texts are cut at 64 KiB, and further where JSON makes them long."""
     most, shown = TOLD_MAX, _told(record, TOLD_MAX)
     while most and len(msgspec.json.encode(shown)) > RECORD_MAX:
         most //= 2

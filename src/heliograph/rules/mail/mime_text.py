@@ -38,7 +38,7 @@ _VALUE_MAX = 4096  # characters of a field that parameters are looked for in
 
 
 def decoded(content: bytes | bytearray, charset: str) -> str:
-    """In the charset that it claims; else in UTF-8, else in what old mailers mean by ASCII."""
+    """Decode in the charset that the content claims; else in UTF-8, else in what old mailers mean by ASCII."""
     name = charset.strip().lower()
     name = _ALIASES.get(name, name)
     # What is UTF-8 by its form was hardly meant in a charset of single octets; text in one of several may be both.
@@ -52,7 +52,7 @@ def decoded(content: bytes | bytearray, charset: str) -> str:
 
 
 def unwrapped(body: bytes, encoding: str) -> bytes:
-    """Without its transfer encoding. ValueError: it breaks off, or is no base64."""
+    """Undo the transfer encoding. ValueError: the body breaks off, or is no base64."""
     encoding = encoding.strip().lower()
     if encoding == "base64":
         pieces = (body[at : at + PIECE].translate(None, _WHITE) for at in range(0, len(body), PIECE))
@@ -61,13 +61,13 @@ def unwrapped(body: bytes, encoding: str) -> bytes:
 
 
 def padded(text: bytes) -> bytes:
-    """Base64 with the signs at its end that some leave out."""
+    """Add the signs at the end of base64 that some leave out."""
     missing = -len(text) % 4
     return text + b"=" * missing if missing < 3 else text
 
 
 def _unquoted(body: bytes) -> Iterator[bytes]:
-    """In pieces that begin with an escape: one call for all would keep other threads waiting."""
+    """Decode in pieces that begin with an escape: one call for all would keep other threads waiting."""
     at = 0
     while at < len(body):
         end = body.find(b"=", at + PIECE)
@@ -77,7 +77,7 @@ def _unquoted(body: bytes) -> Iterator[bytes]:
 
 
 def without_words(text: str) -> str:
-    """With its encoded words (RFC 2047) read. A character may be cut by the end of a word: some mailers do that."""
+    """Read the encoded words (RFC 2047). A character may be cut by the end of a word: some mailers do that."""
     if "=?" not in text:
         return text
     parts: list[str] = []
@@ -107,7 +107,7 @@ def _word(kind: str, word: str) -> bytes:
 
 
 def parameters(value: str) -> dict[str, str]:
-    """Of a field such as Content-Type, by lower-case name, with sections joined and decoded (RFC 2231)."""
+    """Read a field's parameters, as of Content-Type, by lower-case name; sections are joined and decoded (RFC 2231)."""
     if ";" not in value:
         return {}
     found: dict[str, str] = {}
@@ -124,7 +124,7 @@ def parameters(value: str) -> dict[str, str]:
 
 
 def _joined(sections: dict[int, tuple[bool, bytes]]) -> str:
-    """The first begins with charset and language, when it is coded."""
+    """Join the sections; the first begins with charset and language, when it is coded."""
     charset, whole = "", b""
     for number, (is_coded, content) in sorted(sections.items()):
         if is_coded:

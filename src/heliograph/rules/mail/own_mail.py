@@ -51,7 +51,7 @@ def to_text(mail: OwnMail) -> str:
 
 
 def to_html(mail: OwnMail, brand: str) -> str:
-    """No pictures, no tables, and no link but to our own pages; right in light and dark."""
+    """Write HTML without pictures, tables, or links but to our own pages; it looks right in light and dark."""
     label, link = mail.button
     lines = "".join(f"<li>{_html(line)}</li>" for line in mail.lines)
     parts = [

@@ -24,7 +24,7 @@ _OF = {domain: name for name, domains in PROVIDERS.items() for domain in domains
 
 
 def provider_of(*names: str | None) -> str:
-    """By the first of these hosts or domains that belongs to one."""
+    """Name the provider by the first of these hosts or domains that belongs to one."""
     return next((found for name in names if name and (found := _find(name)) != OTHER), OTHER)
 
 

@@ -103,7 +103,7 @@ def _check_count(lists: dict[str, list[str]]) -> None:
 
 
 def check_allowed(recipients: Recipients, team: Team) -> None:
-    """In sandbox, every recipient must be verified on the team or magic."""
+    """Refuse a sandbox team's send to recipients that are neither verified on the team nor magic."""
     if not team.sandbox:
         return
     strangers = [
@@ -122,9 +122,10 @@ def check_allowed(recipients: Recipients, team: Team) -> None:
 
 
 def split_suppressed(recipients: Recipients, suppressed: Container[str], *, drop: bool = False) -> Recipients:
-    """The recipients without suppressed bcc ones; a suppressed to or cc refuses the send.
+    """Return the recipients without suppressed bcc ones; a suppressed to or cc refuses the send.
 
-    `suppressed` holds normal forms. `drop`: they are left out as well, and refuse it only when nobody is left.
+    `suppressed` holds normal forms. With `drop` suppressed ones are left out as well, and refuse it only when nobody is
+    left.
     """
 
     found: list[tuple[Address, Kind]] = []
@@ -152,6 +153,6 @@ def _acts_suppressed(normal: str) -> bool:
 
 
 def times_named(texts: Iterable[str]) -> Counter[str]:
-    """How often an email's lists name each address: it gets the mail once, and counts as often (contract 4)."""
+    """Return how often an email's lists name each address: it gets the mail once, and counts as often (contract 4)."""
     named = map(parse_address, texts)
     return Counter(address.normal for address in named if address)

@@ -50,13 +50,15 @@ _QUOTED_HTML = re.compile(
 
 
 def reply_html(html: str) -> str:
-    """As far as what its sender wrote goes."""
+    """Cut the HTML where what its sender wrote ends."""
     found = _QUOTED_HTML.search(html, 0, READ_MAX)
     return html[: found.start()] if found else html
 
 
 def reply_text(text: str) -> str:
-    """Answers between quoted lines stay. A mail that only quotes stays whole: it is better than nothing."""
+    """Leave out quoted lines; answers between them stay. A mail
+    that only quotes stays whole: it is better than nothing.
+    """
     if len(text) > READ_MAX:
         return text
     lines = text.split("\n")
@@ -67,7 +69,7 @@ def reply_text(text: str) -> str:
 
 
 def _block_start(lines: list[str]) -> int:
-    """Where what is quoted as a block begins: all after it is quoted."""
+    """Find where what is quoted as a block begins: all after it is quoted."""
     for i, line in enumerate(lines):
         if len(line) > LINE_MAX:
             continue
@@ -104,7 +106,7 @@ def _unquoted(lines: list[str]) -> list[str]:
 
 
 def _attribution_end(lines: list[str], start: int) -> int:
-    """The line after "On … wrote:" when it starts here; 0: it does not."""
+    """Return the line after "On … wrote:" when that starts here, else 0."""
     if not lines[start].strip():
         return 0
     for count in range(1, ATTRIBUTION_LINES + 1):

@@ -16,7 +16,7 @@ MIN_SENDS = 200  # fewer say nothing
 WINDOW_SENDS = 1_000  # the rates are those of the newest hours that hold so many …
 WINDOW_MS = 7 * DAY_MS  # … and of none before
 
-# Bounces and complaints of 1,000 sends; the first row that is reached.
+# The state from so many bounces or complaints in 1,000 sends; the first row that is reached counts.
 LIMITS: tuple[tuple[ReputationState, int, int], ...] = (("paused", 100, 5), ("warn", 50, 1))
 _PLACE = {"bounces": 0, "complaints": 1}  # in a row, after its state
 
@@ -54,7 +54,7 @@ class Counts(NamedTuple):
 
 @cache
 def tally(before: str, path: tuple[str, ...]) -> Counts:
-    """What one recipient's way from the state before counts as; a refusal at the door was a send too."""
+    """Count one recipient's way from the state before; a refusal at the door was a send too."""
     bounced = "bounced" in path
     sent = "sent" in path or (bounced and before in ("queued", "sending"))
     return Counts(int(sent), int(bounced), int("complained" in path))
@@ -69,21 +69,21 @@ def judge(sends: int, bounces: int, complaints: int) -> ReputationState:
 
 
 def judge_share(of: Literal["bounces", "complaints"], count: int, sends: int) -> ReputationState | None:
-    """One of the two rates by itself; None: too few were sent to say."""
+    """Judge one of the two rates by itself; None: too few were sent to say."""
     if sends < MIN_SENDS:
         return None
     return next((state for state, *limits in LIMITS if 1000 * count >= limits[_PLACE[of]] * sends), "ok")
 
 
 def warned_from(of: Literal["bounces", "complaints"]) -> float:
-    """The rate in percent from which a team is warned."""
+    """Return the rate in percent from which a team is warned."""
     return next(limits[_PLACE[of]] / 10 for state, *limits in LIMITS if state == "warn")
 
 
 def changed(
     teams: Iterable[Team], known: Mapping[str, Reputation], counts: Mapping[int, Counts], now: int
 ) -> list[Reputation]:
-    """The teams, by their newest counts, that are to be warned, to be paused, or well again; a pause stays."""
+    """Return the teams, by their newest counts, that are to be warned, to be paused, or well again; a pause stays."""
     records = []
     for team in teams:
         seen = counts.get(team.record.ref, Counts())

@@ -26,7 +26,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def header(self) -> str:
-        """The From header's value, before any encoding of non-ASCII text."""
+        """Return the From header's value, before any encoding of non-ASCII text."""
         return name_addr(self.name, self.address.given)
 
 
@@ -143,7 +143,7 @@ def _alternate_by_id(team: Team, domain: Domain | None, id: str) -> DisplayName:
 
 
 def _approved_alternates(team: Team, domain: Domain | None) -> list[DisplayName]:
-    """The team's, those of the sending domain first."""
+    """Return the team's approved names, those of the sending domain first."""
     approved = [alternate for alternate in team.display_names.values() if alternate.approved]
     return sorted(approved, key=lambda alternate: domain is None or alternate.domain != domain.id)
 
@@ -153,26 +153,26 @@ def _folded(name: str) -> str:
 
 
 def brand_of(domain: Domain | None, platform: Platform) -> dict[str, str]:
-    """What `brand.*` means in a template; without a domain it is the platform's (contract 5)."""
+    """Return what `brand.*` means in a template; without a domain it is the platform's (contract 5)."""
     if domain is None:
         return {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
     return {"name": domain.brand, "domain": domain.name}
 
 
 def usual_brand(team: Team, channel: Channel, platform: Platform) -> dict[str, str]:
-    """What it means where a message says nothing about its sender, as in a preview."""
+    """Return what it means where a message says nothing about its sender, as in a preview."""
     domains = [] if channel == "email" and team.sandbox else team.approved_domains
     return brand_of(domains[0] if domains else None, platform)
 
 
 def brands_of(team: Team, platform: Platform) -> list[dict[str, str]]:
-    """All that `brand.*` can mean in a message of the team."""
+    """List all that `brand.*` can mean in a message of the team."""
     own = [brand_of(domain, platform) for domain in team.approved_domains]
     return own if own and not team.sandbox else [brand_of(None, platform), *own]
 
 
 def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
-    """The domain whose brand an SMS or WhatsApp message carries; a sandbox team may have none."""
+    """Return the domain whose brand an SMS or WhatsApp message carries; a sandbox team may have none."""
     approved = team.approved_domains
     if not approved and not team.sandbox:
         raise NoApprovedBrandDomain()

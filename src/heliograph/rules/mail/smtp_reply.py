@@ -10,7 +10,7 @@ from heliograph.rules.mail.blame import blames_address, read_reason, says_absent
 
 # What the server was told last; `body` is the mail itself, `final` the dot after it.
 Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]
-# absent: bounced, because there is no such domain
+# `absent` means bounced because there is no such domain.
 Verdict = Literal["accepted", "bounced", "absent", "failed", "deferred"]
 
 TEXT_MAX = 500  # characters of a reply that the timeline keeps
@@ -37,14 +37,14 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The whole reply on one line; an enhanced code that every line repeats stands once."""
+        """Return the whole reply on one line; an enhanced code that every line repeats stands once."""
         enhanced = self.enhanced or ""
         words = [line.removeprefix(enhanced).strip() if n else line for n, line in enumerate(self.lines)]
         return " ".join([str(self.code), *filter(None, words)])[:TEXT_MAX]
 
 
 def read_reply(lines: Sequence[bytes]) -> Reply | None:
-    """The reply made of these lines, in printable words; the last line's code counts. None: it is no reply."""
+    """Return the reply made of these lines, in printable words; the last line's code counts. None: it is no reply."""
     parts = [_LINE.fullmatch(line) for line in lines]
     words = tuple(_printable(part[2]) for part in parts if part)
     if not words or len(words) < len(parts):
@@ -71,11 +71,11 @@ def verdict(reply: Reply, verb: Verb) -> Verdict:
 
 
 def pauses_host(detail: Mapping[str, Any]) -> bool:
-    """421: the server is closing for everyone, not only for this message (RFC 5321, 3.8)."""
+    """Tell whether the code is 421: the server is closing for everyone, not only for this message (RFC 5321, 3.8)."""
     return detail.get("code") == "421"
 
 
 def read_size(parameter: str) -> int:
-    """The most octets that a server offers to take (RFC 1870); 0 when it names no limit."""
+    """Return the most octets that a server offers to take (RFC 1870); 0 when it names no limit."""
     found = _SIZE.match(parameter)
     return int(found[0]) if found else 0

@@ -59,9 +59,9 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: Collection[str] = ()) -> Submitted:
-    """`recipients`: of the envelope; `more`: types of files beside the spec's.
+    """Read a mail, or raise a Refusal that says what is wrong with it.
 
-    A Refusal says what is wrong with the mail.
+    `recipients` are the envelope's; `more` are types of files beside the spec's.
     """
     if b"\0" in raw:
         raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
@@ -102,7 +102,7 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: 
 
 
 def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The first text and HTML that are no files; the rest are attachments, of which some are alternatives."""
+    """Return the first text and HTML that are no files; the rest are attachments, of which some are alternatives."""
     said: dict[str, str] = {}
     files = []
     for part in parts:
@@ -148,7 +148,7 @@ def _text(mail: bytes, part: Leaf) -> str:
 
 
 def unflowed(text: str, delsp: bool) -> str:
-    """Lines that end with a space go on (RFC 3676)."""
+    """Join lines that end with a space to the next (RFC 3676)."""
     lines: list[list[str]] = []
     depth, goes_on = 0, False
     for line in text.split("\n"):
@@ -178,7 +178,7 @@ def _name(part: Leaf, number: int) -> str:
 
 
 def _attachment(filename: str, kind: str, content: bytes, more: Collection[str]) -> dict[str, str | None]:
-    """Without its type, where the filename says it better."""
+    """Make an attachment, without its type where the filename says it better."""
     known = type_name(kind) in {*ALLOWED_TYPES, *more} or not type_of(filename, more)
     return {
         "filename": filename,
@@ -191,7 +191,7 @@ def _attachment(filename: str, kind: str, content: bytes, more: Collection[str])
 def _place(
     attachment: dict[str, str | None], part: Leaf, said: dict[str, str], before: Sequence[dict[str, Any]]
 ) -> None:
-    """Inside the HTML, when that names it or it is no file of its own; under an id that we take."""
+    """Place a part inside the HTML, when that names it or it is no file of its own, under an id that we take."""
     given = part.field("content-id").strip().removeprefix("<").removesuffix(">")
     html = said.get("html", "")
     if not given or not html or (part.is_attached and f"cid:{given}" not in html):
@@ -211,7 +211,10 @@ def _place(
 def _addressed(
     recipients: Sequence[Address], to: Sequence[tuple[str, Address]], cc: Sequence[tuple[str, Address]]
 ) -> dict[str, list[str]]:
-    """Only the envelope's get it: those of To, those of Cc, and as Bcc whom neither names. One is always `to`."""
+    """Sort the envelope's recipients, who alone get it, into To, Cc, and Bcc for those whom neither names.
+
+    One is always `to`.
+    """
     left = {address.normal: address.given for address in recipients}
     shown = [[left.pop(address.normal) for _, address in field if address.normal in left] for field in (to, cc)]
     lists = {"to": shown[0], "cc": shown[1], "bcc": list(left.values())}
@@ -224,19 +227,19 @@ def _addressed(
 
 
 def _mailboxes(fields: Fields, name: str) -> list[tuple[str, Address]]:
-    """Those of a header's that are addresses."""
+    """Return the entries of a header that are addresses."""
     given = ", ".join(value for field, value in fields if field.lower() == name)
     return [(shown, read) for shown, address in read_addresses(given) if (read := parse_address(address))]
 
 
 def _shown(name: str, address: Address) -> str:
-    """With its name, when a header can hold that."""
+    """Write an address with its name, when a header can hold that."""
     whole = name_addr(name, address.given)
     return whole if parse_name_addr(whole) else address.given
 
 
 def _sender(fields: Fields) -> str | None:
-    """As `from`. What is not one mailbox stays as it is, to be refused."""
+    """Return the `from` field. What is not one mailbox stays as it is, to be refused."""
     values = [value for name, value in fields if name.lower() == "from"]
     if not values:
         return None
@@ -248,7 +251,9 @@ def _sender(fields: Fields) -> str | None:
 
 
 def read_addresses(value: str) -> list[tuple[str, str]]:
-    """Names and addresses of a field such as To, as they are written: with comments left out and groups opened."""
+    """Read the names and addresses of a field such as To, as
+    they are written: comments are left out and groups opened.
+    """
     found: list[tuple[str, str]] = []
     words: list[str] = []
     address: str | None = None
@@ -288,12 +293,12 @@ def _comment_end(value: str, at: int) -> int:
 
 
 def one_line(value: str) -> str:
-    """With spaces for what folded it; a line break inside an encoded word stays, to be refused."""
+    """Unfold a value with spaces; a line break inside an encoded word stays, to be refused."""
     return without_words(_SPACES.sub(" ", value)).strip(" ")
 
 
 def _kept(fields: Fields) -> dict[str, str]:
-    """The caller's own headers that are sent on; of equal names the first."""
+    """Return the caller's own headers that are sent on; of equal names the first."""
     kept: dict[str, tuple[str, str]] = {}
     allowed = tuple(map(str.lower, OWN_HEADERS))
     for name, value in fields:
@@ -304,7 +309,7 @@ def _kept(fields: Fields) -> dict[str, str]:
 
 
 def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the headers for us ask for; the texts of those that are JSON apart."""
+    """Return what the headers for us ask for, and apart from it the texts of those that are JSON."""
     options: dict[str, Any] = {}
     json: dict[str, str] = {}
     tags: list[tuple[str, str]] = []
@@ -332,7 +337,7 @@ def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _named_tags(given: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """`name:value`, several with commas or as a JSON list; those without a name are `tag`, `tag2`, `tag3`."""
+    """Read tags `name:value`, several with commas or as a JSON list; those without a name are `tag`, `tag2`, `tag3`."""
     tags: dict[str, str] = {}
     unnamed = 0
     for header, text in given:

@@ -63,7 +63,7 @@ def _read(number: int, cells: list[str], seen: dict[str, int]) -> ReadLine | Non
 
 
 def to_line(number: int, email: str, given: str, seen: dict[str, int]) -> ReadLine:
-    """`seen`: the addresses of the file so far, and their lines."""
+    """Read one line; `seen` holds the addresses of the file so far, and their lines."""
     address = parse_address(email)
     if address is None:
         return ReadLine(number=number, text=email, wrong="not an email address")

@@ -16,7 +16,7 @@ class Packed(msgspec.Struct):
 
 
 def unpacked(whole: bytes) -> list[Packed]:
-    """Those with a name; what breaks off, or is none, has those before."""
+    """Return the files that have a name; of content that breaks off, those before the break."""
     files: list[Packed] = []
     for attribute, data in _attributes(whole):
         if attribute == FILE_BEGINS:
@@ -29,7 +29,7 @@ def unpacked(whole: bytes) -> list[Packed]:
 
 
 def _attributes(whole: bytes) -> Iterator[tuple[int, bytes]]:
-    """Of files: level, id, length, data, checksum."""
+    """Yield the attributes of files, which stand there as level, id, length, data, checksum."""
     at = HEAD if whole.startswith(SIGNATURE) else len(whole)
     while at + 9 <= len(whole):
         level, attribute = whole[at], int.from_bytes(whole[at + 1 : at + 5], "little")

@@ -22,12 +22,12 @@ _REPLY = re.compile(r"r([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
 
 
 def return_path(domain: str) -> str:
-    """Where bounces of a sending domain come back to: inside it, so that SPF aligns."""
+    """Return where bounces of a sending domain come back to: inside it, so that SPF aligns."""
     return f"bounce.{domain}"
 
 
 def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) -> str:
-    """The envelope sender for one recipient; its local part has 59 octets."""
+    """Return the envelope sender for one recipient; its local part has 59 octets."""
     prefix = PREFIXES["email"]
     body = message_id.removeprefix(prefix)
     if body == message_id or not _ULID.fullmatch(body) or not 0 <= position <= POSITION_MAX:
@@ -38,7 +38,7 @@ def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) ->
 
 
 def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
-    """Whose mail came back; None when we did not sign this address, or more than 30 days ago."""
+    """Tell whose mail came back; None when we did not sign this address, or more than 30 days ago."""
     # ASCII first: other scripts have letters whose lower case is ours.
     found = _ADDRESS.fullmatch(address.lower()) if address.isascii() else None
     if found is None:
@@ -52,13 +52,13 @@ def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
 
 
 def sign_reply(key: bytes, message_id: str, team: str, domain: str) -> str:
-    """The Reply-To of one message of a team: nobody else can make it, nor one for another message from it."""
+    """Return the Reply-To of one message of a team: nobody else can make it, nor one for another message from it."""
     body = message_id.removeprefix(PREFIXES["email"]).lower()
     return f"r{body}{_reply_tag(key, body, team, domain)}@{domain}"
 
 
 def read_reply(key: bytes, address: str, team: str) -> str | None:
-    """Which message of the team what comes to this address answers; None: we did not sign it."""
+    """Tell which message of the team a mail to this address answers; None: we did not sign it."""
     found = _REPLY.fullmatch(address.lower()) if address.isascii() else None
     if found is None or not hmac.compare_digest(found[2], _reply_tag(key, found[1], team, found[3])):
         return None

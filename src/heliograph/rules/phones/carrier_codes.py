@@ -11,12 +11,12 @@ from heliograph.rules.phones.opt_out import OptOutReason
 
 
 def _of(**causes: str) -> dict[str, str]:
-    """Cause → its codes, as code → cause."""
+    """Turn causes with their codes into a map from each code to its cause."""
     return {code: cause for cause, codes in causes.items() for code in codes.split()}
 
 
 def _hex(**causes: str) -> dict[str, str]:
-    """Of command_status: `0b` is written 0x0000000b."""
+    """Map codes of command_status to causes: `0b` is written 0x0000000b."""
     return {f"0x{code:0>8}": cause for code, cause in _of(**causes).items()}
 
 
@@ -75,7 +75,7 @@ LEARNED: dict[str, OptOutReason] = {"smpp": "carrier", "twilio": "carrier", "clo
 
 
 def told_opt_out(detail: Mapping[str, Any]) -> OptOutReason | None:
-    """As what the recipient is listed, because a carrier refused them as opted out there."""
+    """Return as what the recipient is listed when a carrier refused them as opted out there; None: not at all."""
     carrier = str(detail.get("carrier"))
     is_out = OPTED_OUT in (detail.get("reason"), CODES.get(carrier, {}).get(str(detail.get("code"))))
     return LEARNED.get(carrier) if is_out else None

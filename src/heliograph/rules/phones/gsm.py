@@ -65,23 +65,25 @@ def segment(text: str) -> Segments:
 
 
 def marked(text: str) -> list[tuple[str, bool]]:
-    """The text in pieces, and of each whether it is a character outside the GSM alphabet, which makes it UCS-2."""
+    """Return the text in pieces, and of each whether it is a
+    character outside the GSM alphabet, which makes it UCS-2.
+    """
     return [(piece, at % 2 == 1) for at, piece in enumerate(_OUTSIDE.split(text)) if piece]
 
 
 def outside(text: str) -> list[tuple[str, str]]:
-    """The characters that make it UCS-2, each once and with its name."""
+    """Return the characters that make it UCS-2, each once and with its name."""
     found = dict.fromkeys(_OUTSIDE.findall(text))
     return [(char, unicodedata.name(char, f"U+{ord(char):04X}").lower()) for char in found]
 
 
 def plain(text: str) -> str:
-    """With plainer characters where there are some that say the same."""
+    """Replace characters by plainer ones that say the same."""
     return text.translate(_PLAIN)
 
 
 def _parts(text: str, wide: re.Pattern[str], size: int) -> int:
-    """Parts needed when an escape or surrogate pair stays whole."""
+    """Count the parts needed when an escape or surrogate pair stays whole."""
     units = wide.sub("\0.", text)  # NUL is in no text that is sent: it stands for the first half
     parts, at = 0, 0
     while at < len(units):

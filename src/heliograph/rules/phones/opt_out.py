@@ -17,7 +17,7 @@ HELP_WORDS = frozenset({"help", "info"})
 
 
 def read_word(text: str, texts: OptOutTexts) -> Word | None:
-    """What a text asks for when it is one of the words and nothing else."""
+    """Return what a text asks for when it is one of the words and nothing else."""
     said = plain(text)
     if said in map(plain, texts.words):
         return "stop"
@@ -27,7 +27,7 @@ def read_word(text: str, texts: OptOutTexts) -> Word | None:
 
 
 def bars(reason: OptOutReason | None, category: str | None) -> bool:
-    """Whether a phone that is listed for this reason gets no message by a template of this category."""
+    """Tell whether a phone that is listed for this reason gets no message by a template of this category."""
     return reason is not None and (reason != "marketing" or category == "MARKETING")
 
 
@@ -36,6 +36,6 @@ def answer_to(word: Word, texts: OptOutTexts) -> str:
 
 
 def plain(text: str) -> str:
-    """Trimmed, without case and accents."""
+    """Trim the text and take case and accents away."""
     letters = unicodedata.normalize("NFKD", text.strip().casefold())
     return "".join(letter for letter in letters if not unicodedata.combining(letter))

@@ -56,7 +56,7 @@ _SPLIT = {
 }
 _COUNTRIES = {str(code): regions[0] for code, regions in COUNTRY_CODE_TO_REGION_CODE.items() if regions[0] != "001"}
 _COUNTRIES |= {prefix: country for country, prefixes in _SPLIT.items() for prefix in prefixes.split()}
-# Those that have no numbers of their own are countries all the same.
+# Countries without numbers of their own are countries all the same.
 COUNTRIES = SUPPORTED_REGIONS | {"AQ", "BV", "GS", "HM", "PN", "TF", "UM"}
 _LONGEST = max(map(len, _COUNTRIES))
 
@@ -79,7 +79,7 @@ def is_phone(text: str) -> bool:
 
 
 def country_of(phone: str) -> str | None:
-    """The ISO code, also of a number that is not in service; None for codes that no country has."""
+    """Return the ISO code, also of a number that is not in service; None for codes that no country has."""
     for end in range(_LONGEST + 1, 1, -1):
         if country := _COUNTRIES.get(phone[1:end]):
             return country
@@ -87,11 +87,11 @@ def country_of(phone: str) -> str | None:
 
 
 def prefix_of(phone: str) -> str:
-    """The number less its last four digits."""
+    """Return the number less its last four digits."""
     return phone[:-4]
 
 
 def to_e164(number: str) -> str:
-    """A number as carriers write it, with its plus; a short code or a name stays as it is."""
+    """Write a number with its plus, as carriers do; a short code or a name stays as it is."""
     digits = number.strip().removeprefix("+").removeprefix("00")
     return f"+{digits}" if digits.isascii() and digits.isdigit() and len(digits) > SHORT_MAX else number.strip()

@@ -8,7 +8,7 @@ from heliograph.rules.setup.records import Platform, Team
 def sms_content(
     team: Team, platform: Platform, own: str | None, body: str, *, validity_s: int = 0, is_answer: bool = False
 ) -> SmsContent:
-    """`own`: the team's sender; None: it has none there, and the platform's stands in."""
+    """Build an SMS; `own` is the team's sender; None: it has none there, and the platform's stands in."""
     segments = segment(body)
     return SmsContent(
         body=body,

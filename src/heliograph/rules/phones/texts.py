@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\+?[0-9]{3,15}")
 
 
 def owner_of(number: str, setup: Setup) -> Team | None:
-    """The team whose approved sender ID it is."""
+    """Return the team whose approved sender ID it is."""
     wanted = number.lstrip("+").casefold()
     for team in setup.teams.values():
         for sender in team.sender_ids.values():
@@ -29,7 +29,7 @@ def owner_of(number: str, setup: Setup) -> Team | None:
 
 
 def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, str]:
-    """The data of its event."""
+    """Return the data of its event."""
     return {
         "object": "received",
         "id": id_,
@@ -43,7 +43,7 @@ def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, str
 def answer_message(
     id_: str, team: Team, platform: Platform, channel: PhoneChannel, text: IncomingText, body: str, now: int
 ) -> tuple[Acceptance, Decision]:
-    """What is sent back to its author, from the number that they wrote to, for nothing."""
+    """Make what is sent back to its author, from the number that they wrote to, for nothing."""
     status = "queued" if platform.paused else "sending"
     record = {
         "id": id_,

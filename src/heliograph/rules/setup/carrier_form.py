@@ -37,7 +37,7 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inputs(kind: CarrierKind) -> list[Input]:
-    """Those of most people first, each as its type wants it."""
+    """List the controls that most people need first, each as its type wants it."""
     return sorted((_input(one) for one in _flat(kind)), key=lambda one: one.more)
 
 
@@ -58,7 +58,7 @@ def _input(one: FieldInfo) -> Input:
 
 
 def _flat(kind: CarrierKind) -> Iterator[FieldInfo]:
-    """The fields of a table one by one, none of which must be given."""
+    """Yield the fields of a table one by one, none of which must be given."""
     for field in carrier_fields(kind):
         bare = _bare(field.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
@@ -93,8 +93,9 @@ def _control(type_: Any) -> Control:
 
 
 def read_form(kind: CarrierKind, form: Mapping[str, str], before: Mapping[str, Any] = {}) -> Filled:
-    """`before`: the options of a carrier that is there. Its secrets stay where the form leaves them empty, unless
-    they would go to another address then.
+    """Read a form; `before` holds the options of a carrier that is there.
+
+    Its secrets stay where the form leaves them empty, unless they would go to another address then.
     """
     types = {one.encode_name: one.type for one in _flat(kind)}
     fields: dict[str, Any] = {}
@@ -125,7 +126,7 @@ def read_form(kind: CarrierKind, form: Mapping[str, str], before: Mapping[str, A
 
 
 def _value(one: Input, given: str, type_: Any) -> Any:
-    """The text of a control as a file would have it. ValueError in plain words."""
+    """Read the text of a control as a file would have it, or raise ValueError in plain words."""
     if one.control == "checkbox":
         return True
     if one.control == "number":
@@ -156,7 +157,7 @@ def _sentence(text: str) -> str:
 
 
 def shown(kind: CarrierKind, options: Mapping[str, Any]) -> dict[str, str]:
-    """What a carrier has, as the controls show it. Secrets are never among it."""
+    """Return what a carrier has, as the controls show it. Secrets are never among it."""
     texts: dict[str, str] = {}
     for one in inputs(kind):
         table, _, part = one.name.rpartition(".")
@@ -172,6 +173,6 @@ def _text(value: Any) -> str:
 
 
 def kind_of(text: str) -> CarrierKind | None:
-    """From an address: `email-smtp`."""
+    """Read the kind from an address: `email-smtp`."""
     channel, _, kind = text.partition("-")
     return (channel, kind) if (channel, kind) in CARRIER_KINDS else None

@@ -52,7 +52,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 def more(text: str, hint: str = "", *, secret: bool = False) -> Label:
-    """For one of the options that most people leave alone."""
+    """Label one of the options that most people leave alone."""
     return Label(text, hint, more=True, secret=secret)
 
 
@@ -287,7 +287,7 @@ SECRETS = frozenset(
 
 
 def sealed(options: Mapping[str, Any], seal: Seal) -> dict[str, Any]:
-    """Each secret as `{"sealed": "…"}`."""
+    """Write each secret as `{"sealed": "…"}`."""
     return {
         name: {"sealed": seal(msgspec.json.encode(value), name)} if name in SECRETS else value
         for name, value in options.items()

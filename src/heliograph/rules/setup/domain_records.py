@@ -57,7 +57,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ownership_token(key: bytes, domain_id: str) -> str:
-    """What only we can know of a domain; `key` is derived from the master secret for this purpose."""
+    """Return what only we can know of a domain; `key` is derived from the master secret for this purpose."""
     return hmac.new(key, domain_id.encode(), hashlib.sha256).hexdigest()[:32]
 
 
@@ -71,10 +71,11 @@ def expected(
     bounce_host: str,
     senders: Sequence[str] = (),
 ) -> list[Record]:
-    """`dkim`: (selector, TXT value) of every key in use; `return_path_host`: inside the domain, so that SPF aligns.
+    """List the records that a domain needs.
 
-    `bounce_host` takes the bounces and, by its address, may send. `senders` are who else sends: addresses or
-    ranges, host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
+    `dkim` has (selector, TXT value) of every key in use; `return_path_host` is inside the domain, so that SPF aligns.
+    `bounce_host` takes the bounces and, by its address, may send. `senders` are who else sends: addresses or ranges,
+    host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
     """
     mechanisms = [f"a:{bounce_host}", *(_mechanism(sender) for sender in senders)]
     return [
@@ -107,7 +108,7 @@ def _mechanism(sender: str) -> str:
 
 
 def txt(strings: Iterable[bytes]) -> str:
-    """A TXT record's strings as one text; what is not printable ASCII is escaped, for it is shown on terminals."""
+    """Join a TXT record's strings; what is not printable ASCII is escaped, for it is shown on terminals."""
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in b"".join(strings))
 
 
@@ -130,7 +131,7 @@ def _missing(record: Record) -> str:
 
 
 def _slips(found: Sequence[str]) -> str:
-    """What DNS panels invite people to paste."""
+    """Name the slip that DNS panels invite people to make; empty: there is none."""
     if any('"' in text for text in found):
         return "Quotation marks have become part of the value: leave them out. "
     if any("\\;" in text for text in found):
@@ -166,7 +167,7 @@ def _mend_host(record: Record, found: Sequence[str]) -> str:
 
 
 def _host(value: str) -> str:
-    """`10 Mail.Example.` → `mail.example`."""
+    """Read the host: `10 Mail.Example.` is `mail.example`."""
     return (value.split() or [""])[-1].removesuffix(".").lower()
 
 
@@ -223,7 +224,7 @@ _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def _tags(text: str) -> dict[str, str] | None:
-    """`v=DKIM1; k=rsa` as a dict in order (RFC 6376, 3.2); None when it is no tag list or names a tag twice."""
+    """Read `v=DKIM1; k=rsa` into a dict in order (RFC 6376, 3.2); None when it is no tag list or names a tag twice."""
     tags: dict[str, str] = {}
     for part in text.strip().removesuffix(";").split(";"):
         name, equals, value = part.partition("=")
@@ -263,7 +264,7 @@ def _mend_spf(record: Record, found: Sequence[str]) -> str:
 
 
 def _covers(given: str, wanted: str) -> bool:
-    """Whether the term found passes all that the wanted one would; with -, ~ or ? it passes nothing."""
+    """Tell whether the term found passes all that the wanted one would; with -, ~ or ? it passes nothing."""
     kind, _, value = given.removeprefix("+").partition(":")
     wanted_kind, _, wanted_value = wanted.lower().partition(":")
     if kind != wanted_kind:
@@ -338,24 +339,24 @@ def has_policy(found: Sequence[str]) -> bool:
 
 
 def policies_above(name: str) -> list[str]:
-    """Where a domain's DMARC policy may be besides its own `_dmarc` name: the tree walk of RFC 9989, below the top."""
+    """List where a domain's DMARC policy may be besides its own `_dmarc` name: RFC 9989's tree walk, below the top."""
     labels = name.removeprefix("_dmarc.").split(".")
     above = [labels[at:] for at in range(1, len(labels) - 1)]
     return [f"_dmarc.{'.'.join(one)}" for one in above if len(one) < WALK_MAX]
 
 
 def holds_below(record: Record, found: Sequence[str]) -> bool:
-    """Whether what was found above is a good policy of the organisation's, and not a registry's."""
+    """Tell whether what was found above is a good policy of the organisation's, and not a registry's."""
     tags = _tags(found[0]) if len(found) == 1 else None
     return judge(record, found).ok and (tags or {}).get("psd", "u").lower() != "y"
 
 
 def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc: str | None) -> Alignment:
-    """What DMARC will make of mail from `from_domain`; `dmarc` is the policy as found.
+    """Return what DMARC will make of mail from `from_domain`; `dmarc` is the policy as found.
 
-    Relaxed alignment asks for the same organisational domain, which a tree walk finds (RFC 9989). Here it is
-    taken to be the From domain itself: a subdomain of it aligns, a parent or sibling does not. That errs only on the
-    side of caution.
+    Relaxed alignment asks for the same organisational domain, which a tree walk finds (RFC 9989). Here it is taken to
+    be the From domain itself: a subdomain of it aligns, a parent or sibling does not. That errs only on the side of
+    caution.
     """
     tags = (_tags(dmarc) if dmarc and _DMARC.fullmatch(dmarc) else None) or {}
     strict_dkim, strict_spf = (tags.get(tag, "r").lower() == "s" for tag in ("adkim", "aspf"))
@@ -376,7 +377,9 @@ def _aligned(from_domain: str, proven: str, strict: bool) -> bool:
 
 
 def together(verdicts: Iterable[Verdict]) -> bool | None:
-    """True: every record is right; False: one is known to be wrong; None: DNS could not be asked for the others."""
+    """Judge all records: True when every one is right, False when one is
+    known to be wrong, None when DNS could not be asked for the others.
+    """
     judged = list(verdicts)
     if any(verdict.answered and not verdict.ok for verdict in judged):
         return False
@@ -384,8 +387,10 @@ def together(verdicts: Iterable[Verdict]) -> bool | None:
 
 
 def next_state(verified: bool, failures: int, all_ok: bool | None) -> tuple[bool, int]:
-    """(verified, failed checks in a row) after a check. A check that could not ask changes nothing: it may be our
-    own network, and that must not take every domain away."""
+    """Return (verified, failed checks in a row) after a check.
+
+    A check that could not ask changes nothing: it may be our own network, and that must not take every domain away.
+    """
     if all_ok is None:
         return verified, failures
     if all_ok:

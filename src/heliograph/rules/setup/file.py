@@ -78,7 +78,9 @@ def read_setup_file(
     runnable: Collection[CarrierKind] = SIMULATORS,
     known: Mapping[str, CarrierKind] = {},
 ) -> SetupFile:
-    """`runnable`: the carriers that this version can make; `known`: those that are set up, by id. Of these the file
+    """Read a setup file, or raise an error that says where it is wrong.
+
+    `runnable` are the carriers that this version can make; `known` are those that are set up, by id. Of these the file
     may write a part.
     """
     try:
@@ -88,12 +90,12 @@ def read_setup_file(
             document["carriers"][i] = read_at(f"carriers[{i}]", carrier, known, partial(_read_carrier, runnable))
         return SetupFile(name=name, **document)
     except (ValueError, RecursionError) as error:
-        # What does not fit, with its path; not TOML, with its line; numbers or nesting out of reason.
+        # It names what does not fit by its path, what is not TOML by its line, or numbers or nesting out of reason.
         raise SetupError(f"{name}: {error}") from None
 
 
 def _read_fields(table: type["_Table"], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Single fields of a table, as a form gives them: what they mean, and what is wrong with the others."""
+    """Read single fields of a table, as a form gives them: what they mean, and what is wrong with the others."""
     kinds = {one.encode_name: one.type for one in msgspec.structs.fields(table)}
     fields, errors = {}, {}
     for name, value in given.items():
@@ -105,7 +107,7 @@ def _read_fields(table: type["_Table"], given: Mapping[str, Any]) -> tuple[dict[
 
 
 def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> Any:
-    """Every `{ env = "NAME" }` replaced by that variable, so that secrets need not stand in the file."""
+    """Replace every `{ env = "NAME" }` by that variable, so that secrets need not stand in the file."""
     if isinstance(value, list):
         return [_with_environment(f"{path}[{i}]", item, environment) for i, item in enumerate(value)]
     if not isinstance(value, dict):
@@ -181,7 +183,7 @@ def _read_carrier(
 
 
 def _table_of(kind: CarrierKind, *, part: bool) -> type[msgspec.Struct]:
-    """What may be written of a carrier of the kind; of a part nothing is needed."""
+    """Return what may be written of a carrier of the kind; of a part nothing is needed."""
     fields = [*msgspec.structs.fields(_Carrier), *msgspec.structs.fields(CARRIER_KINDS[kind])]
     needed = {one.name for one in fields if one.required and not part}
     absent: dict[str, Any] = {"default": _ABSENT}
@@ -196,13 +198,13 @@ def _table_of(kind: CarrierKind, *, part: bool) -> type[msgspec.Struct]:
 
 
 def _written(type_: Any) -> Any:
-    """Without None: what is not set is not in the file."""
+    """Take None out of a type: what is not set is not in the file."""
     bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
     return get_args(bare)[0] if get_origin(bare) in (Union, UnionType) else type_
 
 
 def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
-    """The kind's own fields, and the countries that it serves."""
+    """Return the kind's own fields, and the countries that it serves."""
     countries = [one for one in msgspec.structs.fields(_Carrier) if one.name == "countries" and kind[0] != "email"]
     return [*msgspec.structs.fields(CARRIER_KINDS[kind]), *countries]
 

@@ -63,7 +63,9 @@ def may_go_live(checks: Sequence[Requirement]) -> bool:
 
 
 def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
-    """A channel without a carrier of its own, with simulators alone or with none enabled, reaches nobody."""
+    """Check that carriers reach people: a channel with none of
+    its own, simulators alone or none enabled reaches nobody.
+    """
     simulated = simulated_channels(carriers)
     served = {carrier.channel for carrier in carriers if carrier.enabled}
     closed = sorted({carrier.channel for carrier in carriers} - served)

@@ -35,7 +35,7 @@ def checksum(text: str) -> str:
 
 
 def _base62(number: int, length: int) -> str:
-    """The last `length` digits."""
+    """Return the last `length` digits."""
     digits = ""
     for _ in range(length):
         number, digit = divmod(number, 62)
@@ -44,7 +44,7 @@ def _base62(number: int, length: int) -> str:
 
 
 def parse_token(text: str) -> str | None:
-    """The public id of a well-formed token."""
+    """Return the public id of a well-formed token."""
     found = _TOKEN.fullmatch(text)
     return found[2] if found and checksum(found[1]) == found[3] else None
 
@@ -54,7 +54,7 @@ def is_hook_secret(text: str) -> bool:
 
 
 def public_id(text: str) -> str | None:
-    """Of a key, from its token or a hook's secret."""
+    """Return a key's public id, from its token or a hook's secret."""
     if is_hook_secret(text):
         return _base62(int(token_hash(text), 16), 10)
     return parse_token(text)
@@ -85,13 +85,15 @@ def check_giver(giver: Key | None, key: Key) -> None:
 
 
 def check_network(key: Key, address: str) -> None:
-    """Loopback counts as any other: behind a proxy that is not named as trusted, everybody comes from there."""
+    """Check where a key is used. Loopback counts as any other:
+    behind a proxy that is not trusted, all come from there.
+    """
     if key.networks and not is_in(address, key.networks):
         raise InsufficientScope(f"This key may be used from {', '.join(key.networks)} only, not from {address}.")
 
 
 def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
-    """Who holds the token, among `callers` by public id; `now` in ms. One refusal for every reason."""
+    """Find who holds the token, among `callers` by public id; `now` is in ms. There is one refusal for every reason."""
     # A token with a wrong form or checksum has no stored hash, so the look-up alone decides.
     caller = callers.get(token[3:13])
     known = matches(token, caller.key.hash if caller else _NO_HASH)

@@ -15,14 +15,14 @@ from heliograph.rules.setup.template_approvals import mark_of
 
 
 def with_fields(base: Layout, given: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
-    """The base with these fields (None: without), and by field why it cannot be read."""
+    """Return the base with these fields (None: without), and by field why it cannot be read."""
     removed = {name: None for name, value in given.items() if value is None}
     fields, wrong = read_layout_fields({name: value for name, value in given.items() if value is not None})
     return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), wrong
 
 
 def find_draft(setup: Setup, id_: str) -> Layout | None:
-    """What is not approved of it, when there is something."""
+    """Return what is not approved of it, when there is something."""
     current, draft = setup.records.get(("layout", id_)), setup.records.get(("layout_draft", id_))
     if isinstance(draft, LayoutDraft):
         return draft.layout
@@ -37,7 +37,7 @@ def list_pending(setup: Setup) -> list[Layout]:
 
 
 def seen(setup: Setup, id_: str, mark: str | None) -> Layout | None:
-    """The draft that waits, as the operator saw it (None: as it is); no draft, when there is nothing to decide."""
+    """Find the draft that waits, as the operator saw it (None: as it is); none, when there is nothing to decide."""
     draft = find_draft(setup, id_)
     if draft and not draft.submitted_at:
         raise InvalidRequest(f"{id_} has no draft that waits.")
@@ -67,7 +67,7 @@ def approved_rows(setup: Setup, id_: str) -> list[Row]:
 
 
 def archived_rows(setup: Setup, layout: Layout) -> list[Row]:
-    """Out of reach for new templates; one that was never approved is gone, and a draft goes with it."""
+    """Put a layout out of reach for new templates; one that was never approved is gone, and a draft goes with it."""
     dropped = _without_draft(setup, layout.id, layout.team)
     if layout.status == "archived":
         return dropped

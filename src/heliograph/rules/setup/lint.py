@@ -14,7 +14,7 @@ from heliograph.rules.templates.source import compiled
 
 
 def lint_file(file: SetupFile) -> list[FileProblem]:
-    """Of what the file says; a template that it writes a part of is looked at as far as that goes."""
+    """Look at what the file says; a template that it writes a part of is looked at as far as that goes."""
     found = []
     for own in file.teams:
         layouts: dict[str, Layout] = {}
@@ -30,7 +30,7 @@ def lint_file(file: SetupFile) -> list[FileProblem]:
 
 
 def lint_html(name: str, source: str) -> list[FileProblem]:
-    """As the HTML part of an email that declares whatever it names."""
+    """Look at a source as the HTML part of an email that declares whatever it names."""
     uses = compiled(source, True).uses
     shapes = {
         use.name: Shape(list=tuple(dict.fromkeys(field.name for field in uses if field.list == use.name)) or ("item",))

@@ -38,7 +38,7 @@ from heliograph.rules.templates.lint import problems_of, problems_of_layout
 from heliograph.rules.templates.shapes import with_shapes
 from heliograph.rules.templates.values import wrong_passthrough
 
-# They decide what is sent: changing one makes a new version of the template.
+# These fields decide what is sent: changing one makes a new version of the template.
 CONTENT = (
     *("channel", "subject", "html", "text", "body"),
     *("category", "language", "upstream_name", "variables", "optional"),
@@ -100,8 +100,10 @@ def plan(
     make_secret: Callable[[], str],
     now: int,
 ) -> Plan:
-    """`mint` makes a token, `make_secret` a webhook's; `vault` keeps secrets; `suppressed` are the addresses, by team
-    ref, that are on the lists already.
+    """Plan the rows that make the setup what the file says.
+
+    `mint` makes a token, `make_secret` a webhook's; `vault` keeps secrets; `suppressed` are the addresses, by team ref,
+    that are on the lists already.
     """
     planner = _Planner(file, current, mint, new_id, vault, make_secret, now)
     opened: list[tuple[int, int]] = []
@@ -339,7 +341,7 @@ class _Planner:
                 self.changed.append(f"key {label}: the token that it had before is revoked")
 
     def _opens(self, key: Key) -> bool:
-        """Not when the service's secret was changed since."""
+        """Tell whether the secret opens; not when the service's secret was changed since."""
         try:
             return bool(self._vault.open(key.secret, f"hook/{key.id}"))
         except ValueError:
@@ -370,7 +372,9 @@ class _Planner:
         self.owned("webhook", id_, own, where, team, url)
 
     def _has_login(self, hook: Webhook, login: str) -> bool:
-        """Sealing gives another text each time: a login that did not change keeps the one it has."""
+        """Tell whether the hook has this login: sealing gives
+        another text each time, and one that is the same is kept.
+        """
         try:
             return bool(hook.login) and self._vault.open(hook.login or "", f"webhook/{hook.id}/login") == login.encode()
         except ValueError:

@@ -14,7 +14,7 @@ GOOD_MS = 30 * MINUTE_MS
 
 
 def recipient_code(key: bytes, team: str, address: str, now: int) -> str:
-    """Eight characters of 40 bits, such as K7QF-2M3D."""
+    """Make eight characters of 40 bits, such as K7QF-2M3D."""
     said = f"recipient/{team}/{now // GOOD_MS}/{address}".encode()
     text = base64.b32encode(hmac.new(key, said, hashlib.sha256).digest()).decode()
     return f"{text[:4]}-{text[4:8]}"

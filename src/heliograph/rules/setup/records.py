@@ -122,22 +122,22 @@ class TeamRecord(Setting, frozen=True):
 
     @property
     def wrong_catch(self) -> str:
-        """What is wrong with `catch`; empty: nothing."""
+        """Say what is wrong with `catch`; empty: nothing is."""
         return "expected false: a live team catches nothing" if self.catch and self.mode == "live" else ""
 
     @property
     def wrong_test_clock(self) -> str:
-        """What is wrong with `test_clock`; empty: nothing."""
+        """Say what is wrong with `test_clock`; empty: nothing is."""
         return "expected false: a live team keeps real time" if self.test_clock and self.mode == "live" else ""
 
     @property
     def octets_most(self) -> int:
-        """That it may store in a day; 0 = off."""
+        """Return the octets that it may store in a day; 0 = off."""
         return OCTETS_PER_DAY[self.mode] if self.octets_per_day is None else self.octets_per_day
 
     @property
     def wrong_days(self) -> str:
-        """What is wrong with `keep_messages_days`; empty: nothing."""
+        """Say what is wrong with `keep_messages_days`; empty: nothing is."""
         if self.keep_messages_days >= self.keep_content_days:
             return ""
         return f"expected at least {self.keep_content_days}: messages are kept as long as content (keep_content_days)"
@@ -397,5 +397,5 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     caught: bool = False  # whatever it sends is taken and ends in a simulator
 
     def catching(self) -> "Caller":
-        """As on other services' surfaces and by SMTP."""
+        """Return the caller as on other services' surfaces and by SMTP."""
         return msgspec.structs.replace(self, caught=True) if self.team.record.catch and self.team.sandbox else self

@@ -23,7 +23,7 @@ def texts_of(record: Setting) -> dict[str, str]:
 
 
 def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
-    """The record with these texts in place of its own; contexts that are not given stay."""
+    """Return the record with these texts in place of its own; contexts that are not given stay."""
     match record:
         case Webhook(id=id_, secret=secret, old_secret=old, login=login):
             kept, login = texts.get(f"webhook/{id_}/old", old), texts.get(f"webhook/{id_}/login", login)

@@ -12,7 +12,7 @@ class Vault(Protocol):
     def seal(self, plain: bytes, context: str) -> str: ...
 
     def open(self, sealed: str, context: str) -> bytes:
-        """ValueError when it was sealed with another key or for another context."""
+        """Open a sealed text, or raise ValueError when it was sealed with another key or for another context."""
 
 
 Seal = Callable[[bytes, str], str]  # plain, field → sealed

@@ -37,7 +37,7 @@ def state_of(record: Submitted) -> State:
 
 
 def pending(setup: Setup) -> list[PendingSender]:
-    """Team by team. A domain is asked about once DNS has shown whose it is."""
+    """List them team by team. A domain is asked about once DNS has shown whose it is."""
     changes = [
         PendingSender(
             kind=kind,
@@ -81,12 +81,12 @@ def _team_of(record: Submitted | Changing) -> str:
 
 
 def text_of(setup: Setup, record_id: RecordId) -> str:
-    """What a record was asked for, as the operator reads it."""
+    """Return what a record was asked for, as the operator reads it."""
     return _TEXT[record_id[0]](setup.records[record_id], setup)
 
 
 def wish(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False, by: str = "") -> list[Row]:
-    """Another brand, sender id or name. What is approved stays in use; an operator's word holds at once."""
+    """Ask for another brand, sender id or name. What is approved stays in use; an operator's word holds at once."""
     kind, record = record_id[0], setup.records.get(record_id)
     assert isinstance(record, Changing)
     is_new = getattr(record, FIELD[kind]) != value
@@ -101,7 +101,7 @@ def _domain_name(setup: Setup, id_: str) -> str:
 
 
 def decide(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -> list[Row]:
-    """The rows to write, none when it is no longer what was seen. A refusal needs a reason."""
+    """Return the rows to write, none when it is no longer what was seen. A refusal needs a reason."""
     found = next((one for one in pending(setup) if as_seen(one) == as_seen(item)), None)
     if found is None:
         return []
@@ -114,7 +114,7 @@ def decide(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -
 
 
 def as_seen(item: PendingSender) -> PendingSender:
-    """What an operator's word is about: not who asked, nor whether something is in use meanwhile."""
+    """Return what an operator's word is about: not who asked, nor whether something is in use meanwhile."""
     return replace(item, is_change=False, asked_by="")
 
 
@@ -127,7 +127,7 @@ def _decided_change(setup: Setup, record_id: RecordId, approve: bool, reason: st
 
 
 def decided(setup: Setup, record_id: RecordId, approve: bool, reason: str = "") -> list[Row]:
-    """An operator's word about any such record; it also takes an approval back."""
+    """Write an operator's word about any such record; it also takes an approval back."""
     if not approve:
         reason = _read_reason(reason)
     return _changed(setup, record_id, approved=approve, refused_reason="" if approve else reason)

@@ -85,7 +85,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)
 
     def team_of(self, address: Address) -> Team | None:
-        """Whose mail this is: the team that has it, or all of its domain, and has verified that or what it is in."""
+        """Find whose mail this is: the team that has it, or all
+        of its domain, and has verified that or what it is in.
+        """
         team = self.teams.get(verified_by(self.verified, address.domain))
         return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
 
@@ -95,12 +97,12 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verified_domains(records: Iterable[Setting]) -> dict[str, str]:
-    """Names, and whose they are."""
+    """Return the verified names, and whose they are."""
     return {r.name: r.team for r in records if isinstance(r, Domain) and r.verified and r.team != PLATFORM_TEAM}
 
 
 def verified_by(verified: Mapping[str, str], name: str) -> str:
-    """The team that has verified this domain, or else the closest one that it is in; empty: none has."""
+    """Return the team that has verified this domain, or else the closest one that it is in; empty: none has."""
     labels = name.split(".")
     return next((verified[around] for i in range(len(labels)) if (around := ".".join(labels[i:])) in verified), "")
 
@@ -110,13 +112,13 @@ def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row
 
 
 def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
-    """What is to be written so that delivery is paused or goes on; nothing when it is so."""
+    """Return what is to be written so that delivery is paused or goes on; nothing when it is so."""
     platform = msgspec.structs.replace(current.platform, paused=paused, paused_reason=reason)
     return [] if platform == current.platform else [to_row("platform", PLATFORM_ID, platform, None)]
 
 
 def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
-    """The setup after these rows; teams that no row names keep their objects."""
+    """Return the setup after these rows; teams that no row names keep their objects."""
     records = dict(setup.records)
     touched: set[str] = set()
     for row in rows:

@@ -20,12 +20,12 @@ class PendingTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mark(self) -> str:
-        """What an approval names, so that nothing is approved unseen."""
+        """Return what an approval names, so that nothing is approved unseen."""
         return mark_of(self.template)
 
     @property
     def waits(self) -> bool:
-        """For an operator; else it is its team's turn."""
+        """Tell whether it waits for an operator; else it is its team's turn."""
         return not (self.template.unfinished or self.template.refused_reason)
 
 
@@ -34,7 +34,7 @@ def mark_of(record: Template | Layout) -> str:
 
 
 def list_pending(setup: Setup) -> list[PendingTemplate]:
-    """Of the whole instance."""
+    """List those of the whole instance."""
     kinds = ("template", "template_draft")
     found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in kinds)
     waiting = {draft.template.id: draft for draft in found if draft and draft.waits}
@@ -42,7 +42,7 @@ def list_pending(setup: Setup) -> list[PendingTemplate]:
 
 
 def find_draft(setup: Setup, id_: str) -> PendingTemplate | None:
-    """The unapproved state of a template, when there is one, refused or not."""
+    """Return the unapproved state of a template, when there is one, refused or not."""
     current, draft = setup.records.get(("template", id_)), setup.records.get(("template_draft", id_))
     if not isinstance(current, Template) or current.team not in setup.teams:
         return None
@@ -61,7 +61,7 @@ def approve(
     prices: dict[str, int] | None = None,
     free: bool = False,
 ) -> list[Row]:
-    """At these prices, when they are given; what is free is so because somebody said it."""
+    """Approve it at these prices, when they are given; what is free is so because somebody said it."""
     new = seen(setup, id_, mark).template
     if price is not None:
         new = replace(new, price=price, prices=prices or {})
@@ -109,7 +109,7 @@ def draft_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
 
 
 def _numbered(setup: Setup, new: Template) -> Template:
-    """With the version that it becomes beside what is there now; one that was never published keeps its first."""
+    """Give it the version that it becomes beside what is there now; one that was never published keeps its first."""
     old = setup.records.get(("template", new.id))
     if not isinstance(old, Template):
         return new

@@ -33,7 +33,7 @@ LINES_MAX = 1000  # of a field that are shown
 
 
 def with_fields(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """The base with these fields (None: without), and by field why it cannot be read."""
+    """Return the base with these fields (None: without), and by field why it cannot be read."""
     removed = {name: None for name, value in given.items() if value is None}
     fields, wrong = read_template_fields({name: value for name, value in given.items() if value is not None})
     new = msgspec.convert(msgspec.to_builtins(base) | with_shapes(fields) | removed, Template)
@@ -41,7 +41,7 @@ def with_fields(base: Template, given: Mapping[str, Any]) -> tuple[Template, dic
 
 
 def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """As `with_fields`, with what is wrong with the template itself."""
+    """Read as `with_fields` does, and say what is wrong with the template itself."""
     new, errors = with_fields(base, given)
     told: dict[str, list[str]] = {}
     for problem in check_template(new):
@@ -58,7 +58,7 @@ class Edited(msgspec.Struct, frozen=True):
 
 
 def edit_template(base: Template, given: Mapping[str, Any]) -> Edited:
-    """As `read_template`, of what a person wrote: short placeholders are made whole, new variables declared.
+    """Read what a person wrote as `read_template` does: short placeholders are made whole, new variables declared.
 
     A variable that is named only stays what it is.
     """
@@ -75,7 +75,7 @@ def _sentence(why: str) -> str:
 
 
 def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, free: bool = False) -> list[Row]:
-    """In use at once when an operator saves it, or when none has to decide about its words or its price.
+    """Put it in use at once when an operator saves it, or when none has to decide about its words or its price.
 
     `free`: the operator says that it may cost nothing; what did so already need not be said again.
     """
@@ -94,7 +94,7 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, 
 
 
 def submitted_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
-    """For an operator to judge; nothing when it waits like this already."""
+    """Submit it for an operator to judge; there are no rows when it waits like this already."""
     priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=at)
     now = find_draft(setup, new.id)
     if now and replace(now.template, submitted_at=at, version=priced.version) == replace(priced, status="draft"):
@@ -110,14 +110,14 @@ def _check_layout(setup: Setup, new: Template) -> None:
 
 
 def goes_live(setup: Setup, new: Template, *, operator: bool) -> bool:
-    """Whether publishing puts it into use at once; else an operator decides first."""
+    """Tell whether publishing puts it into use at once; else an operator decides first."""
     if operator:
         return True
     return with_prices(setup.teams[new.team], new)[1] and not setup.platform.templates_need_approval
 
 
 def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:
-    """Kept beside what is in use, and for nobody to judge yet."""
+    """Keep it beside what is in use, for nobody to judge yet."""
     _check_layout(setup, new)
     own = new if operator else with_prices(setup.teams[new.team], new)[0]
     kept = replace(own, unfinished=True, status="draft", submitted_at=0)
@@ -129,7 +129,7 @@ def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at:
 
 
 def _judged(now: Template) -> dict[str, Any]:
-    """What says how far a template is, not what it is."""
+    """Return what says how far a template is, not what it is."""
     fields = ("unfinished", "status", "submitted_at", "version", "refused_reason")
     return {field: getattr(now, field) for field in fields}
 
@@ -154,7 +154,9 @@ def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
 
 
 def offered(setup: Setup, new: Template) -> Template:
-    """With the prices that it will have unless an operator says otherwise: its own, its kind's, or the price list's."""
+    """Give it the prices that it will have unless an operator
+    says otherwise: its own, its kind's, or the price list's.
+    """
     team = setup.teams[new.team]
     priced, is_known = with_prices(team, new)
     listed = setup.platform.prices.get(new.channel, {}).get(team.record.currency, {})
@@ -165,7 +167,7 @@ def offered(setup: Setup, new: Template) -> Template:
 
 
 def trial(draft: PendingTemplate) -> Team:
-    """The team as a sandbox in which the draft can be sent: to whom it has verified only, and for nothing.
+    """Return the team as a sandbox in which the draft can be sent: to whom it has verified only, and for nothing.
 
     A mail says in its subject that it is a test; a phone shows the text as it will be, segments and all.
     """
@@ -181,7 +183,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def differences(old: Template, new: Template) -> list[Difference]:
-    """Line by line, for the fields that differ."""
+    """Compare line by line the fields that differ."""
     found = []
     for field in SHOWN:
         before, after = _lines(getattr(old, field)), _lines(getattr(new, field))
@@ -194,7 +196,10 @@ def differences(old: Template, new: Template) -> list[Difference]:
 
 
 def _compared(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
-    """Both as one list. Anchored at lines that each has once, so that n lines take n log n steps (patience diff)."""
+    """Yield both as one list.
+
+    They are anchored at lines that each has once, so that n lines take n log n steps (patience diff).
+    """
     at, new_at = 0, 0
     for end, new_end in [*_anchors(before, after), (len(before), len(after))]:
         while at < end and new_at < new_end and before[at] == after[new_at]:
@@ -210,7 +215,7 @@ def _compared(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
-    """Places of lines that occur once in each, as many as stand in the same order."""
+    """Find lines that occur once in each, as many as stand in the same order, and return their places."""
     counts, new_counts = Counter(before), Counter(after)
     places = {line: at for at, line in enumerate(after) if counts[line] == new_counts[line] == 1}
     ends: list[int] = []  # the smallest place that a run of this length can end with
@@ -229,7 +234,7 @@ def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
 
 
 def _near_changes(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The changes, with a few lines around each."""
+    """Return the changes, with a few lines around each."""
     near = {at + step for at, (sign, _) in enumerate(lines) if sign != " " for step in range(-CONTEXT, CONTEXT + 1)}
     return [line for at, line in enumerate(lines) if at in near]
 
@@ -245,7 +250,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _entry(name: str, item: Any) -> list[str]:
-    """A price by country, a variable's shape or a language's parts."""
+    """Write out a price by country, a variable's shape or a language's parts."""
     if not isinstance(item, msgspec.Struct):
         return [f"{name} {format_money(item)}"]
     fields = msgspec.to_builtins(item)

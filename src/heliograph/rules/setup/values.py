@@ -35,7 +35,7 @@ def read_email(given: str) -> Address:
 
 
 def read_inbound(given: str) -> str:
-    """In its normal form."""
+    """Read an address, or `*@` and a domain, into its normal form."""
     local, _, name = given.rpartition("@")
     domain = normal_domain(name) if local == "*" else None
     return f"*@{domain}" if domain else read_email(given).normal

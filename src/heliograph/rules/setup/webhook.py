@@ -71,19 +71,20 @@ def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
 
 
 def sealed_login(vault: Vault, id_: str, login: str) -> str | None:
-    """None: no login."""
+    """Seal a login; None: there is none."""
     return vault.seal(login.encode(), f"webhook/{id_}/login") if login else None
 
 
 def basic(login: str) -> dict[str, str]:
-    """The header by which a receiver is told user and password."""
+    """Return the header by which a receiver is told user and password."""
     return {"Authorization": f"Basic {pybase64.b64encode(login.encode()).decode()}"}
 
 
 def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
-    """With this secret; the one before signs beside it for a day. A secret that it has already changes nothing.
+    """Return the hook with this secret; the one before signs beside it for a day.
 
-    One that cannot be opened any more, since the service's secret was changed, signs nothing.
+    A secret that it has already changes nothing. One that cannot be opened any more, since the service's secret was
+    changed, signs nothing.
     """
     try:
         before = vault.open(hook.secret, f"webhook/{hook.id}")
@@ -100,7 +101,7 @@ def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
 
 
 def secret_size(secret: str) -> int | None:
-    """Bytes of its key; None when it is not whsec_ and strict base64 after it."""
+    """Count the bytes of its key; None when it is not whsec_ and strict base64 after it."""
     text = secret.removeprefix(SECRET_PREFIX)
     try:
         key = pybase64.b64decode(text, validate=True)
@@ -119,7 +120,7 @@ def check_secret(secret: str) -> None:
 
 
 def checked_events(events: Sequence[str]) -> tuple[str, ...]:
-    """Each name once."""
+    """Check the names and keep each once."""
     if not events:
         raise InvalidRequest("events is empty. Name event types, groups such as email.*, or * for all.", param="events")
     for name in events:

@@ -37,7 +37,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def authority(self) -> str:
-        """Host and port, as a Host header names them."""
+        """Return host and port, as a Host header names them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -47,7 +47,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_login(url: str) -> tuple[str, str | None]:
-    """The URL without user and password, and those as `user:password`; None: it has none, "": it has empty ones."""
+    """Return the URL without user and password, and those as
+    `user:password`; None: it has none, "": it has empty ones.
+    """
     found = _LOGIN.fullmatch(url) if len(url) <= URL_MAX else None
     if not found:
         return url, None
@@ -61,7 +63,7 @@ def split_login(url: str) -> tuple[str, str | None]:
 
 
 def parse_target(url: str) -> Target:
-    """Raises ValueError in words for the one who wrote the URL."""
+    """Read a URL, or raise ValueError in words for the one who wrote it."""
     if len(url) > URL_MAX:  # before the cache, which must not keep megabytes alive
         raise ValueError(f"the URL is longer than {URL_MAX} characters")
     return _parse(url)
@@ -97,7 +99,7 @@ def _port(text: str | None, scheme: str) -> int:
 
 
 def read_host(text: str) -> tuple[str, str | None]:
-    """The host in its one form, and once more if it is an IP address."""
+    """Return the host in its one form, and once more if it is an IP address."""
     try:
         if text.startswith("["):
             ip = str(IPv6Address(text[1:-1].replace("%", "no zones")))

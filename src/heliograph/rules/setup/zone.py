@@ -23,12 +23,14 @@ _SHORT = re.compile(r"[a-z]{2,3}")  # the second level of co.uk, com.au
 
 
 def next_look(since: int, now: int) -> int | None:
-    """When to look again for records that were changed at `since`; None: with the round that all domains have."""
+    """Return when to look again for records that were changed
+    at `since`; None: with the round that all domains have.
+    """
     return next((now + every for until, every in LOOKS if now - since < until), None)
 
 
 def is_public(host: str) -> bool:
-    """Whether mail servers elsewhere could find this host by its name."""
+    """Tell whether mail servers elsewhere could find this host by its name."""
     name = host.lower().removesuffix(".")
     if "." not in name or name.endswith(tuple(f".{private}" for private in _PRIVATE)):
         return False
@@ -44,42 +46,42 @@ def is_address(host: str) -> bool:
 
 
 def zones(domain: str) -> list[str]:
-    """The zones that could hold the domain's records: the domain and what is above it, but for the top."""
+    """Return the zones that could hold the domain's records: the domain and what is above it, but for the top."""
     labels = domain.split(".")
     return [".".join(labels[at:]) for at in range(max(1, len(labels) - 1))]
 
 
 def likely_zone(domain: str) -> str:
-    """Where nobody has asked DNS: what one registers, as far as that shows without the Public Suffix List."""
+    """Guess, where nobody has asked DNS, what one registers, as far as that shows without the Public Suffix List."""
     labels = domain.split(".")
     is_deep = len(labels) > 2 and len(labels[-1]) == 2 and bool(_SHORT.fullmatch(labels[-2]))
     return ".".join(labels[-3 if is_deep else -2 :])
 
 
 def within(name: str, zone: str) -> str:
-    """The name as a panel for the zone wants it: without the zone, and @ for the zone itself."""
+    """Return the name as a panel for the zone wants it: without the zone, and @ for the zone itself."""
     return "@" if name == zone else name.removesuffix(f".{zone}")
 
 
 def strings(value: str) -> list[str]:
-    """A TXT's value in strings that DNS can carry."""
+    """Cut a TXT's value into strings that DNS can carry."""
     return [value[at : at + STRING_MAX] for at in range(0, len(value), STRING_MAX)] or [""]
 
 
 def quoted_strings(value: str) -> str:
-    """As zone files, and panels that do not split by themselves, want it."""
+    """Quote the strings as zone files want it, and panels that do not split by themselves."""
     escaped = (part.replace("\\", "\\\\").replace('"', '\\"') for part in strings(value))
     return " ".join(f'"{part}"' for part in escaped)
 
 
 def mx_parts(value: str) -> tuple[str, str]:
-    """Priority and host."""
+    """Split an MX value into priority and host."""
     priority, _, host = value.partition(" ")
     return priority, host
 
 
 def zone_file(domain: str, zone: str, records: Sequence[Record]) -> str:
-    """To be imported into the zone (RFC 1035, 5.1)."""
+    """Write a file to be imported into the zone (RFC 1035, 5.1)."""
     lines = [
         f"; Records that {domain} needs to send mail. Import them into the zone {zone}.",
         f"$ORIGIN {zone}.",

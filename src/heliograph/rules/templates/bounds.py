@@ -79,7 +79,7 @@ def size_of(text: str) -> Size:
 def bounds_of(
     template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None, segmenting: Segmenting
 ) -> Bounds | None:
-    """None: a variable does not say how long it may be."""
+    """Bound what the template becomes; None: a variable does not say how long it may be."""
     if any(template.shapes.get(name, Shape()).max_length is None for name in asked_names(template)):
         return None
     languages = [in_locale(template, tag) for tag in (None, *template.locales)]
@@ -99,7 +99,7 @@ def _segments(most: Size, segmenting: Segmenting) -> int:
 def _count(units: int, encoding: Encoding, segmenting: Segmenting) -> int:
     if units <= SINGLE[encoding]:
         return 1
-    # Of each part a unit may be left, where a pair would be cut.
+    # A part may have a unit left over, where a pair would be cut.
     return -(-units // (PART[encoding] - 1 if segmenting == "udh" else SINGLE[encoding]))
 
 
@@ -167,7 +167,7 @@ class _Sum:
                         )
 
     def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Key, Size]]:
-        """Of a literal or a slot, in each state of its variable; of an address, whatever the states."""
+        """Yield the sizes of a literal or a slot, in each state of its variable; of an address, whatever the states."""
         match piece:
             case str():
                 yield ALWAYS, self._literal(piece)
@@ -182,7 +182,9 @@ class _Sum:
                     yield frozenset({(piece.name, state)}), self._slot(piece, of, state)
 
     def _address(self, address: UrlAttribute, list_: str | None) -> Size:
-        """With the shortest scheme in its first value where only that one can have it; # where none can."""
+        """Size an address with the shortest scheme in its first
+        value where only that one can have it; # where none can.
+        """
         free = [one for one in address.pieces if isinstance(one, Slot) and not one.format]
         each = (reduce(Size.__or__, (size for _, size in self._sizes(one, list_))) for one in address.pieces)
         most = reduce(Size.__add__, each, NOTHING).octets
@@ -215,7 +217,7 @@ class _Sum:
 
 
 def _most(terms: Mapping[Key, Size], states_of: StatesOf) -> Size:
-    """The largest sum of terms that hold together."""
+    """Return the largest sum of terms that hold together."""
     total = terms.get(ALWAYS, NOTHING)
     for group in _groups([key for key in terms if key], states_of):
         names = sorted({name for key in group for name, _ in key})
@@ -241,7 +243,7 @@ def _holds(state: str, needed: str | None) -> bool:
 
 
 def _groups(keys: Sequence[Key], states_of: StatesOf) -> Iterator[list[Key]]:
-    """The keys whose variables meet; where too many do, those of the same variables alone: never too little."""
+    """Yield the keys whose variables meet; where too many do, those of the same variables alone: never too little."""
     leader: dict[str, str] = {}
 
     def lead(name: str) -> str:
@@ -270,7 +272,7 @@ def _groups(keys: Sequence[Key], states_of: StatesOf) -> Iterator[list[Key]]:
 
 @lru_cache(maxsize=1024)
 def format_size(wanted: ValueFormat, region: Region, most: int, place: Place, is_body: bool) -> Size:
-    """Of any value of so many characters that the format can write."""
+    """Return the largest size of any value of so many characters that the format can write."""
 
     def size(text: str) -> Size:
         text = escaped(place, plain_spaces(text) if is_body else text)
@@ -297,7 +299,7 @@ def format_size(wanted: ValueFormat, region: Region, most: int, place: Place, is
 
 
 def _numbers(most: int) -> Iterator[str]:
-    """One for each sign and count of digits that so many characters can say, with an exponent where that is shorter."""
+    """Yield a number for each sign and count of digits that fit in so many characters, by an exponent where shorter."""
     for sign, digits, decimals in product(("", "-"), range(1, 16), range(5)):
         plain = digits + (decimals + 1 if decimals else 0)
         short = 2 + len(str(digits - 1)) if not decimals else 4 if digits == 1 else plain
@@ -306,7 +308,7 @@ def _numbers(most: int) -> Iterator[str]:
 
 
 def _moments(zone: ZoneInfo, month: int) -> Iterator[datetime]:
-    """Every hour of a day of this month in every manner that the zone has told its time since 1840."""
+    """Yield every hour of a day of this month in every manner that the zone has told its time since 1840."""
     seen: dict[tuple[object, ...], datetime] = {}
     for year in range(1840, 2041):
         at = datetime(year, month, 15, tzinfo=UTC)

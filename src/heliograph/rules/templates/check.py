@@ -51,7 +51,7 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def field(self) -> str:
-        """Where a setup file has it."""
+        """Return where a setup file has it."""
         return f"locales.{self.locale}.{self.part}".removesuffix(".locales") if self.locale else self.part
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
 
 
 def placeholder_names(template: Template) -> list[str]:
-    """The variables that its texts name, in their order; for WhatsApp the brand's name has a position too."""
+    """Return the variables that its texts name, in their order; for WhatsApp the brand's name has a position too."""
     cut = [compiled(source, part == "html") for part, source in sources_of(template).items()]
     names = [use.name for one in cut for use in one.uses if use.list is None]
     if template.channel == "whatsapp" and template.body:
@@ -94,13 +94,13 @@ def sources_of(template: Template | Layout | LocaleParts) -> dict[str, str]:
 
 
 def length_of(template: Template | Layout) -> int:
-    """Characters of its parts, in every language."""
+    """Count the characters of its parts, in every language."""
     others = template.locales.values() if isinstance(template, Template) else ()
     return sum(len(source) for one in (template, *others) for source in sources_of(one).values())
 
 
 def check_template(template: Template) -> list[TemplateProblem]:
-    """What is wrong with a template; empty when it can be used."""
+    """Return what is wrong with a template; empty when it can be used."""
     # What is too long is looked at no further.
     return list(_size_problems(template)) or [
         *_part_problems(template),
@@ -155,7 +155,7 @@ def _part_problems(template: Template) -> Iterator[TemplateProblem]:
 
 
 def _source_problems(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
-    """Of the parts of a template, in the language that they are in."""
+    """Yield the problems of a template's parts, in the language that they are in."""
     sources = sources_of(template)
     known = known_of(sources.values(), template.variables)
     for part, source in sources.items():
@@ -209,7 +209,7 @@ def _undeclared(template: Template, uses: tuple[Usage, ...]) -> Iterator[tuple[U
 
 
 def _first_places(source: str) -> dict[tuple[str | None, str], int]:
-    """Where each variable stands for the first time, by the list whose field it is (None: the customer's) and name."""
+    """Find where each variable first stands, by the list whose field it is (None: the customer's) and name."""
     places: dict[tuple[str | None, str], int] = {}
     among = ""
     for token in TOKEN.finditer(source):
@@ -226,7 +226,7 @@ def _first_places(source: str) -> dict[tuple[str | None, str], int]:
 
 
 def _weight(pieces: Pieces, shapes: dict[str, Shape]) -> int:
-    """How many pieces they become at most."""
+    """Return how many pieces they become at most."""
     total = len(pieces)
     for piece in pieces:
         if isinstance(piece, Each | If):
@@ -281,7 +281,7 @@ def _price_problems(template: Template) -> Iterator[TemplateProblem]:
 
 
 def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
-    """Each language has every part of the template's own, with the same variables in it."""
+    """Check that each language has every part of the template's own, with the same variables in it."""
     for tag in (template.locale, *template.locales):
         if written(tag) != tag:
             told = f"{quoted(tag)} is no language tag: write {written(tag) or 'one such as de-AT'}"

@@ -9,7 +9,7 @@ _PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z][A-Za-z0-9_.]{0,200})\s*\}?\}\}")
 
 
 def foreign_placeholders(text: str, written: Mapping[str, str]) -> str:
-    """`{{customer.first_name}}` → `{{{FIRST_NAME}}}`, or as `written` says; the brand's stay."""
+    """Write `{{customer.first_name}}` as `{{{FIRST_NAME}}}`, or as `written` says; the brand's stay."""
 
     def whole(found: re.Match[str]) -> str:
         return found[0] if found[1] == "brand" else f"{{{{{{{key_of(found[2], written)}}}}}}}"
@@ -22,13 +22,15 @@ def key_of(name: str, written: Mapping[str, str]) -> str:
 
 
 def spelled(texts: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
-    """The variables that these texts and declarations do not write in capitals, by our name of them."""
+    """Return the variables that these texts and declarations do not write in capitals, by our name of them."""
     found = [*keys, *(slot[1] for text in texts for slot in _PLACEHOLDER.finditer(text))]
     return {key.lower(): key for key in found if key != key.upper() and not key.startswith(("customer.", "brand."))}
 
 
 def own_placeholders(text: str) -> str:
-    """`{{{FIRST_NAME}}}` and `{{first_name}}` → `{{customer.first_name}}`; all else stays, and is refused later."""
+    """Write `{{{FIRST_NAME}}}` and `{{first_name}}` as
+    `{{customer.first_name}}`; all else stays, and is refused later.
+    """
 
     def whole(found: re.Match[str]) -> str:
         name = found[1].lower()

@@ -42,7 +42,7 @@ class Region(msgspec.Struct, frozen=True):
 
 
 def read_format(kind: str, argument: str | None) -> ValueFormat | str:
-    """The format, or what is wrong with it."""
+    """Return the format, or what is wrong with it."""
     if kind not in get_args(Kind):
         return f"there is no format {kind}: write {', '.join(get_args(Kind))}"
     if kind == "money":
@@ -63,7 +63,7 @@ def can_format(wanted: ValueFormat, text: str) -> bool:
 
 
 def formatted(wanted: ValueFormat, text: str, region: Region) -> str:
-    """The value as people there write it; what cannot be formatted is empty (`can_format` decides before)."""
+    """Return the value as people there write it; what cannot be formatted is empty (`can_format` decides before)."""
     locale = locale_of(region.locale)
     if wanted.kind in NUMBERS:
         number = _number(text)
@@ -86,13 +86,13 @@ def formatted(wanted: ValueFormat, text: str, region: Region) -> str:
 
 
 def plain_spaces(text: str) -> str:
-    """Without CLDR's no-break spaces, which cost an SMS its alphabet."""
+    """Replace CLDR's no-break spaces, which cost an SMS its alphabet."""
     return text.translate(_NO_BREAK)
 
 
 @lru_cache(maxsize=256)
 def locale_of(tag: str) -> Locale:
-    """What CLDR knows of it: `de-XX` is written as `de`, what nobody knows as `en`."""
+    """Return what CLDR knows of it: `de-XX` is written as `de`, what nobody knows as `en`."""
     parts = tag.split("-")
     while parts:
         try:

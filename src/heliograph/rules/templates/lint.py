@@ -36,7 +36,7 @@ class _Html(msgspec.Struct, frozen=True):
 
 
 def problems_of(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
-    """Errors, which refuse a save; then warnings, which do not."""
+    """List the errors, which refuse a save; then the warnings, which do not."""
     errors = check_template(template)
     return errors if any(one.code in ("too_long", "too_many") for one in errors) else errors + lint(template, layout)
 
@@ -49,7 +49,7 @@ def problems_of_layout(layout: Layout) -> list[TemplateProblem]:
 
 
 def lint(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
-    """The warnings about each language's parts, those of the template's own language first."""
+    """Return the warnings about each language's parts, those of the template's own language first."""
     problems = []
     for tag in (None, *template.locales):
         sources = sources_of(template if tag is None else template.locales[tag])
@@ -85,7 +85,7 @@ def _found_in_html(source: str) -> Found:
 
 
 def _unclosed_tags(html: _Html) -> Found:
-    """Tags that nothing closes. What is open at {{#if}} is open again at its {{else}}."""
+    """Find tags that nothing closes. What is open at {{#if}} is open again at its {{else}}."""
     stack: _Stack = None
     blocks: list[_Stack] = []
     tokens = (token for token in TOKEN.finditer(html.source) if token[5] or token[8] or token[9])
@@ -121,7 +121,7 @@ def _walk(stack: _Stack) -> Iterator[tuple[Tag, _Stack]]:
 
 
 def _closed(stack: _Stack, name: str) -> tuple[_Stack, list[Tag]]:
-    """The tags that stay open behind an end tag, and those that it leaves without an end of their own."""
+    """Return the tags that stay open behind an end tag, and those that it leaves without an end of their own."""
     unclosed: list[Tag] = []
     for tag, below in islice(_walk(stack), SEARCHED):
         if tag.name == name:
@@ -170,7 +170,7 @@ def _features(html: _Html) -> Found:
 
 
 def _segments(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
-    """Of an SMS with its example values; what has none is empty."""
+    """Yield the problems of an SMS with its example values; what has none is empty."""
     own = in_locale(template, locale)
     body = own.body or ""
     literal = TOKEN.sub(lambda token: "\n" * token[0].count("\n"), body)

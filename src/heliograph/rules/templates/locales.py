@@ -16,7 +16,7 @@ _TAG = re.compile(
 
 
 def read_locale(given: str | None) -> str | None:
-    """A tag as BCP 47 writes it (`de-AT`, `zh-Hant-TW`), however it was given."""
+    """Write a tag as BCP 47 does (`de-AT`, `zh-Hant-TW`), however it was given."""
     if given is None:
         return None
     locale = written(given)
@@ -36,14 +36,14 @@ def written(given: str) -> str | None:
 
 
 def language_used(known: Collection[str], locale: str, own: str) -> str:
-    """The nearest of the known languages, without its region and script in turn; else `own`."""
+    """Return the nearest of the known languages, without its region and script in turn; else `own`."""
     while locale and locale not in known:
         locale = locale.rpartition("-")[0]
     return locale or own
 
 
 def in_locale(template: Template, locale: str | None) -> Template:
-    """The template with the words of the nearest language that it has: `de-AT`, then `de`, then its own."""
+    """Return the template with the words of the nearest language that it has: `de-AT`, then `de`, then its own."""
     if locale is None or not template.locales:
         return template
     wanted = language_used({*template.locales, template.locale}, locale, template.locale)

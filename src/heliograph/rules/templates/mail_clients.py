@@ -141,7 +141,7 @@ _BLOCK = re.compile(r"<style\b[^<>]{0,1000}>", re.I)
 
 
 def check_html(html: str) -> list[HtmlFinding]:
-    """What is in it that fails somewhere: what is lost first, then in how many clients."""
+    """Return what is in it that fails somewhere: what is lost first, then in how many clients."""
     searched = html[:LOOKED_AT]
     texts: dict[Where, str] = {"html": searched, "css": "\n".join(text for _, text in _css_of(searched))}
     found = [HtmlFinding(feature, len(pattern.findall(texts[feature.where]))) for feature, pattern in _PATTERNS]
@@ -151,8 +151,9 @@ def check_html(html: str) -> list[HtmlFinding]:
 
 
 def first_findings(html: str) -> Iterator[tuple[HtmlFeature, int]]:
-    """Each feature that fails somewhere, and at which character it is first; pictures without alt text are no matter
-    of clients.
+    """Yield each feature that fails somewhere, and its first character.
+
+    Pictures without alt text are no matter of clients.
     """
     searched = html[:LOOKED_AT]
     styles = list(_css_of(searched))
@@ -174,7 +175,7 @@ def _weight(one: HtmlFinding) -> tuple[bool, int]:
 
 
 def _css_of(html: str) -> Iterator[tuple[int, str]]:
-    """The styles in it, and where they begin."""
+    """Yield the styles in it, and where they begin."""
     for found in _STYLE.finditer(html):
         which = 1 if found[1] is not None else 2
         yield found.start(which), found[which]

@@ -55,7 +55,7 @@ class Tag(msgspec.Struct, frozen=True):
 
 
 def tags(source: str, last: int) -> Iterator[Tag]:
-    """The tags and comments of a masked source that begin before `last`, in order."""
+    """Yield the tags and comments of a masked source that begin before `last`, in order."""
     found = _OPEN.search(source, 0, last)
     while found:
         at = found.start()
@@ -85,7 +85,7 @@ def _tag(source: str, start: int) -> Tag:
 
 
 def stretches(source: str) -> Iterator[Stretch]:
-    """The attributes, addresses and refused places of a masked source, in order, up to the last placeholder."""
+    """Yield the attributes, addresses and refused places of a masked source, in order, up to the last placeholder."""
     for tag in tags(source, source.rfind(MASK) + 1):
         if not tag.name:
             yield Stretch(tag.start, tag.end, "refused", "a comment")

@@ -33,7 +33,7 @@ class Known(msgspec.Struct, frozen=True):
     longer: dict[str, list[str]]  # by the end of their name
 
     def meant(self, name: str) -> list[str]:
-        """The full names that a short one can mean, the first of many. What the template has already wins."""
+        """Return the full names that a short one can mean, the first of many. What the template has already wins."""
         found = [name] if name in self.names else [name, *self.longer.get(name, [])[:MEANT_MAX]]
         brand = [f"brand.{name}"] if name in BRAND and name not in self.names else []
         return [*(f"customer.{one}" for one in found), *brand]
@@ -52,7 +52,9 @@ def known_of(parts: Collection[str], declared: Collection[str]) -> Known:
 
 
 def complete(parts: Mapping[str, str], declared: Collection[str]) -> dict[str, str]:
-    """The parts with every short placeholder made whole that can mean one variable only; all else stays as it is."""
+    """Return the parts with every short placeholder made whole
+    that can mean one variable only; all else stays as it is.
+    """
     known = known_of(parts.values(), declared)
 
     def whole(slot: re.Match[str]) -> str:
@@ -63,21 +65,21 @@ def complete(parts: Mapping[str, str], declared: Collection[str]) -> dict[str, s
 
 
 def used_names(parts: Collection[str]) -> list[str]:
-    """The customer's variables that the parts name, in their order."""
+    """Return the customer's variables that the parts name, in their order."""
     return list(
         dict.fromkeys(slot[2] for part in parts for slot in PLACEHOLDER.finditer(part) if slot[1] == "customer")
     )
 
 
 def strays(source: str, masked: str) -> Iterator[tuple[int, str]]:
-    """What begins like a placeholder and is none, as far as it goes. `masked`: without its placeholders."""
+    """Yield what begins like a placeholder and is none, as far as it goes. `masked`: without its placeholders."""
     for at in re.finditer(r"\{\{", masked):
         written = _WRITTEN.match(masked, at.start())
         yield at.start(), source[at.start() : written.end() if written else at.start() + _SHOWN]
 
 
 def cure(stray: str, known: Known) -> str:
-    """What to write instead."""
+    """Say what to write instead."""
     written = _WRITTEN.match(stray)
     if not written:
         return "close it with }}, as in {{customer.name}}"
@@ -104,6 +106,6 @@ def _is_short(name: str) -> bool:
 
 
 def _likely(inside: str) -> str:
-    """`firstName`, `First name` and `first-name` as `first_name`."""
+    """Read `firstName`, `First name` and `first-name` as `first_name`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", inside)
     return re.sub(r"[\s-]+", "_", words).lower()

@@ -30,7 +30,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render(template: Template, values: Values, brand: Mapping[str, str], layout: Layout | None = None) -> Rendered:
-    """Values that are absent render empty; whether that is allowed is decided by `check_variables`.
+    """Fill a template in; values that are absent render empty: `check_variables` decides whether that is allowed.
 
     Nothing is joined before its length is known: a value can stand in a template thousands of times.
     """
@@ -53,12 +53,12 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
 
 
 def octets(text: str | None) -> int:
-    """In UTF-8."""
+    """Count the octets in UTF-8."""
     return 0 if text is None else len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def most_octets(template: Template, values: Iterable[str], layout: Layout | None = None) -> int:
-    """What it becomes with these values at most, roughly: known in a moment, however often they stand in it."""
+    """Return what it becomes with these values at most, roughly: known in a moment, however often they stand in it."""
     longest = max(map(len, values), default=0)
     times = max((shape.max for shape in template.shapes.values() if shape.list), default=1)
     sources: list[str] = [source for part in PARTS if (source := getattr(template, part))]

@@ -10,7 +10,7 @@ Declared = str | dict[str, Any]
 
 
 def with_shapes(fields: dict[str, Any]) -> dict[str, Any]:
-    """A template's fields as a record has them: the names, and apart from them what their tables say."""
+    """Return a template's fields as a record has them: the names, and apart from them what their tables say."""
     if "variables" not in fields:
         return fields
     tables = [one for one in fields["variables"] if isinstance(one, dict)]
@@ -19,7 +19,7 @@ def with_shapes(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def declared(template: Template) -> list[Declared]:
-    """Its variables as a setup file writes them."""
+    """List its variables as a setup file writes them."""
     return [as_declared(template, name) for name in template.variables]
 
 

@@ -209,7 +209,7 @@ class _Nest:
             self.uses.append(Usage(name, self._list() or "", format_))
 
     def _list(self) -> str | None:
-        """The list whose item it is here; the part after else has none."""
+        """Return the list whose item it is here; the part after else has none."""
         for opened in self._open:
             if opened.tag and opened.tag.word == "each" and opened.otherwise is None:
                 return opened.tag.name
@@ -280,7 +280,7 @@ def _tag(token: re.Match[str], place: Place) -> _Tag:
 def _cut_address(
     source: str, masked: str, stretch: Stretch, faults: Faults
 ) -> "Iterator[str | Slot | UrlAttribute | _Tag]":
-    """The pieces of an address; only # when its beginning can never be safe."""
+    """Yield the pieces of an address; only # when its beginning can never be safe."""
     pieces: list[str | Slot] = []
     before = ""
     for piece in _cut(source, masked, stretch.start, stretch.end, "address", faults):

@@ -21,12 +21,12 @@ class UpstreamNews(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def upstream_of(team: Team, template: Template) -> UpstreamTemplate | None:
-    """What is known of it, in the language that it is in; None: Meta has told nothing."""
+    """Return what is known of it, in the language that it is in; None: Meta has told nothing."""
     return team.upstream.get(_named(template)) if template.channel == "whatsapp" else None
 
 
 def known_of(team: Team, template: Template) -> list[UpstreamTemplate]:
-    """The same in each of its languages."""
+    """Return what is known of it in each of its languages."""
     found = [team.upstream.get(name) for name in dict.fromkeys(_names(template))]
     return [one for one in found if one] if template.channel == "whatsapp" else []
 
@@ -49,13 +49,13 @@ def check_available(team: Team, template: Template) -> None:
 
 
 def named_by(team: Team, news: UpstreamNews) -> list[Template]:
-    """The team's templates that are sent by this name in this language, in one of theirs."""
+    """Return the team's templates that are sent by this name in this language, in one of theirs."""
     wanted = (news.name, news.language)
     return [one for one in team.templates.values() if one.channel == "whatsapp" and wanted in _names(one)]
 
 
 def after(news: UpstreamNews, team: Team) -> UpstreamTemplate | None:
-    """What is known then; None: nothing new, because it came again, or later than what came after it."""
+    """Return what is known then; None: nothing is new, because it came again, or later than what came after it."""
     fresh = UpstreamTemplate(team=team.record.id, name=news.name, language=news.language)
     known = team.upstream.get((news.name, news.language), fresh)
     if news.at < (known.at if news.status else known.quality_at):
@@ -72,7 +72,7 @@ def _told(one: UpstreamTemplate) -> tuple[str, str, str]:
 
 
 def changed_data(template: Template, old: UpstreamTemplate | None, new: UpstreamTemplate) -> dict[str, str | None]:
-    """The data of `template.status_changed`."""
+    """Return the data of `template.status_changed`."""
     return {
         "object": "template",
         "id": template.id,

@@ -37,7 +37,7 @@ class Values(msgspec.Struct, frozen=True):
     lists: dict[str, "list[Values]"] = {}
 
     def has(self, name: str) -> bool:
-        """Whether a condition on it holds: 0 does, "" and false and an empty list do not."""
+        """Tell whether a condition on it holds: 0 does, "" and false and an empty list do not."""
         return bool(self.texts.get(name) or self.lists.get(name)) and name not in self.false
 
 
@@ -45,7 +45,7 @@ NONE = Values()
 
 
 def read_variables(given: dict[str, Any] | None) -> Values:
-    """A caller's variables; null counts as missing.
+    """Read a caller's variables; null counts as missing.
 
     `brand.*` keeps its name, which no template declares, and so becomes an unknown variable.
     """
@@ -103,7 +103,7 @@ def _leaves(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def leaf_texts(given: dict[str, Any] | None) -> Iterator[str]:
-    """The texts among a caller's variables, as many as are looked at."""
+    """Yield the texts among a caller's variables, as many as are looked at."""
     for _, value in islice(_leaves(given or {}, ""), READ_MAX):
         if isinstance(value, str):
             yield value
@@ -127,12 +127,12 @@ def _text_of(value: Any, name: str) -> str:
 
 
 def asked_names(template: Template) -> list[str]:
-    """The declared variables that a caller gives; the brand's name is the service's own."""
+    """Return the declared variables that a caller gives; the brand's name is the service's own."""
     return [name for name in template.variables if name != BRAND_NAME]
 
 
 def only_declared(template: Template | None, given: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What the template asks for, of values that another service's caller gives: there, others are ignored."""
+    """Return what the template asks for, of values that another service's caller gives: there, others are ignored."""
     if template is None or not given:
         return given
     names = set(asked_names(template))
@@ -155,7 +155,7 @@ def _only_fields(shape: Shape | None, value: Any) -> Any:
 
 
 def wrong_passthrough(template: Template | None) -> str:
-    """Why a template cannot take any text as its one value; empty: it can."""
+    """Say why a template cannot take any text as its one value; empty: it can."""
     if template is None:
         return "is no template of the team"
     if template.channel == "email":
@@ -187,7 +187,7 @@ def check_parameters(template: Template, values: Mapping[str, str]) -> None:
 
 
 def with_brand(template: Template, values: Values, brand: Mapping[str, str]) -> dict[str, str]:
-    """A value for each declared variable as its text shows it, and the brand's name at its position (contract 5)."""
+    """Give each declared variable the value that its text shows, and the brand's name at its position (contract 5)."""
     found = {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
     if template.body and "|" in template.body:
         region = Region(template.locale, template.timezone)
@@ -211,7 +211,9 @@ def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], 
 
 
 def check_variables(template: Template, values: Values) -> None:
-    """Types, then the order of contract 18: missing, unknown, too many items, too long or not to be formatted."""
+    """Check types, then in the order of contract 18: missing,
+    unknown, too many items, too long or not to be formatted.
+    """
     if values.lists or template.shapes:
         check_types(template, values)
     missing, unknown = missing_and_unknown(template, values)
@@ -225,7 +227,7 @@ def check_variables(template: Template, values: Values) -> None:
 
 
 def check_bounds(template: Template, values: Values) -> None:
-    """That no list is too long, and each value can be written."""
+    """Check that no list is too long, and that each value can be written."""
     for name, shape in template.shapes.items():
         if shape.list and len(values.lists.get(name, ())) > shape.max:
             raise ListTooLong(
@@ -250,7 +252,7 @@ def check_types(template: Template, values: Values) -> None:
 
 
 def _invalid(template: Template, values: Values) -> Iterator[str]:
-    """The names of those that are too long, then of those that their format cannot write."""
+    """Yield the names of those that are too long, then of those that their format cannot write."""
     for name, shape in template.shapes.items():
         if shape.max_length is not None:
             yield from (
@@ -266,7 +268,7 @@ def _invalid(template: Template, values: Values) -> Iterator[str]:
 
 
 def _given(values: Values, name: str, field: str | None) -> Iterator[tuple[str, str]]:
-    """The value, or that of each item, with its name as a caller reads it."""
+    """Yield the value, or that of each item, with its name as a caller reads it."""
     if field is None:
         if name in values.texts:
             yield name, values.texts[name]

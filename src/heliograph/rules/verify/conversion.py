@@ -32,7 +32,9 @@ def hour_of(at: int) -> int:
 
 
 def areas(phone: str) -> tuple[str, ...]:
-    """Where a start is counted, from the widest place to the narrowest; simulator numbers and emails count nowhere."""
+    """List where a start is counted, from the widest place to
+    the narrowest; simulator numbers and emails count nowhere.
+    """
     if is_magic_phone(phone) or "@" in phone:
         return ()
     return EVERYWHERE, country_of(phone) or NOWHERE, phone[:-RANGE_DIGITS]
@@ -53,7 +55,7 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
 
 
 def _lost(tally: Tally) -> int:
-    """Starts that nothing excuses. By the hour: a good day before an attack must not pay for it."""
+    """Count the starts that nothing excuses, by the hour: a good day before an attack must not pay for it."""
     return sum(max(0, starts - verified - EXCUSED * verified) for starts, verified in tally.values())
 
 

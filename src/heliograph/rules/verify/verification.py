@@ -36,7 +36,10 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
-    """In the order in which they are tried. SMS is open to everybody, the others to whom the operator opens them."""
+    """Read them in the order in which they are tried.
+
+    SMS is open to everybody, the others to whom the operator opens them.
+    """
     channels: list[Channel] = []
     for name in given if isinstance(given, list) else ["sms" if given is None else given]:
         channel = next((one for one in ("sms", *team.record.verify.channels) if one == name), None)
@@ -55,13 +58,13 @@ def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
 
 
 def channels_from(stored: str, used: Channel) -> list[Channel]:
-    """The channel used last, and those behind it."""
+    """Return the channel used last, and those behind it."""
     names = stored.split()
     return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
 
 
 def code_template(team: Team) -> Template | None:
-    """The approved template that WhatsApp codes go out with: of the team's language, or English, or any.
+    """Return the approved template that WhatsApp codes go out with: of the team's language, or English, or any.
 
     One that Meta does not take is the last choice: its refusal then says why.
     """
@@ -84,14 +87,14 @@ def read_code(value: object) -> str:
 
 
 def make_code(random: int) -> str:
-    """The code for a random number below 10^6."""
+    """Make the code for a random number below 10^6."""
     if not 0 <= random < 10**CODE_DIGITS:
         raise ValueError(f"a code needs a number below 10^{CODE_DIGITS}")
     return f"{random:0{CODE_DIGITS}d}"
 
 
 def derived_code(key: bytes, verification: str) -> str:
-    """A code that can be said again, and is known only where the key is: nothing of it has to be stored."""
+    """Make a code that can be said again, and is known only where the key is: nothing of it has to be stored."""
     drawn = hmac.digest(key, f"code/{verification}".encode(), hashlib.sha256)
     return make_code(int.from_bytes(drawn) % 10**CODE_DIGITS)
 
@@ -109,7 +112,7 @@ def remaining(wrong: int) -> int:
 
 
 def check(status: str, wrong: int, now: int, expires_at: int, matches: bool) -> CheckResult:
-    """What a check with a right or wrong code does; only a pending verification consumes attempts."""
+    """Return what a check with a right or wrong code does; only a pending verification consumes attempts."""
     current = current_status(status, now, expires_at)
     if current != "pending":
         return CheckResult(verified=False, status=current, wrong=wrong)
@@ -165,7 +168,7 @@ def check_velocity(
 
 
 def _free_at(starts: Sequence[int], limit: int, window: int, now: int) -> int:
-    """When a sliding window has room for one more start; `now` when it has."""
+    """Return when a sliding window has room for one more start; `now` when it has."""
     recent = sorted(at for at in starts if at > now - window)
     if limit == 0 or len(recent) < limit:
         return now

@@ -147,7 +147,7 @@ _BRACES = re.compile(r"\{\{|\}\}")
 
 
 def check_text(text: str) -> str:
-    """What a platform may set as its own text; raises ValueError with what is wrong."""
+    """Check what a platform may set as its own text; raises ValueError with what is wrong."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"expected at most {TEXT_MAX} characters, got {len(text)}")
     if "{{code}}" not in text:
@@ -158,13 +158,16 @@ def check_text(text: str) -> str:
 
 
 def verify_text(own: Mapping[str, str], language: str, brand: str, code: str, webotp: str = "") -> str:
-    """In this language, or without its region, or English; `webotp` is the domain that browsers fill the code in on."""
+    """Write the text in this language, or without its region, or in English.
+
+    `webotp` is the domain that browsers fill the code in on.
+    """
     filled = _fill(in_language(TEXTS | dict(own), language) or "", brand, code)
     return f"{filled}\n@{webotp} #{code}" if webotp else filled
 
 
 def languages(own: Mapping[str, str]) -> set[str]:
-    """Those that have a text."""
+    """Return the languages that have a text."""
     return {*TEXTS, *own}
 
 

@@ -37,7 +37,7 @@ SCHEDULED = "email.scheduled"  # in formats that have it, and nowhere else: the 
 # What can be subscribed to.
 NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
 
-# By what they are about, in the order of TYPES.
+# Events grouped by what they are about, in the order of TYPES.
 GROUPS: dict[str, tuple[str, ...]] = {
     group: tuple(name for name in TYPES if name.startswith(f"{group}."))
     for group in dict.fromkeys(name.partition(".")[0] for name in TYPES)
@@ -75,7 +75,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
 
 
 def marked(detail: dict[str, Any]) -> dict[str, Any]:
-    """What a simulator said, marked so that nobody takes it for the world's word."""
+    """Return what a simulator said, marked so that nobody takes it for the world's word."""
     return {**detail, SIMULATED: True}
 
 
@@ -92,19 +92,23 @@ def event_type(channel: Channel, status: str) -> str:
 
 
 def scheduled_data(record: str, recipient: str, kind: str) -> str:
-    """What is told of a mail that waits for its time, to one of its recipients: its record, without blind copies."""
+    """Return what is told of a mail that waits for its time,
+    to one of its recipients: its record, without blind copies.
+    """
     own: dict[str, Any] = msgspec.json.decode(record)
     to = {"recipient": None if kind == "bcc" else recipient, "recipient_kind": kind}
     return msgspec.json.encode(own | {"status": _UNTOLD, "bcc": [], **to}).decode()
 
 
 def event_data(event: StoredEvent) -> dict[str, Any]:
-    """What it is about, as every format tells it: the message with what became of one recipient, or another record."""
+    """Return what it is about, as every format tells it: the
+    message with what became of one recipient, or another record.
+    """
     return _message_part(event) if event.record else msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
 
 
 def event_body(event: StoredEvent, team: Team) -> bytes:
-    """The body that is signed and sent: the same bytes whenever it is asked for."""
+    """Return the body that is signed and sent: the same bytes whenever it is asked for."""
     own = event_data(event)
     for name in UNSHOWN:
         own.pop(name, None)

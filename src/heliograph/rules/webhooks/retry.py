@@ -37,7 +37,7 @@ Verdict = Literal["delivered", "failed", "gone"]
 
 
 def verdict(status: int | None) -> Verdict:
-    """`status` is None when there was no answer."""
+    """Judge an answer; `status` is None when there was no answer."""
     if status is None:
         return "failed"
     if 200 <= status <= 299:
@@ -46,7 +46,7 @@ def verdict(status: int | None) -> Verdict:
 
 
 def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int | None:
-    """The wait that an endpoint asks for; a time of day is read by the endpoint's own clock, its Date."""
+    """Return the wait that an endpoint asks for; a time of day is read by the endpoint's own clock, its Date."""
     if status not in (429, 503) or not retry_after:
         return None
     if retry_after.isascii() and retry_after.isdigit():
@@ -59,10 +59,10 @@ def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int
 
 
 def next_attempt(attempt: int, first_at: int, now: int, jitter: float, retry_after_s: int | None = None) -> int | None:
-    """The time of the next attempt after attempt number `attempt` (from 1); None when the event is given up.
+    """Return the time of the next attempt after attempt number `attempt` (from 1); None when the event is given up.
 
-    Retry-After replaces a step, so that ten attempts can be over in minutes; then the last step is repeated
-    until the time is over as well, and Retry-After can only lengthen it.
+    Retry-After replaces a step, so that ten attempts can be over in minutes; then the last step is repeated until the
+    time is over as well, and Retry-After can only lengthen it.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
@@ -77,5 +77,5 @@ def next_attempt(attempt: int, first_at: int, now: int, jitter: float, retry_aft
 
 
 def is_dead(failing_since: int, now: int) -> bool:
-    """Nothing but failures since then: time to disable the endpoint."""
+    """Tell whether nothing but failures came since then, and it is time to disable the endpoint."""
     return now - failing_since >= FAILING_DAYS * DAY_MS

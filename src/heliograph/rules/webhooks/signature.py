@@ -21,7 +21,7 @@ def make_secret(entropy: bytes) -> str:
 
 
 def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
-    """`t`: Unix seconds of this attempt. During a rotation both secrets sign."""
+    """Sign with every secret, as during a rotation there are two; `t` has the Unix seconds of this attempt."""
     service = b"%d.%b" % (t, body)
     standard = b"%b.%b" % (event_id.encode(), service)
     v1, v1_standard = [f"t={t}"], []
@@ -36,7 +36,7 @@ def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[
 
 
 def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now_s: int) -> bool:
-    """Whether a request to us has the headers of Standard Webhooks, fresh and made with one of these secrets."""
+    """Tell whether a request to us has the headers of Standard Webhooks, fresh and made with one of these secrets."""
     id_, t = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
     if not (t.isascii() and t.isdigit() and len(t) < 12 and abs(now_s - int(t)) <= TOLERANCE_S):
         return False
@@ -47,7 +47,7 @@ def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now
 
 @lru_cache(maxsize=1024)
 def _keyed(secret: str) -> tuple[hmac.HMAC, hmac.HMAC]:
-    """What signs for us, and for Standard Webhooks; a copy of it signs in half the time that a new one takes."""
+    """Return what signs for us, and for Standard Webhooks; a copy of it signs in half the time that a new one takes."""
     key = pybase64.b64decode(secret.removeprefix(PREFIX), validate=True)
     return hmac.new(secret.encode(), digestmod="sha256"), hmac.new(key, digestmod="sha256")
 

@@ -35,7 +35,7 @@ FORMATS = {
 
 
 def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
-    """`reason`: ours, of what failed."""
+    """Tell whether the webhook hears of an event; `reason` is ours, of what failed."""
     form, asked = FORMATS[hook.format], {"*", type_, type_.partition(".")[0] + ".*"}
     if hook.asked:
         return form.name(type_, reason) in hook.asked
@@ -45,6 +45,6 @@ def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
 
 
 def signs_callbacks(hook: Webhook, type_: str) -> bool:
-    """Also of events that the webhook itself does not listen to."""
+    """Tell whether it signs callbacks, also of events that the webhook itself does not listen to."""
     form = FORMATS[hook.format]
     return form.callbacks and type_ in form.types

@@ -64,7 +64,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _inbound(own: dict[str, Any], at: str) -> dict[str, Any]:
-    """A mail that came in. Events have no bytes of attachments: GET /v1/received/:id/attachments/:id does."""
+    """Tell of a mail that came in. Events have no bytes of attachments: GET /v1/received/:id/attachments/:id does."""
     to, recipient = [*map(_full, own["to"])], next(iter(own["recipients"]), "")
     headers = [{"Name": name, "Value": value} for name, value in own["headers"]]
     first = {name.lower(): value for name, value in reversed(own["headers"])}
@@ -109,12 +109,12 @@ def _full(address: str) -> dict[str, str]:
 
 
 def _hash(address: str) -> str:
-    """What stands behind the plus in the local part."""
+    """Return what stands behind the plus in the local part."""
     return address.rpartition("@")[0].partition("+")[2]
 
 
 def bounced(event: StoredEvent, team: Team) -> dict[str, Any]:
-    """As its list of bounces tells it, to whom a blind copy is no secret."""
+    """Describe a bounce as the list of bounces does, which need not keep a blind copy secret."""
     own = event_data(event)
     common = {"RecordType": "Bounce", "ServerID": team.record.ref, "MessageStream": "outbound"}
     told = _bounce(event, own | {"recipient": event.recipient}, timestamp(event.created_at))
@@ -156,7 +156,7 @@ def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
 
 
 def bounce_number(id_: str) -> int:
-    """Its ids are numbers; one that every program can hold, and that leads back to the second of the event."""
+    """Make its id, a number that every program can hold and that leads back to the second of the event."""
     second = (ulid_ms(id_.partition("_")[2]) // 1000 - SINCE_S) % SECONDS
     return second << HASH_BITS | int.from_bytes(hashlib.blake2b(id_.encode()).digest()) % (1 << HASH_BITS)
 

@@ -63,7 +63,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _received(own: dict[str, Any], at: str) -> dict[str, Any]:
-    """A mail that came in: who and what, and its text by GET, as Resend has it."""
+    """Tell of a mail that came in: who and what; its text is read by GET, as with Resend."""
     kept = ("id", "filename", "content_type", "content_id")
     return {
         "email_id": own["id"],
@@ -79,7 +79,7 @@ def _received(own: dict[str, Any], at: str) -> dict[str, Any]:
 
 
 def _email(own: dict[str, Any]) -> dict[str, Any]:
-    """One recipient's: Resend repeats the whole To list in each event, which says of nobody what happened to whom."""
+    """Tell one recipient's part: Resend repeats the whole To list, which says of nobody what happened to whom."""
     told = {
         "email_id": own["id"],
         "created_at": own["created_at"],

@@ -24,7 +24,7 @@ _UNKNOWN = 30008  # "unknown error": what the carrier said is in the message's o
 
 
 def to_status(status: str, reason: str | None, *, was_sent: bool) -> str:
-    """Twilio's word: what a carrier took and could not deliver did not fail, it is undelivered."""
+    """Return Twilio's word: what a carrier took and could not deliver did not fail, it is undelivered."""
     if status != "failed":
         return status
     return "canceled" if reason == _CANCELED else "undelivered" if was_sent else status
@@ -35,7 +35,7 @@ def error_code(reason: Any) -> int:
 
 
 def sender(id_: str, name: str | None) -> str | None:
-    """Who the message is from; None: it is older than that is known."""
+    """Return who the message is from; None: it is older than that is known."""
     return name and (WHATSAPP if id_.startswith(PREFIXES["whatsapp"]) else "") + name
 
 
@@ -65,7 +65,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _received(own: dict[str, Any], prefix: str) -> dict[str, str]:
-    """A text that came in, as Twilio tells it."""
+    """Tell of a text that came in as Twilio does."""
     id_ = own["id"]
     return {
         "MessageSid": id_,
@@ -81,7 +81,7 @@ def _received(own: dict[str, Any], prefix: str) -> dict[str, str]:
 
 
 def sign(signing: Signing) -> dict[str, str]:
-    """With the newest secret: its libraries look at one signature."""
+    """Sign with the newest secret: its libraries look at one signature."""
     fields = "".join(name + value for name, value in sorted(parse_qsl(signing.body.decode(), keep_blank_values=True)))
     digest = hmac.digest(signing.secrets[0].encode(), (signing.url + fields).encode(), "sha1")
     return {"X-Twilio-Signature": base64.b64encode(digest).decode()}
