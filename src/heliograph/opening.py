@@ -97,7 +97,7 @@ async def schema_version(settings: Settings) -> SchemaVersion:
 
 async def examine(settings: Settings) -> Examination:
     """Read what a store cannot do without, and change nothing: the data folder is not made either."""
-    return await read_and_close(make_database(settings))
+    return await read_and_close(make_database(settings), Clock().now())
 
 
 def make_database(settings: Settings) -> Database:

@@ -24,6 +24,7 @@ from heliograph.runtime.metrics import Families
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.smtp.certificate import certificate_until
 from heliograph.storage.engine.database import StoreUnavailable
+from heliograph.storage.engine.probe import Probe
 from heliograph.storage.outbox import LaneDepth
 from heliograph.storage.store import Store
 from heliograph.web.front import Front
@@ -274,6 +275,19 @@ async def test_what_the_machine_says(store: Store, clock: TestClock) -> None:
     assert told["backup_age_seconds"] == pytest.approx(60, abs=5)
     assert told["clock_offset_seconds"] == pytest.approx(-3, abs=1)
     assert {"certificate_expiry_seconds", "backup_age_seconds"} & (await shown(store)).keys() == set()
+
+
+async def test_when_a_carrier_last_called_back(store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="twilio"), None)])
+    assert "carrier_last_callback_seconds c sms" not in await shown(store)
+    for carrier in ("c", "gone"):
+        await store.carrier_use.heard(carrier, clock.now() - 90_000)
+    monkeypatch.setattr(store.carrier_use, "last_callbacks", Probe(store.carrier_use.callbacks))
+    told = await shown(store)
+    assert told["carrier_last_callback_seconds c sms"] == pytest.approx(90, abs=5)
+    assert not [name for name in told if "gone" in name]
+    monkeypatch.setattr(store.carrier_use, "last_callbacks", knows(StoreUnavailable("away")))
+    assert (await shown(store))["ready"] == 1
 
 
 def test_when_the_certificate_ends(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.cli.doctor import carriers, platform_sender
+from heliograph.cli.doctor import callbacks, carriers, platform_sender
+from heliograph.rules.limits import DAY_MS
 from heliograph.rules.setup.records import CarrierRecord, Channel, Domain, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Setup
+from heliograph.storage.carrier_use import RecentUse, Use
 from heliograph.storage.engine.migrate import schema_files
 from tests.channels.smtp_peer import Authority
 from tests.service import Service
@@ -149,6 +151,24 @@ def test_a_channel_of_disabled_carriers(channel: Channel, what: str) -> None:
     setup = Setup(carriers=(CarrierRecord(id="off", channel=channel, kind="http", enabled=False),))
     (found,) = (finding for finding in carriers(setup) if finding.level == "FAIL")
     assert found.message == f"every {channel} carrier is disabled: {what}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "heard", "found"),
+    [
+        ("twilio", 0, None, []),
+        ("twilio", 3, None, [("warn", "c: 3 sent in 24 hours, and no callback came")]),
+        ("twilio", 1, -DAY_MS - 1, [("warn", "c: 1 sent in 24 hours, and no callback came")]),
+        ("twilio", 3, -60_000, [("ok", "c called back at 1970-04-10T23:59:00.000Z")]),
+        ("smpp", 3, None, []),
+    ],
+)
+def test_a_carrier_that_should_call_back(kind: str, sent: int, heard: int | None, found: list[tuple[str, str]]) -> None:
+    now = 100 * DAY_MS
+    setup = Setup(carriers=(CarrierRecord(id="c", channel="sms", kind=kind),))
+    use = {"c": RecentUse(day=Use(accepted=sent))}
+    told = callbacks(setup, {} if heard is None else {"c": now + heard}, use, now)
+    assert [(one.level, one.message) for one in told] == found
 
 
 def test_paused_delivery_and_carriers_of_another_version() -> None:

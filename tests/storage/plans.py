@@ -3,6 +3,7 @@
 # As many as teams, webhooks, people, or fewer.
 SMALL = {
     *("account", "counter", "fact", "setting", "circuit", "judgement", "endpoint", "person", "member", "machine_clock"),
+    "carrier_callback",
     *(
         "schema_version",
         "session",
@@ -127,6 +128,8 @@ INDEXES = {
     "remember_idempotency": "",
     "complete_idempotency": "idempotency_pkey idempotency_running",
     "count_carrier_use": "",
+    "note_callback": "",
+    "last_callbacks": "",
     "carrier_use_by_minute": "carrier_use_by_minute",
     "carrier_use_since": "carrier_use_by_minute",
     "carriers_that_answered": "carrier_use_by_minute",

@@ -107,3 +107,13 @@ async def test_many_at_once(store: Store, other: Store, clock: TestClock) -> Non
     )
     found = await _recent(store, clock)
     assert (found["a"].hour.accepted, found["b"].hour.refused) == (40, 40)
+
+
+async def test_the_last_callback_is_written_once_a_minute(store: Store, other: Store) -> None:
+    for each, at in ((store, 0), (other, 1000), (store, 2000)):
+        await each.carrier_use.heard("a", DAY_MS + at)
+    assert await store.carrier_use.callbacks() == {"a": DAY_MS}
+    await other.carrier_use.heard("a", DAY_MS + 2 * MINUTE_MS)
+    await store.carrier_use.heard("a", DAY_MS + MINUTE_MS)  # of a process whose clock is behind
+    await store.carrier_use.heard("b", DAY_MS)
+    assert await store.carrier_use.callbacks() == {"a": DAY_MS + 2 * MINUTE_MS, "b": DAY_MS}

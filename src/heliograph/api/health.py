@@ -2,7 +2,7 @@
 
 import asyncio
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -78,13 +78,18 @@ async def _measured(context: Context) -> bytes:
 async def _asked(context: Context) -> Families:
     """Return what the database and the machine say now. One that does not answer hides no other."""
     found, probes = Families(), context.store
-    ready, waiting, behind = await asyncio.gather(
-        _check_ready(context), probes.outbox.queue.answer(), probes.dead_letters.behind.answer(), return_exceptions=True
+    ready, waiting, behind, heard = await asyncio.gather(
+        _check_ready(context),
+        probes.outbox.queue.answer(),
+        probes.dead_letters.behind.answer(),
+        probes.carrier_use.last_callbacks.answer(),
+        return_exceptions=True,
     )
     found.gauge("build_info", "Always 1.", 1, **context.about)
     found.gauge("ready", "Whether /readyz says so.", not isinstance(ready, BaseException))
     _tell_queues(found, context, [] if isinstance(waiting, BaseException) else waiting)
     _tell_behind(found, context.clock.now(), None if isinstance(behind, BaseException) else behind)
+    _tell_callbacks(found, context, {} if isinstance(heard, BaseException) else heard)
     _tell_machine(found, context)
     return found
 
@@ -114,6 +119,15 @@ def _tell_behind(found: Families, now: int, behind: Behind | None) -> None:
         dead(behind.dead)
         pending(sum(hook.waiting for hook in behind.hooks))
         lag(max((now - hook.since for hook in behind.hooks), default=0) / SECOND_MS)
+
+
+def _tell_callbacks(found: Families, context: Context, heard: Mapping[str, int]) -> None:
+    since = found.declare(
+        "carrier_last_callback_seconds", "Since the carrier's last callback that was verified.", "carrier", "channel"
+    )
+    for carrier in context.store.setup.current.carriers:
+        if carrier.id in heard:
+            since(max(0, context.clock.now() - heard[carrier.id]) / SECOND_MS, carrier.id, carrier.channel)
 
 
 def _tell_machine(found: Families, context: Context) -> None:

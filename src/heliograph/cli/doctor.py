@@ -4,7 +4,7 @@ import asyncio
 import base64
 import binascii
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 import click
@@ -26,15 +26,19 @@ from heliograph.opening import (
 )
 from heliograph.opening import examine as look_into
 from heliograph.rules.client_address import is_inside
+from heliograph.rules.delivery.callbacks import calls_back, is_silent
+from heliograph.rules.ids import timestamp
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.setup.records import CHANNELS
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.runtime.clock import Clock
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import Chain
+from heliograph.storage.carrier_use import RecentUse
 from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.objects import Objects
+from heliograph.storage.examination import Examination
 
 OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 
@@ -65,7 +69,7 @@ def is_ready(settings: Settings) -> Finding:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    setup, found = asyncio.run(_database(settings))
+    seen, found = asyncio.run(_database(settings))
     yield from found
     yield folder(settings.data)
     yield from asyncio.run(attachments(settings, _list_objects))
@@ -77,15 +81,16 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield secret
     yield clock(Clock().now())
     yield _dns()
-    if setup is not None:
-        yield from carriers(setup)
-        yield from platform_sender(setup)
+    if seen is not None:
+        yield from carriers(seen.setup)
+        yield from callbacks(seen.setup, seen.callbacks, seen.uses, Clock().now())
+        yield from platform_sender(seen.setup)
     yield port(settings)
     yield from _submission(settings)
 
 
-async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
-    """What was found, and the setup when it can be read."""
+async def _database(settings: Settings) -> tuple[Examination | None, list[Finding]]:
+    """What was found, and what the database holds when it can be read."""
     name = shown(settings.database)
     path = sqlite_path(settings)
     if path is not None and not path.exists():
@@ -114,7 +119,7 @@ async def _database(settings: Settings) -> tuple[Setup | None, list[Finding]]:
             findings.append(Finding("secret", "FAIL", fault))
         elif secrets.settle(known.digest, known.kept) and examination.sealed:
             findings.append(sealed(secrets, examination.sealed))
-    return examination.setup, [*findings, audit_log(examination.audit)]
+    return examination, [*findings, audit_log(examination.audit)]
 
 
 def sealed(secrets: Secrets, texts: dict[str, str]) -> Finding:
@@ -216,6 +221,18 @@ def carriers(setup: Setup) -> Iterator[Finding]:
     if setup.platform.paused:
         why = setup.platform.paused_reason or "by an operator"
         yield Finding("delivery", "warn", f"paused ({why}): messages wait as queued", "heliograph resume")
+
+
+def callbacks(setup: Setup, heard: Mapping[str, int], uses: Mapping[str, RecentUse], now: int) -> Iterator[Finding]:
+    """Of carriers that should report what became of messages."""
+    for carrier in filter(calls_back, setup.carriers):
+        use, last_at = uses.get(carrier.id, RecentUse()), heard.get(carrier.id)
+        if is_silent(use.day.accepted, use.hour.accepted, last_at, now):
+            message = f"{carrier.id}: {use.day.accepted} sent in 24 hours, and no callback came"
+            fix = "give it the callback address on its page in the dashboard; the log says which were refused"
+            yield Finding("callbacks", "warn", message, fix)
+        elif last_at is not None:
+            yield Finding("callbacks", "ok", f"{carrier.id} called back at {timestamp(last_at)}")
 
 
 def platform_sender(setup: Setup) -> Iterator[Finding]:

@@ -71,6 +71,8 @@ async def take_callback(
         return None
     if answer.status >= 400:
         log.warning("callback refused", carrier=carrier, status=answer.status)
+    elif callback.method == "POST":
+        await store.carrier_use.heard(carrier, callback.now)
     await take_by_carrier(store, carrier, answer.reports, untimed=answer.untimed)
     if record and record.channel != "email":
         await take_texts(store, carrier, record.channel, answer.texts)

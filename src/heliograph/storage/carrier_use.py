@@ -10,6 +10,7 @@ import msgspec
 from heliograph.rules.delivery.outcome import Asked
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.probe import Probe
 
 TESTED = "test"  # the seat of a carrier's test, which is counted as nothing
 SHOWN = 60  # minutes, the last one not over yet
@@ -66,10 +67,22 @@ async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
 class CarrierUse:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._noted: dict[str, int] = {}  # when this process last noted a callback
+        self.last_callbacks = Probe(self.callbacks)
+
+    async def heard(self, carrier: str, now: int) -> None:
+        """Note that a verified callback came, once a minute."""
+        if now - self._noted.get(carrier, 0) >= MINUTE_MS:
+            await self._database.write(lambda tx: tx.run("note_callback", carrier=carrier, at=now, rest=MINUTE_MS))
+            self._noted[carrier] = now
+
+    async def callbacks(self) -> dict[str, int]:
+        """Return when the last one of each carrier came, to the minute."""
+        return await self._database.read(last_callbacks)
 
     async def recent(self, now: int) -> dict[str, RecentUse]:
         """Return uses by carrier; one that was handed nothing for a day, and answered nothing for eight, is missing."""
-        return await self._database.read(lambda tx: _recent(tx, now))
+        return await self._database.read(lambda tx: recent_use(tx, now))
 
     async def tested(self, carrier: str, now: int) -> None:
         """Note that it has answered a test."""
@@ -77,7 +90,11 @@ class CarrierUse:
         await self._database.write(lambda tx: tx.run("count_carrier_use", uses=[row]))
 
 
-async def _recent(tx: Tx, now: int) -> dict[str, RecentUse]:
+async def last_callbacks(tx: Tx) -> dict[str, int]:
+    return dict(await tx.run("last_callbacks"))
+
+
+async def recent_use(tx: Tx, now: int) -> dict[str, RecentUse]:
     first = now - now % MINUTE_MS - (SHOWN - 1) * MINUTE_MS
     minutes: dict[str, list[Use]] = {}
     for carrier, minute, *counts in await tx.run("carrier_use_by_minute", since=first):

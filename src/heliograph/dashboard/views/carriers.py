@@ -9,6 +9,7 @@ from heliograph.dashboard.charts import Chart, Series
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
+from heliograph.rules.delivery.callbacks import calls_back, has_address, is_silent
 from heliograph.rules.delivery.circuit import Circuit, health
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.delivery.routing import simulated_channels
@@ -81,6 +82,7 @@ async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: T
     carrier = _carrier(visit)
     now = visit.context.clock.now()
     recent = (await visit.store.carrier_use.recent(now)).get(carrier.id, RecentUse())
+    called_at = (await visit.store.carrier_use.callbacks()).get(carrier.id)
     kind = (carrier.channel, carrier.kind)
     texts = carrier_form.shown(kind, carrier.options | {"countries": carrier.countries})
     facts = [(one.label, "set" if one.secret else texts[one.name]) for one in carrier_form.inputs(kind)
@@ -100,7 +102,9 @@ async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: T
         "order": order,
         "alone": not [one for one in order if one.enabled and one.id != carrier.id],
         "last": len(order) == 1,
-        "callback": f"{visit.context.base_url}/carriers/{carrier.id}/callback" if _calls_back(carrier) else "",
+        "callback": f"{visit.context.base_url}/carriers/{carrier.id}/callback" if has_address(carrier) else "",
+        "called_at": called_at,
+        "silent": calls_back(carrier) and is_silent(recent.day.accepted, recent.hour.accepted, called_at, now),
         "errors": errors or {},
         "tested": tested,
         "address": visit.form.get("address", "") or (visit.person.email if carrier.channel == "email" else ""),
@@ -113,10 +117,6 @@ def _carrier(visit: Visit) -> CarrierRecord:
         return carriers.find_carrier(visit.setup, visit.params["carrier"])
     except NotFound as refusal:
         raise Gone(refusal.message) from None
-
-
-def _calls_back(carrier: CarrierRecord) -> bool:
-    return carrier.kind in ("cloud_api", "http")
 
 
 def _chart(visit: Visit, recent: RecentUse, now: int) -> Chart:

@@ -29,6 +29,14 @@ FROM carrier_use
 INDEXED BY carrier_use_by_minute  --sqlite
 WHERE minute >= :since AND (accepted + refused > 0 OR seat = :test);
 
+-- name: note_callback
+INSERT INTO carrier_callback (carrier, last_at) VALUES (:carrier, :at)
+ON CONFLICT (carrier) DO UPDATE SET last_at = excluded.last_at
+WHERE carrier_callback.last_at + :rest <= excluded.last_at;
+
+-- name: last_callbacks
+SELECT carrier, last_at FROM carrier_callback;
+
 -- name: purge_carrier_use
 DELETE FROM carrier_use WHERE (carrier, minute, seat) IN (
     SELECT carrier, minute, seat FROM carrier_use WHERE minute <= :before ORDER BY minute LIMIT :limit) RETURNING 1;
