@@ -2,8 +2,9 @@
 
 import asyncio
 import base64
+import json
 import smtplib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.channels.dns_peer import DnsPeer, Zone
+from tests.journeys.test_webhooks import Hooks
 from tests.service import Service, free_port, until
 
 INBOUND = """
@@ -62,7 +64,13 @@ def receiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Receiving"]
 
 class Receiving(Service):
     def __init__(self, database: str, data: Path, port: int, resolver: str) -> None:
-        super().__init__(database, data, bounce_listen=f"127.0.0.1:{port}", resolver=resolver)
+        super().__init__(
+            database,
+            data,
+            bounce_listen=f"127.0.0.1:{port}",
+            resolver=resolver,
+            webhook_allow_private="127.0.0.0/8",
+        )
         self.port = port
 
     def mail(self, message: EmailMessage | bytes, *to: str, sender: str = "ann@example.org") -> None:
@@ -135,6 +143,28 @@ def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
         (f"{place}/raw", "OTHER"),
     ):
         assert receiving.get(path, key=key).code == "received_not_found"
+
+
+@pytest.mark.parametrize(
+    ("format_", "of"),
+    [
+        ("heliograph", lambda body: (body["type"], body["data"]["subject"], body["data"]["reply_text"])),
+        ("resend", lambda body: (body["type"], body["data"]["subject"])),
+        ("postmark", lambda body: (body["Subject"], body["StrippedTextReply"])),
+    ],
+)
+def test_an_endpoint_is_told_the_mail_itself(
+    receiving: Receiving, tmp_path: Path, format_: str, of: Callable[[Any], tuple[str, ...]]
+) -> None:
+    hooks = Hooks(tmp_path)
+    try:
+        made = {"url": hooks.start(), "events": ["email.received"], "format": format_}
+        assert receiving.post("/v1/webhooks", made).status == 201
+        receiving.mail(letter(f"To {format_}", TEXT), "support@acme.test")
+        (told,) = until(hooks.received)
+        assert set(of(json.loads(told["body"]))) <= {"email.received", f"To {format_}", "Where is it?"}
+    finally:
+        hooks.stop()
 
 
 def test_long_texts_are_cut_in_the_event_alone(receiving: Receiving) -> None:

@@ -130,3 +130,15 @@ async def test_stop_start_and_help_are_obeyed_and_answered_once_a_day(texting: S
     clock.forward(DAY_MS)
     await write(texting, "STOP", id="5")
     assert await answers(texting) == [texts.stop_text]
+
+
+async def test_words_are_obeyed_in_the_order_they_come_even_where_carriers_give_no_id(
+    texting: Store, clock: TestClock
+) -> None:
+    """The third looks like a repeat of the first; who says STOP last is on the list."""
+    for text, listed in (("STOP", True), ("START", False), ("STOP", True), ("START", False)):
+        await write(texting, text, is_unnamed=True)
+        assert bool(await texting.opt_outs.find(1, PHONE)) == listed, text
+    received = [one for one in await told(texting, clock) if one[0] == "sms.received"]
+    assert received == [("sms.received", "STOP"), ("sms.received", "START")]
+    assert len(await answers(texting)) == 2

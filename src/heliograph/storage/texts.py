@@ -50,17 +50,21 @@ class ReceivedTexts:
         new = {row[0] for row in await tx.run("insert_received_texts", texts=rows, again=again)}
         teams = await self._last_writers(tx, way, list(distinct.values()), now)
         for id_, text in distinct.items():
-            if id_ not in new:
+            if id_ not in new and not text.is_unnamed:
                 continue
             team = owner_of(text.to, self._setup.current) if way.team is None else None
             team = team or teams.get(text.sender)
             if team is None:
-                tx.afterwards.append(metrics.unclaimed_texts(way.channel, way.carrier).inc)
+                if id_ in new:
+                    tx.afterwards.append(metrics.unclaimed_texts(way.channel, way.carrier).inc)
                 continue
-            at = self._clock.of(team.record.ref)
-            await self._tell(tx, way, team, text, at)
-            if word := read_word(text.text, team.record.opt_out):
+            at, word = self._clock.of(team.record.ref), read_word(text.text, team.record.opt_out)
+            if id_ in new:
+                await self._tell(tx, way, team, text, at)
+            if word:  # also of what looks like a repeat: somebody may say STOP, START and STOP again
                 await self._obey(tx, way, team, text, word, at)
+            if word and id_ in new:
+                await self._answer(tx, way, team, text, word, at)
 
     async def _last_writers(self, tx: Tx, way: Way, texts: Sequence[IncomingText], now: int) -> dict[str, Team]:
         if way.team is not None:
@@ -92,6 +96,9 @@ class ReceivedTexts:
             await list_phones(tx, [(ref, phone, way.channel, "text", now)], publisher)
         elif word == "start":
             await unlist(tx, ref, [phone, self._name_of(ref, phone)], [way.channel], now, publisher)
+
+    async def _answer(self, tx: Tx, way: Way, team: Team, text: IncomingText, word: Word, now: int) -> None:
+        ref, phone, publisher = team.record.ref, text.sender, self._setup.publisher
         body = answer_to(word, team.record.opt_out)
         place = {"team": ref, "phone": phone, "channel": way.channel, "word": word}
         if body and await tx.run("note_answer", at=now, since=now - DAY_MS, **place):

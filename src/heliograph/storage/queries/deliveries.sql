@@ -54,26 +54,28 @@ WHERE endpoint.webhook = r.webhook;
 -- name: new_deliveries
 -- Each with its event, the event's message and the kind of its recipient.
 SELECT d.key, d.team, d.event, d.subject, d.attempt, d.earlier, d.first_at,
-       e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
-       m.record, m.sandbox, r.kind, m.trace, c.url
+       e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
+       coalesce(e.detail, x.record), m.record, m.sandbox, r.kind, m.trace, c.url
 FROM (SELECT * FROM delivery WHERE state = 'waiting' AND webhook = :webhook AND due_at = 0
       ORDER BY key LIMIT :limit) d
 LEFT JOIN event e ON e.team = d.team AND e.id = d.event
 LEFT JOIN message m ON m.key = e.message
 LEFT JOIN callback c ON c.message = e.message
 LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
 ORDER BY d.key;
 
 -- name: due_deliveries
 SELECT d.key, d.team, d.event, d.subject, d.attempt, d.earlier, d.first_at,
-       e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status, e.detail,
-       m.record, m.sandbox, r.kind, m.trace, c.url
+       e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
+       coalesce(e.detail, x.record), m.record, m.sandbox, r.kind, m.trace, c.url
 FROM (SELECT * FROM delivery WHERE state = 'waiting' AND webhook = :webhook AND due_at > 0 AND due_at <= :now
       ORDER BY due_at, key LIMIT :limit) d
 LEFT JOIN event e ON e.team = d.team AND e.id = d.event
 LEFT JOIN message m ON m.key = e.message
 LEFT JOIN callback c ON c.message = e.message
 LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
 ORDER BY d.due_at, d.key;
 
 -- name: told_events
