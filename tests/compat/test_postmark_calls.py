@@ -155,3 +155,57 @@ def test_a_bounce_is_activated(shared_service: Service) -> None:
     assert (told["Message"], told["Bounce"]["Inactive"]) == ("OK", False)
     assert shared_service.get(f"/v1/suppressions/{email}").status == 404
     assert get(shared_service, f"/bounces/{found['ID']}")["Inactive"] is False
+
+
+# -- suppressions and statistics ----------------------------------------------------------------------------------
+
+
+def test_suppressions(shared_service: Service) -> None:
+    path, email = "/message-streams/outbound/suppressions", "Stream@example.com"
+    given = {"Suppressions": [{"EmailAddress": email}, {"EmailAddress": "no"}]}
+    told = ask(shared_service, "POST", path, given).json["Suppressions"]
+    assert [(one["EmailAddress"], one["Status"]) for one in told] == [(email, "Suppressed"), ("no", "Failed")]
+    for query, found in {
+        "emailaddress=stream@example.com": 1,
+        "EmailAddress=stream@example.co": 0,
+        "emailaddress=stream@example.com&suppressionReason=ManualSuppression&origin=Customer": 1,
+        "emailaddress=stream@example.com&suppressionreason=HardBounce": 0,
+        "emailaddress=stream@example.com&todate=2020-01-01": 0,
+    }.items():
+        assert len(get(shared_service, f"{path}/dump?{query}")["Suppressions"]) == found, query
+    assert email in {one["EmailAddress"] for one in get(shared_service, f"{path}/dump")["Suppressions"]}
+    told = ask(shared_service, "POST", f"{path}/delete", given).json["Suppressions"]
+    assert [(one["EmailAddress"], one["Status"]) for one in told] == [(email, "Deleted"), ("no", "Failed")]
+    assert shared_service.get(f"/v1/suppressions/{email}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/message-streams/news/suppressions", {"Suppressions": []}, 422, 1226),
+        ("/message-streams/outbound/suppressions", {"Suppressions": [{"EmailAddress": "a@b.test"}] * 51}, 422, 403),
+        ("/message-streams/outbound/suppressions", {}, 422, 403),
+        ("/message-streams/outbound/archive", {}, 404, 300),
+        ("/message-streams", {}, 405, 300),
+    ],
+)
+def test_changes_that_are_refused(shared_service: Service, path: str, body: Any, status: int, code: int) -> None:
+    told = ask(shared_service, "POST", path, body)
+    assert (told.status, told.json["ErrorCode"]) == (status, code), told.raw
+    assert told.json.keys() == {"ErrorCode", "Message"}
+
+
+def test_statistics(shared_service: Service) -> None:
+    """Of this day, which may end while they are read."""
+    send(shared_service, "complained@simulator.test")
+    until(lambda: get(shared_service, "/stats/outbound/spam")["SpamComplaint"])
+    before = get(shared_service, "/stats/outbound/sends")
+    send(shared_service, "bounced@simulator.test")
+    until(lambda: get(shared_service, "/stats/outbound/sends")["Sent"] > before["Sent"])
+    sends, bounces = (get(shared_service, f"/stats/outbound/{name}") for name in ("sends", "bounces"))
+    assert sum(day["Sent"] for day in sends["Days"]) == sends["Sent"]
+    assert bounces["HardBounce"] > 0 and bounces["Days"][-1]["Date"] >= datetime.now(UTC).date().isoformat()[:4]
+    overview = get(shared_service, "/stats/outbound")
+    assert overview["Sent"] >= sends["Sent"] and overview["Opens"] == 0 and 0 < overview["BounceRate"] <= 100
+    assert get(shared_service, "/stats/outbound/sends?todate=2020-01-01") == {"Days": [], "Sent": 0}
+    assert ask(shared_service, "GET", "/stats/outbound?tag=a").json["ErrorCode"] == 403

@@ -152,6 +152,10 @@ async def a_suppression(world: World) -> Values:
     return {"email": email}
 
 
+async def a_stream(world: World) -> Values:
+    return await a_suppression(world) | {"stream": "outbound"}
+
+
 async def an_opt_out(world: World) -> Values:
     phone = f"+49151{world.number():0>8}"
     assert (await world.call("POST", "/v1/opt-outs", {"phone": phone, "channel": "sms"})).ok
@@ -640,6 +644,11 @@ CHANGES = [
     route(f"POST {RESEND}/templates/{{template}}/publish", "template.publish", {}, an_unfinished_draft, again=True),
     route(f"POST {RESEND}/templates/{{template}}/duplicate", "template.save", {}, a_template),
     route(f"DELETE {RESEND}/templates/{{template}}", "template.archive", {}, a_template, again=True),
+    # as Postmark's clients do
+    route(f"POST {POSTMARK}/message-streams/{{stream}}/suppressions", "suppression.add",
+          {"Suppressions": [{"EmailAddress": "p{n}@example.com"}]}, a_stream, again=True),
+    route(f"POST {POSTMARK}/message-streams/{{stream}}/suppressions/delete", "suppression.remove",
+          {"Suppressions": [{"EmailAddress": "{email}"}]}, a_stream, again=True),
     # as Twilio's clients do
     route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, an_ended_sms),
     route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, an_ended_sms, again=True),

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark import bounces, emails, messages
+from heliograph.compat.postmark import bounces, emails, messages, stats, suppressions
 from heliograph.compat.postmark.shape import PREFIX, error, token
 from heliograph.rules.limits import BATCH_BODY_MAX
 from heliograph.web.bodies import parse_json
@@ -49,6 +49,21 @@ ROUTES = (
     _route("PUT /bounces/{id}/activate", bounces.activate, MANAGE),
     *_reads("/deliverystats", bounces.count),
     *_reads("/deliveryStats", bounces.count),
+    *_reads("/message-streams", suppressions.list_streams),
+    *_reads("/message-streams/{stream}", suppressions.read_stream),
+    _route("GET /message-streams/{stream}/suppressions/dump", suppressions.dump, MANAGE),
+    _route("POST /message-streams/{stream}/suppressions", suppressions.add, MANAGE, body=dict),
+    _route("POST /message-streams/{stream}/suppressions/delete", suppressions.remove, MANAGE, body=dict),
+    *_reads("/server", stats.read_server),
+    *_reads("/stats/outbound", stats.overview),
+    *_reads("/stats/outbound/sends", stats.by_day(Sent="sent")),
+    *_reads("/stats/outbound/bounces", stats.by_day(HardBounce="bounced", SoftBounce="failed")),
+    *_reads("/stats/outbound/spam", stats.by_day(SpamComplaint="complained")),
+    *_reads("/stats/outbound/tracked", stats.untracked("Tracked")),
+    *_reads("/stats/outbound/opens", stats.untracked("Opens", "Unique")),
+    *_reads("/stats/outbound/clicks", stats.untracked("Clicks", "Unique")),
+    *_reads("/stats/outbound/opens/{by}", stats.untracked()),
+    *_reads("/stats/outbound/clicks/{by}", stats.untracked()),
 )
 
 

@@ -52,7 +52,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
             "MessageID": own["source_message_id"],
             "Recipient": own["email"],
             "ChangedAt": at,
-            "Origin": "Customer" if own["reason"] == "manual" else "Recipient",
+            "Origin": origin_of(own["reason"]),
             "SuppressSending": event.type == "suppression.created",
             "SuppressionReason": REASONS[own["reason"]],
         }
@@ -119,6 +119,10 @@ def bounced(event: StoredEvent, team: Team) -> dict[str, Any]:
     common = {"RecordType": "Bounce", "ServerID": team.record.ref, "MessageStream": "outbound"}
     told = _bounce(event, own | {"recipient": event.recipient}, timestamp(event.created_at))
     return common | _about(own) | told
+
+
+def origin_of(reason: str) -> str:
+    return "Customer" if reason == "manual" else "Recipient"
 
 
 def _about(own: dict[str, Any]) -> dict[str, Any]:
