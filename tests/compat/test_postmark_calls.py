@@ -187,6 +187,13 @@ def test_suppressions(shared_service: Service) -> None:
         ("/message-streams/outbound/suppressions", {}, 422, 403),
         ("/message-streams/outbound/archive", {}, 404, 300),
         ("/message-streams", {}, 405, 300),
+        ("/templates", {"Subject": "Hi", "TextBody": "Hi"}, 422, 403),
+        ("/templates", {"Name": "A", "Subject": "Hi {{#each}}", "TextBody": "Hi"}, 422, 403),
+        ("/templates", {"Name": "A", "Subject": "Hi", "TextBody": "Hi", "LayoutTemplate": "l"}, 422, 403),
+        ("/templates", {"Name": "A", "Subject": "Hi", "TextBody": "Hi", "Alias": "welcome"}, 422, 403),
+        ("/webhooks", {"Triggers": {"Bounce": {"Enabled": True}}}, 422, 403),
+        ("/webhooks", {"Url": "http://127.0.0.1:9/", "Triggers": {"Open": {"Enabled": True}}}, 422, 403),
+        ("/webhooks", {"Url": "http://127.0.0.1:9/", "HttpHeaders": [{"Name": "a", "Value": "b"}]}, 422, 403),
     ],
 )
 def test_changes_that_are_refused(shared_service: Service, path: str, body: Any, status: int, code: int) -> None:
@@ -209,3 +216,49 @@ def test_statistics(shared_service: Service) -> None:
     assert overview["Sent"] >= sends["Sent"] and overview["Opens"] == 0 and 0 < overview["BounceRate"] <= 100
     assert get(shared_service, "/stats/outbound/sends?todate=2020-01-01") == {"Days": [], "Sent": 0}
     assert ask(shared_service, "GET", "/stats/outbound?tag=a").json["ErrorCode"] == 403
+
+
+# -- templates and webhooks ---------------------------------------------------------------------------------------
+
+
+def test_templates(shared_service: Service) -> None:
+    words = {"Name": "Receipt", "Alias": "pm-receipt", "Subject": "For {{name}}", "HtmlBody": "<p>{{ name }}</p>"}
+    made = ask(shared_service, "POST", "/templates/", words).json
+    assert (made["Name"], made["Alias"], made["Active"]) == ("Receipt", "pm-receipt", True), made
+    for id_ in (made["TemplateId"], "pm-receipt"):
+        shown = get(shared_service, f"/templates/{id_}")
+        assert (shown["Subject"], shown["HtmlBody"]) == ("For {{name}}", "<p>{{name}}</p>")
+    edited = ask(shared_service, "PUT", "/templates/pm-receipt", {"Subject": "To {{name}}"}).json
+    assert edited["TemplateId"] == made["TemplateId"]
+    mail = {"From": MAIL["From"], "To": "delivered@simulator.test", "TemplateModel": {"name": "Ada"}}
+    sent = ask(shared_service, "POST", "/email/withTemplate", mail | {"TemplateId": made["TemplateId"]}).json
+    assert shared_service.get(f"/v1/emails/{sent['MessageID']}").json["subject"] == "To Ada"
+    assert ask(shared_service, "DELETE", f"/templates/{made['TemplateId']}").json["ErrorCode"] == 0
+    assert ask(shared_service, "GET", "/templates/pm-receipt").json["ErrorCode"] == 1101
+
+
+def test_a_template_is_validated(shared_service: Service) -> None:
+    words = {"Subject": "Hi {{name}}", "HtmlBody": "<p>{{name}}, {{city}}</p>", "TestRenderModel": {"name": "A & B"}}
+    told = ask(shared_service, "POST", "/templates/validate", words).json
+    assert told["AllContentIsValid"] and told["TextBody"] is None
+    assert told["Subject"]["RenderedContent"] == "Hi A & B"
+    assert told["HtmlBody"]["RenderedContent"] == "<p>A &amp; B, city_Value</p>"
+    assert told["SuggestedTemplateModel"] == {"name": "name_Value", "city": "city_Value"}
+    told = ask(shared_service, "POST", "/templates/validate", words | {"Subject": "{{#if}}"}).json
+    assert (told["AllContentIsValid"], told["Subject"]["ContentIsValid"]) == (False, False)
+    assert told["Subject"]["ValidationErrors"][0]["Message"] and told["HtmlBody"]["ContentIsValid"]
+
+
+def test_webhooks(shared_service: Service) -> None:
+    given = {"Url": "http://127.0.0.1:9/a@b", "Triggers": {"Bounce": {"Enabled": True}, "Open": {"Enabled": True}}}
+    made = ask(shared_service, "POST", "/webhooks", given).json
+    assert made["HttpAuth"]["Username"] == "heliograph" and made["HttpAuth"]["Password"].startswith("whsec_")
+    path = f"/webhooks/{made['ID']}"
+    change = {"HttpAuth": {"Username": "me", "Password": "a:b@c"}, "Triggers": {"SpamComplaint": {"Enabled": True}}}
+    shown = ask(shared_service, "PUT", path, change).json
+    assert (shown["Url"], shown["HttpAuth"]) == (given["Url"], None)
+    heard = {name for name, trigger in shown["Triggers"].items() if trigger["Enabled"]}
+    assert heard == {"Bounce", "SpamComplaint"}
+    assert shown == get(shared_service, path) and shown in get(shared_service, "/webhooks")["Webhooks"]
+    assert ask(shared_service, "DELETE", path).json["ErrorCode"] == 0
+    assert ask(shared_service, "GET", path).status == 404

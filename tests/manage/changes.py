@@ -152,6 +152,13 @@ async def a_suppression(world: World) -> Values:
     return {"email": email}
 
 
+async def a_postmark_webhook(world: World) -> Values:
+    given = {"url": URL.format(n=world.number()), "events": ["*"], "format": "postmark"}
+    made = (await world.call("POST", "/v1/webhooks", given)).json["id"]
+    assert (await world.call("POST", f"/v1/webhooks/{made}/test")).ok
+    return {"webhook": made}
+
+
 async def a_stream(world: World) -> Values:
     return await a_suppression(world) | {"stream": "outbound"}
 
@@ -649,6 +656,13 @@ CHANGES = [
           {"Suppressions": [{"EmailAddress": "p{n}@example.com"}]}, a_stream, again=True),
     route(f"POST {POSTMARK}/message-streams/{{stream}}/suppressions/delete", "suppression.remove",
           {"Suppressions": [{"EmailAddress": "{email}"}]}, a_stream, again=True),
+    route(f"POST {POSTMARK}/templates", "template.publish", {"Name": "P{n}", "Subject": "Hi", "TextBody": "Hi"}),
+    route(f"POST {POSTMARK}/templates/", "template.publish", {"Name": "P{n}", "Subject": "Hi", "TextBody": "Hi"}),
+    route(f"PUT {POSTMARK}/templates/{{template}}", "template.publish", {"TextBody": "Third"}, a_template),
+    route(f"DELETE {POSTMARK}/templates/{{template}}", "template.archive", {}, a_template),
+    route(f"POST {POSTMARK}/webhooks", "webhook.create", {"Url": URL, "Triggers": {"Bounce": {"Enabled": True}}}),
+    route(f"PUT {POSTMARK}/webhooks/{{webhook}}", "webhook.change", {"Url": URL}, a_postmark_webhook, again=True),
+    route(f"DELETE {POSTMARK}/webhooks/{{webhook}}", "webhook.remove", {}, a_postmark_webhook, then=DELIVERIES),
     # as Twilio's clients do
     route(f"POST {MESSAGES}/{{sid}}", "message.redact", {"Body": ""}, an_ended_sms),
     route(f"DELETE {MESSAGES}/{{sid}}", "message.delete", {}, an_ended_sms, again=True),
@@ -772,6 +786,7 @@ EXCEPTIONS = {
         for path in ("email", "email/batch", "email/withTemplate", "email/batchWithTemplates")
         for end in ("", "/")
     },
+    f"POST {POSTMARK}/templates/validate": "shows a template, filled in",
     f"PUT {POSTMARK}/bounces/{{id}}/activate": "as DELETE /v1/suppressions: tests/compat/test_postmark_calls.py",
     "POST /compat/postal/api/v1/send/message": "accepts a message",
     "POST /hooks/supabase/{team}": "accepts a message",

@@ -15,7 +15,7 @@ from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwr
 from heliograph.compat.postmark.shape import INACTIVE, word
 from heliograph.rules import refusals as r
 from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
-from heliograph.rules.exports.postmark import template_id
+from heliograph.rules.exports.postmark import find_template, template_id
 from heliograph.rules.limits import BATCH_MAX
 from heliograph.rules.refusals import InvalidHeader, InvalidRequest, Refusal
 from heliograph.rules.setup.records import Caller
@@ -143,7 +143,7 @@ def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Shown
     to, cc = split_mailboxes(mail.to, "to"), split_mailboxes(mail.cc, "cc")
     template: dict[str, Any] = {}
     if isinstance(mail, PostmarkTemplate):
-        id_ = _template(mail)
+        id_ = _template(caller, mail)
         variables = only_declared(caller.team.templates.get(id_), mail.template_model)
         template = {"template_id": id_, "variables": variables}
     request = EmailRequest(
@@ -164,12 +164,12 @@ def _to_request(caller: Caller, mail: PostmarkMail) -> tuple[EmailRequest, Shown
     return request, replace(shown(to, cc), drop_suppressed=True)
 
 
-def _template(mail: PostmarkTemplate) -> str:
-    """Ours by its id, or by the alias or number that it had at Postmark."""
+def _template(caller: Caller, mail: PostmarkTemplate) -> str:
     given = mail.template_alias or mail.template_id
     if not given:
         raise r.TemplateNotFound(f"TemplateId and TemplateAlias are missing. {r.TemplateNotFound.fix}")
-    return template_id(str(given))
+    found = find_template(caller.team.templates, str(given))
+    return found.id if found else template_id(str(given))
 
 
 def _headers(given: list[PostmarkHeader]) -> dict[str, str]:

@@ -125,7 +125,7 @@ async def page_of(
     query: Mapping[str, str], pages: AsyncIterator[Sequence[T]], fits: Callable[[T], bool]
 ) -> tuple[list[T], int]:
     """Those that were asked for, and how many there are, as far as was looked."""
-    count, offset = _number(query, "count", COUNT_MAX), _number(query, "offset", 0)
+    count, offset = _ends(query)
     if count > COUNT_MAX or count + offset > LOOKED:
         raise InvalidRequest(
             f"count is at most {COUNT_MAX}, with offset {LOOKED}. Ask for fewer days with fromdate and todate.",
@@ -138,6 +138,16 @@ async def page_of(
         if len(found) > offset + count or looked >= LOOKED:
             break
     return found[offset : offset + count], len(found)
+
+
+def cut(query: Mapping[str, str], records: Sequence[T]) -> Sequence[T]:
+    """Of a list that memory holds."""
+    count, offset = _ends(query)
+    return records[offset : offset + count]
+
+
+def _ends(query: Mapping[str, str]) -> tuple[int, int]:
+    return _number(query, "count", COUNT_MAX), _number(query, "offset", 0)
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:

@@ -4,15 +4,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark import bounces, emails, messages, stats, suppressions
+from heliograph.compat.postmark import bounces, emails, messages, stats, suppressions, templates, webhooks
 from heliograph.compat.postmark.shape import PREFIX, error, token
-from heliograph.rules.limits import BATCH_BODY_MAX
+from heliograph.rules.limits import BATCH_BODY_MAX, MIB
 from heliograph.web.bodies import parse_json
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Route
 from heliograph.web.surface import Surface
 
 SEND, MANAGE = ("send",), ("manage",)
+WORDS: dict[str, Any] = {"body": dict, "body_max": 6 * MIB}  # of a template
 Answering = Callable[[Call], Awaitable[Response]]
 
 
@@ -54,6 +55,18 @@ ROUTES = (
     _route("GET /message-streams/{stream}/suppressions/dump", suppressions.dump, MANAGE),
     _route("POST /message-streams/{stream}/suppressions", suppressions.add, MANAGE, body=dict),
     _route("POST /message-streams/{stream}/suppressions/delete", suppressions.remove, MANAGE, body=dict),
+    _route("GET /templates", templates.list_all, MANAGE),
+    _route("GET /templates/{id}", templates.read, MANAGE),
+    _route("POST /templates", templates.create, MANAGE, **WORDS),
+    _route("POST /templates/", templates.create, MANAGE, **WORDS),
+    _route("POST /templates/validate", templates.validate, MANAGE, **WORDS),
+    _route("PUT /templates/{id}", templates.change, MANAGE, **WORDS),
+    _route("DELETE /templates/{id}", templates.delete, MANAGE),
+    _route("GET /webhooks", webhooks.list_all, MANAGE),
+    _route("GET /webhooks/{id}", webhooks.read, MANAGE),
+    _route("POST /webhooks", webhooks.create, MANAGE, body=dict),
+    _route("PUT /webhooks/{id}", webhooks.change, MANAGE, body=dict),
+    _route("DELETE /webhooks/{id}", webhooks.delete, MANAGE),
     *_reads("/server", stats.read_server),
     *_reads("/stats/outbound", stats.overview),
     *_reads("/stats/outbound/sends", stats.by_day(Sent="sent")),

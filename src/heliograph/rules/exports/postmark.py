@@ -1,19 +1,41 @@
 """Postmark's exports: suppressions, bounces, domains, senders and templates as its API lists them, or as CSV."""
 
+import hashlib
 import re
+from collections.abc import Mapping
 
 from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut, Row
+from heliograph.rules.setup.records import Template
 from heliograph.rules.templates.foreign import own_placeholders
 
 REASONS = {"hardbounce": "bounce", "spamcomplaint": "complaint", "spamnotification": "complaint"}  # else: manual
 _BODIES = {"subject": "subject", "html": "htmlbody", "text": "textbody"}
 _NOT_OURS = re.compile("[^A-Za-z0-9_]")
+_NUMBER = re.compile("[1-9][0-9]{0,14}")
 _NO = (False, "false", "False", "FALSE", "0")
 
 
 def template_id(alias: str) -> str:
     """Return our id of a template that has this alias, or number, at Postmark; one of ours stays."""
     return f"tpl_{_NOT_OURS.sub('_', alias.removeprefix('tpl_'))[:64]}"
+
+
+def number_of(id_: str) -> int:
+    """Its ids are numbers; one that every program can hold."""
+    return int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=6).digest())
+
+
+def template_number(id_: str) -> int:
+    """The one that it had at Postmark, where it came from there by its number."""
+    own = id_.removeprefix("tpl_")
+    return int(own) if _NUMBER.fullmatch(own) else number_of(id_)
+
+
+def find_template(templates: Mapping[str, Template], given: str) -> Template | None:
+    """Ours by its id, by the alias or number that it had at Postmark, or by those that we told."""
+    if found := templates.get(template_id(given)):
+        return found
+    return next((one for one in templates.values() if given in (one.alias, str(template_number(one.id)))), None)
 
 
 def read_row(row: Row) -> Exported:

@@ -17,6 +17,15 @@ def foreign_placeholders(text: str, written: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(whole, text)
 
 
+def short_placeholders(text: str) -> str:
+    """`{{customer.first_name}}` → `{{first_name}}`; those of others, and those with a format, stay."""
+
+    def short(found: re.Match[str]) -> str:
+        return f"{{{{{found[2]}}}}}" if found[1] == "customer" and not found[3] else found[0]
+
+    return PLACEHOLDER.sub(short, text)
+
+
 def key_of(name: str, written: Mapping[str, str]) -> str:
     return written.get(name, name.upper())
 
