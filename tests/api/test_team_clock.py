@@ -189,6 +189,18 @@ def test_schedules_and_expiries(team: Clocked) -> None:
     assert order == [planned[days] for days in (1, 2, 3)]
 
 
+def test_what_expires_on_the_way(team: Clocked) -> None:
+    start = team.now()
+    expires = start + timedelta(hours=2)
+    id_ = team.send(to="deferred@simulator.test", expires_at=expires.isoformat())["id"]
+    team.advance(DAY)
+    found = team.get(f"/v1/emails/{id_}").json
+    assert found["status"] == "failed"
+    last = found["events"][-1]
+    assert (last["detail"]["reason"], about(last["created_at"], expires)) == ("expired", True)
+    assert_refused(team.post("/v1/emails", MAIL | {"expires_at": expires.isoformat()}), 400, "invalid_schedule")
+
+
 def test_codes(team: Clocked) -> None:
     code = team.send("/v1/verify", to="+15005550006")
     expires = at(code["expires_at"])

@@ -138,8 +138,11 @@ async def suspect(store: Store, clock: TestClock, **more: Any) -> str:
     return item.id
 
 
-async def test_poison_is_tried_alone_then_put_aside(store: Store, clock: TestClock, sql: Sql) -> None:
-    poison = await suspect(store, clock, price=10)
+@pytest.mark.parametrize("ahead", [0, 5 * DAY_MS])
+async def test_poison_is_tried_alone_then_put_aside(store: Store, clock: TestClock, sql: Sql, ahead: int) -> None:
+    """`ahead`: by the test clock of its team."""
+    clock.moved = {1: ahead}
+    poison = await suspect(store, clock, price=10, created_at=clock.of(1))
     assert await store.outbox.claim("email", 10) == []  # no longer among others
     for deaths in range(DEATHS_MAX):
         assert await store.outbox.reclaim() == 0
@@ -156,6 +159,8 @@ async def test_poison_is_tried_alone_then_put_aside(store: Store, clock: TestClo
     assert stored.status == "failed"
     assert (await store.ledger.account(1)).available == CREDIT
     assert await sql("SELECT count(*) FROM outbox") == [(0,)]
+    ((ended_at,),) = await sql("SELECT updated_at FROM recipient")
+    assert ahead <= ended_at - clock.now() + DAY_MS < ahead + 2 * DAY_MS
 
 
 @pytest.mark.parametrize("how", ["release", "join"])

@@ -75,7 +75,8 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | Non
     fields = msgspec.structs.asdict(wanted)
     del fields["hook"]
     fields["name"] = f"key {public_id(token)}" if wanted.name is None else wanted.name.strip()
-    made = MadeKey(key=_with_token(Key(id="", hash="", created_at=now, **fields), token, seal), token=token)
+    made_at = now + store.setup.current.ahead(wanted.team)
+    made = MadeKey(key=_with_token(Key(id="", hash="", created_at=made_at, **fields), token, seal), token=token)
 
     def decide(setup: Setup, _: int) -> SetupChange:
         check_fields(wrong_fields(setup, made.key, now))
@@ -98,7 +99,7 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
         if state_of(old, now) in ("revoked", "expired"):
             raise InvalidRequest("This key no longer works: there is nothing to rotate. Make a new one.")
         name = next_name(old.name, {key.name for key in keys_of(setup, old.team)})
-        new = replace(_with_token(old, token, seal), name=name, created_at=now)
+        new = replace(_with_token(old, token, seal), name=name, created_at=now + setup.ahead(old.team))
         new = replace(new, expires_at=giver.expires_at if giver else None)
         check_giver(giver, new)
         ended = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))

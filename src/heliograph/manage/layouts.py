@@ -55,7 +55,7 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
         draft = drafts.find_draft(setup, id_)
         if draft is None or draft.submitted_at:
             return []
-        return drafts.draft_rows(setup, replace(draft, submitted_at=store.clock.now()))
+        return drafts.draft_rows(setup, replace(draft, submitted_at=store.clock.now() + setup.ahead(draft.team)))
 
     return await change_rows(store, actor, team, "layout.submit", id_, rows)
 

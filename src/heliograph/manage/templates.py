@@ -69,7 +69,9 @@ async def save(
         if mark is not None and (old is None or approvals.mark_of(proposed(setup, old)) != mark):
             raise InvalidRequest("Somebody changed this template while you wrote.", param="mark")
         if not publish:
-            return unfinished_rows(setup, new, operator=by_operator, by=actor.name, at=store.clock.now())
+            return unfinished_rows(
+                setup, new, operator=by_operator, by=actor.name, at=store.clock.now() + setup.ahead(new.team)
+            )
         return _saved(store, actor, setup, new, by_operator, free)
 
     def action(setup: Setup) -> str:
@@ -115,7 +117,8 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 
     def rows(setup: Setup) -> list[Row]:
         draft = approvals.find_draft(setup, id_)
-        return submitted_rows(setup, draft.template, actor.name, store.clock.now()) if draft else []
+        now = store.clock.now() + setup.ahead(team)
+        return submitted_rows(setup, draft.template, actor.name, now) if draft else []
 
     return await change_rows(store, actor, team, "template.submit", id_, rows)
 
@@ -255,4 +258,6 @@ def _published(setup: Setup, new: Template, by_operator: bool) -> str:
 
 
 def _saved(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:
-    return save_rows(setup, new, operator=by_operator, by=actor.name, at=store.clock.now(), free=free)
+    return save_rows(
+        setup, new, operator=by_operator, by=actor.name, at=store.clock.now() + setup.ahead(new.team), free=free
+    )

@@ -84,7 +84,7 @@ class Imports:
                 left_out=len(wrong),
                 first_left=_json(wrong[:SHOWN]),
                 portions=-(-len(lines) // PORTION),
-                now=entry.at,
+                now=self._clock.of(team),
             )
             await audit.write(tx, entry)
 
@@ -106,8 +106,7 @@ class Imports:
 
     async def do_portion(self, id_: str) -> bool:
         """Put an import's next portion on the list; False when there is none, or another process is working on it."""
-        now, publisher = self._clock.now(), self._publisher
-        return await self._database.write(lambda tx: _do_portion(tx, id_, now, publisher))
+        return await self._database.write(lambda tx: _do_portion(tx, id_, self._clock, self._publisher))
 
     async def stop(self, id_: str) -> None:
         now = self._clock.now()
@@ -143,11 +142,12 @@ def _json(lines: Sequence[ReadLine]) -> str:
     return msgspec.json.encode([KeptLine(line.number, line.text, line.reason, line.wrong) for line in lines]).decode()
 
 
-async def _do_portion(tx: Tx, id_: str, now: int, publisher: Publisher) -> bool:
+async def _do_portion(tx: Tx, id_: str, clock: Clock, publisher: Publisher) -> bool:
     found = await tx.run("lock_import", id=id_)
     if not found:
         return False
     team, number = found[0]
+    now = clock.of(team)
     ((text,),) = await tx.run("find_portion", id=id_, number=number)
     lines = msgspec.json.decode(text, type=list[KeptLine])
     wanted = {address.normal: line for line in lines if not line.wrong and (address := parse_address(line.text))}

@@ -155,12 +155,13 @@ async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
     return {priority: teams for priority, teams in due.items() if teams}
 
 
-async def claim_suspect(tx: Tx, owner: str, now: int, leases: Leases) -> list[Claim]:
+async def claim_suspect(tx: Tx, owner: str, now: Now, leases: Leases) -> list[Claim]:
     """Claim one message whose workers died with it, if any is due: to be handed over while nothing else is (P14)."""
     lease_until = await leases.until(tx)
     if leases.off():
         return []
-    given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": now}
+    at, moved = now
+    given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": at, "moved": list(moved.items())}
     rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **given)
     return await _read(tx, rows, ["normal"] * len(rows), alone=True)
 
@@ -276,12 +277,12 @@ class Outbox:
 
     async def suspects(self) -> int:
         """Count the messages that wait to be tried alone."""
-        now = self._clock.now()
-        ((count,),) = await self._database.read(lambda tx: tx.run("suspects", deaths=DEATHS_MAX, now=now))
+        given = {"deaths": DEATHS_MAX, "now": self._clock.now(), "moved": list(self._clock.moved.items())}
+        ((count,),) = await self._database.read(lambda tx: tx.run("suspects", **given))
         return int(count)
 
     async def claim_suspect(self) -> list[Claim]:
-        now = self._clock.now()
+        now = self._clock.now(), self._clock.moved
         return await self._database.write(lambda tx: claim_suspect(tx, self._owner, now, self._leases))
 
     async def join(self, claims: Sequence[Claim]) -> None:
@@ -374,7 +375,7 @@ class Outbox:
             await tx.run("reclaim", over=over)
             await verifications.give_up(tx, "", over, now, publisher)
             verifications.tell(tx, "expired", len(await tx.run("expire_verifications", now=now)))
-            return await outcomes.quarantine(tx, now=now, publisher=publisher)
+            return await outcomes.quarantine(tx, now=now, moved=self._clock.moved, publisher=publisher)
 
         return await self._database.write(story)
 

@@ -1,7 +1,7 @@
 """Recording what carriers said: fenced by the claim, moved by the rules, written in one transaction."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -291,20 +291,20 @@ async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
         await record(tx, returned, owner=None, publisher=publisher)
 
 
-async def quarantine(tx: Tx, *, now: int, publisher: Publisher) -> int:
+async def quarantine(tx: Tx, *, now: int, moved: Mapping[int, int], publisher: Publisher) -> int:
     """Fail messages whose workers died three times handling nothing else, and release their holds (P14)."""
     await tx.run("drop_poisoned_reports", deaths=DEATHS_MAX)
     rows = await tx.run("find_poison", deaths=DEATHS_MAX)
     changes = [
         Change(
-            at=now,
+            at=now + moved.get(team, 0),
             message=message_,
             position=position,
             wanted="failed",
             detail=own("quarantined", f"{DEATHS_MAX} workers died while it was alone in their hands"),
             claim=HeldClaim(key, epoch),
         )
-        for key, epoch, message_, position in rows
+        for key, epoch, message_, position, team in rows
     ]
     if not changes:
         return 0

@@ -97,7 +97,7 @@ async def write(
     """Write rows with their templates' versions, links that end with a suspended team, and accounts of new teams."""
     if rows:
         await save(tx, rows, current.version)
-        await keep_versions(tx, rows, actor, now)
+        await keep_versions(tx, rows, actor, now, current)
         after = updated(current, rows, current.version).teams
         stopped = [(id_,) for id_, team in after.items() if team.record.suspended and not _is_suspended(current, id_)]
         if stopped:
@@ -155,7 +155,7 @@ def _event(publisher: Publisher, setup: Setup, event: SetupEvent, at: int) -> Ev
         subject=event.subject,
         type=event.type,
         detail=msgspec.json.encode(event.data).decode(),
-        created_at=at,
+        created_at=at + setup.ahead(event.team),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from heliograph.rules.setup.records import Layout, Template
-from heliograph.rules.setup.snapshot import Row
+from heliograph.rules.setup.snapshot import Row, Setup
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
@@ -24,10 +24,10 @@ class VersionLine(msgspec.Struct, frozen=True):
     at: int | None  # None: before versions were kept
 
 
-async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int) -> None:
+async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
     """Keep the versions of the setup's rows that are templates or layouts."""
     kept = [
-        (row.id, _VERSION.decode(row.body).version, row.body, person, now)
+        (row.id, _VERSION.decode(row.body).version, row.body, person, now + current.ahead(row.team or ""))
         for row in rows
         if row.kind in ("template", "layout") and row.body is not None
     ]

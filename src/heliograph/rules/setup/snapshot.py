@@ -91,6 +91,11 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         team = self.teams.get(verified_by(self.verified, address.domain))
         return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
 
+    def ahead(self, team: str) -> int:
+        """By how many ms the team's test clock is ahead."""
+        found = self.teams.get(team) if self.moved else None
+        return self.moved.get(found.record.ref, 0) if found else 0
+
     def keys_of(self, domain: Domain) -> list[DkimKey]:
         keys = self.teams[domain.team].dkim_keys if domain.team != PLATFORM_TEAM else self.platform_keys
         return [key for key in keys if key.domain == domain.id]

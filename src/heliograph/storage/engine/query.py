@@ -77,7 +77,7 @@ def read_query(text: str, dialect: Dialect) -> Statement:
     elif params == tuple(tables) and "RETURNING" not in sql:
         sql, each = _for_each_row(text) or (sql, 0)
         return Statement(sql=sql, params=params, tables=tuple(tables), each=each)
-    return Statement(sql=sql, params=params, tables=tuple(tables))
+    return Statement(sql=sql, params=params, tables=tuple(dict.fromkeys(tables)))
 
 
 def _portion(dialect: Dialect, found: re.Match[str]) -> str:

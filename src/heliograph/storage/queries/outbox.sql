@@ -34,15 +34,18 @@ RETURNING key, epoch, team, message, position, promises, first_at, attempt, defe
 
 -- name: suspects
 -- The literal is that of the index outbox_suspect: without it the whole queue would be read.
-SELECT count(*) FROM outbox WHERE owner IS NULL AND claims >= 2 AND alone < :deaths AND due_at <= :now;
+SELECT count(*) FROM outbox o WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
+   AND o.due_at <= :now + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = o.team), 0);
 
 -- name: claim_suspect
 -- If its worker dies, others go first, and it waits: the longer, the more often that happened.
 UPDATE outbox SET owner = :owner, lease_until = :lease_until, alone = alone + 1, epoch = epoch + 1,
                   due_at = :now + (alone + 1) * :again
+                         + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = outbox.team), 0)
 WHERE key IN (
     SELECT o.key FROM outbox o
-    WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths AND o.due_at <= :now
+    WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
+      AND o.due_at <= :now + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = o.team), 0)
     ORDER BY o.due_at LIMIT 1
     FOR UPDATE SKIP LOCKED  --postgres
 )
@@ -109,7 +112,7 @@ UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner = :owner;
 UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND lease_until <= :over RETURNING key;
 
 -- name: find_poison
-SELECT key, epoch, message, position FROM outbox
+SELECT key, epoch, message, position, team FROM outbox
 WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NULL
 LIMIT 100;
 

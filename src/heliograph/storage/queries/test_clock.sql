@@ -2,12 +2,13 @@
 
 -- name: next_due
 -- The first work of a team by its own time, whoever has it in hand: messages, webhooks, emails that were put off, codes.
+-- What is tried alone is put off beforehand, in case its worker dies: while it is in hand, it is due.
 -- CROSS and the plus signs: else SQLite reads all messages and verifications of the team.
 SELECT min(due_at) FROM (
     SELECT (SELECT min(o.due_at) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL AND o.team = :team) AS due_at
     FROM rows(:lanes, lane text) AS l
     UNION ALL
-    SELECT o.due_at FROM outbox o WHERE o.owner IS NOT NULL AND o.team = :team
+    SELECT CASE WHEN o.alone > 0 THEN 0 ELSE o.due_at END FROM outbox o WHERE o.owner IS NOT NULL AND o.team = :team
     UNION ALL
     SELECT (SELECT min(d.due_at) FROM delivery d WHERE d.state = 'waiting' AND d.webhook = w.webhook)
     FROM rows(:webhooks, webhook text) AS w
