@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.setup.records import Platform, TeamRecord, Template, UpstreamTemplate
+from heliograph.rules.setup.records import Layout, LocaleParts, Platform, Shape, TeamRecord, Template, UpstreamTemplate
 from heliograph.rules.setup.snapshot import PLATFORM_ID
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, Shown, set_up
@@ -219,3 +219,74 @@ async def test_what_meta_says_of_a_template_is_shown(pages: Pages, store: Store)
     await set_up(store, ("upstream_template", told.id, replace(told, status="approved", quality="green"), TEAM))
     shown = await pages.get(f"{HERE}/{chat.id}", "viewer")
     assert "Meta has" not in shown.text and "quality: green" in shown.text
+
+
+LETTER = Layout(id="lay_letter", team=TEAM, name="Letter", html="<main>{{content}}</main>", text="-- {{content}}")
+GERMAN = {"locales.de.subject": "Hallo", "locales.de.html": "", "locales.de.text": "Hallo {{name}}."}
+
+
+async def test_each_language_has_its_tab_and_its_mistakes(pages: Pages) -> None:
+    asked = await edit(pages, MAIL.id, "locale", add_locale="DE", text="Hi {{customer.name}}.", subject="Hello")
+    assert asked.status == 200 and draft_of(pages, MAIL.id) is None
+    assert 'value="de" id="shown-2" checked' in asked.html
+    assert 'name="locales.de.text"' in asked.html and asked.html.count("Hi {{customer.name}}.</textarea>") == 2
+    no_tag = await edit(pages, MAIL.id, "locale", add_locale="no tag", text=MAIL.text or "")
+    assert no_tag.status == 400 and "is no language tag" in no_tag.text
+    form = {"text": MAIL.text or "", "shown": ""}
+    wrong = await edit(pages, MAIL.id, "draft", **form, **GERMAN | {"locales.de.text": "\n{{First name}}"})
+    assert wrong.status == 400 and "Line 2: '{{First name}}' is not a placeholder" in wrong.text
+    assert 'id="shown-2" checked' in wrong.html, "its tab is open"
+    await edit(pages, MAIL.id, "draft", **form, **GERMAN)
+    assert draft_of(pages, MAIL.id).locales == {"de": LocaleParts(subject="Hallo", text="Hallo {{customer.name}}.")}
+    form |= {"id": MAIL.id, "variable.0": "name", "example.0": "Grace", "channel": "email", "subject": "Hello"}
+    shown = await pages.post(f"{HERE}/preview", form | GERMAN | {"shown": "de"}, "developer")
+    assert "Hallo Grace." in shown.text
+    await edit(pages, MAIL.id, "draft", **form | dict.fromkeys(GERMAN, ""))
+    assert draft_of(pages, MAIL.id).locales == {}, "cleared"
+
+
+async def test_a_layout_is_chosen_and_stands_around_the_preview(pages: Pages, store: Store) -> None:
+    assert 'name="layout"' not in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).html
+    await set_up(store, ("layout", LETTER.id, LETTER, TEAM))
+    assert '<option value="lay_letter">Letter' in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).html
+    await edit(pages, MAIL.id, "publish", text=MAIL.text or "", layout=LETTER.id)
+    assert given(pages, MAIL.id).layout == LETTER.id
+    assert "-- Hi Grace." in (await pages.get(f"{HERE}/{MAIL.id}/preview", "developer")).text
+    await edit(pages, MAIL.id, "publish", text="No select was sent")
+    assert given(pages, MAIL.id).layout == LETTER.id
+    await edit(pages, MAIL.id, "publish", text="Without", layout="")
+    assert given(pages, MAIL.id).layout is None
+    unknown = await edit(pages, MAIL.id, "publish", text="Without", layout="lay_none")
+    assert unknown.status == 400 and "lay_none" in unknown.text
+
+
+async def test_what_the_linter_says_stands_at_its_part(pages: Pages) -> None:
+    await edit(pages, MAIL.id, "draft", text="", html="<p>\n<img src='https://a.test/b.png'></p>")
+    shown = await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")
+    assert 'data-problems="html"' in shown.html and "Line 2: a picture has no alt text" in shown.text
+    assert 'data-problems="text"' in shown.html and "there is no text part" in shown.text
+    framed = await pages.get(f"{HERE}/{MAIL.id}/preview?draft=yes", "developer")
+    assert "html, line 2: a picture has no alt text" in framed.text
+
+
+async def test_new_variables_have_a_guess(pages: Pages) -> None:
+    asked = await edit(pages, MAIL.id, "publish", text="{{order.total}} {{customer_email}} {{whim}}")
+    shown = dict(re.findall(r'name="example\.(\d)" value="([^"]*)"', asked.html))
+    assert shown == {"0": "Grace", "1": "42.50", "2": "grace@example.com", "3": "", "4": ""}
+
+
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        ("", "Green tea 42.50 Green tea 42.50"),
+        ('[{"title": "Salt", "price": 3}]', "Salt 3"),
+        ("[1]", "Green tea 42.50"),
+    ],
+)
+async def test_a_list_is_shown_with_items(pages: Pages, store: Store, example: str, told: str) -> None:
+    listed = replace(
+        MAIL, text="{{#each customer.items}}{{item.title}} {{item.price}} {{else}}None{{/each}}", variables=("items",),
+        shapes={"items": Shape(list=("title", "price"))}, examples={"items": example} if example else {},
+    )  # fmt: skip
+    await set_up(store, ("template", MAIL.id, listed, TEAM))
+    assert told in (await pages.get(f"{HERE}/{MAIL.id}/preview", "developer")).text

@@ -44,7 +44,7 @@
     const key = form.dataset.editor, state = form.querySelector("[data-state]"), said = state.textContent;
     const shows = form.querySelector("[data-shows]"), rows = form.querySelector(".lines-of tbody");
     const offline = document.querySelector("[data-offline]"), box = document.getElementById("kept");
-    const own = new Set(["csrf", "channel", "id"]);
+    const own = new Set(["csrf", "channel", "id", "shown"]);
     const fields = () => Object.fromEntries([...new FormData(form)].filter(([name]) => !own.has(name)));
     const nameOf = (row) => row.querySelector("[name^='variable.']");
     const exampleOf = (row) => row.querySelector("[name^='example.']");

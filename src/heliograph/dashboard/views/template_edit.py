@@ -7,7 +7,16 @@ from msgspec.structs import replace
 
 from heliograph.dashboard.views.template_change import saved
 from heliograph.dashboard.views.template_find import Written, current, written
-from heliograph.dashboard.views.template_form import FormLine, is_free, lines_for, lines_of, to_form, to_given
+from heliograph.dashboard.views.template_form import (
+    FormLine,
+    is_free,
+    lines_for,
+    lines_of,
+    locales_of,
+    to_form,
+    to_given,
+    with_locale,
+)
 from heliograph.dashboard.views.template_preview import document, frame
 from heliograph.dashboard.views.templates import compared
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
@@ -18,8 +27,12 @@ from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.setup.records import CHANNELS, Channel, Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import Difference, Edited, edit_template, goes_live, offered
+from heliograph.rules.templates.check import TemplateProblem
+from heliograph.rules.templates.examples import guess
+from heliograph.rules.templates.lint import problems_of
 from heliograph.web.reading import work
 
+WARNINGS_MAX = 10  # about a field that are told
 EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."
 
 
@@ -79,9 +92,12 @@ async def preview(visit: Visit) -> Answer:
 async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
     """Save; `mark` names what the person began with; None: nothing."""
     done, lines = await _typed(visit, base, visit.form), lines_of(visit.form)
+    if visit.form.get("do") == "locale":
+        return await _with_locale(visit, base, lines)
     errors, publish = done.errors, visit.form.get("do") != "draft"
     if not errors and done.added and publish:  # a draft is saved with them; what every send must give is seen first
-        return await _editor(visit, base, visit.form, lines + [FormLine(name) for name in done.added], added=done.added)
+        lines += [FormLine(name, example=guess(name)) for name in done.added]
+        return await _editor(visit, base, visit.form, lines, added=done.added)
     if not errors:
         terms: dict[str, Any] = {"by_operator": visit.may("operator"), "free": is_free(visit.form), "publish": publish}
         try:
@@ -93,6 +109,14 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
         else:
             return saved(visit, base.id, is_changed) if publish else _kept(visit, base.id, done.added)
     return await _editor(visit, base, visit.form, lines, errors=errors)
+
+
+async def _with_locale(visit: Visit, base: Template, lines: list[FormLine]) -> Page:
+    """The form with another language; nothing is saved."""
+    try:
+        return await _editor(visit, base, with_locale(visit.form, base.channel), lines)
+    except InvalidRequest as refusal:
+        return await _editor(visit, base, visit.form, lines, errors={"add_locale": refusal.message})
 
 
 def _kept(visit: Visit, id_: str, added: list[str]) -> Redirect:
@@ -128,10 +152,14 @@ async def _editor(
     """
     live = visit.team.templates.get(base.id)
     draft = find_draft(visit.setup, base.id)
-    is_typed = form is visit.form
-    shown = b""
+    is_typed = bool(visit.form)
+    shown, written_now = b"", base
     if is_typed or live is None:  # else the frame asks for what is saved
-        shown = await document(visit, *_shown(visit, await _typed(visit, base, form), is_told=True))
+        done = await _typed(visit, base, form)
+        written_now = done.template
+        shown = await document(visit, *_shown(visit, done, is_told=True))
+    layouts = visit.team.layouts
+    problems = await work(PARSED * _size(form), problems_of, written_now, layouts.get(written_now.layout or ""))
     values = {
         "base": base,
         "known": live is not None,
@@ -143,6 +171,10 @@ async def _editor(
         "form": form,
         "lines": lines,
         "errors": errors or {},
+        "tags": ["", *locales_of(form)],
+        "tab": _tab(form, errors or {}),
+        "warnings": _by_field(problems),
+        "layouts": [(o.id, o.name) for o in layouts.values() if o.status == "approved" or o.id == base.layout],
         "added": added or [],
         "other": other,
         "differences": differences or [],
@@ -150,6 +182,22 @@ async def _editor(
         "shown": shown.decode(),
     }
     return Page("template_edit.html", values, 400 if errors else 200, _size(form) + len(shown))
+
+
+def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
+    """The language that is shown: one that has something to mend, or the one that was."""
+    wrong = [tag for tag in locales_of(form) if any(field.startswith(f"locales.{tag}") for field in errors)]
+    return wrong[0] if wrong else form.get("shown", "")
+
+
+def _by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem]]:
+    """The warnings; errors are told when they refuse a save."""
+    found: dict[str, list[TemplateProblem]] = {}
+    for problem in problems:
+        own = found.setdefault(problem.field, [])
+        if problem.level == "warning" and len(own) < WARNINGS_MAX:
+            own.append(problem)
+    return found
 
 
 async def _typed(visit: Visit, base: Template, form: dict[str, str]) -> Edited:
@@ -161,10 +209,10 @@ def _size(form: dict[str, str]) -> int:
     return sum(map(len, form.values()))
 
 
-def _shown(visit: Visit, done: Edited, *, is_told: bool) -> tuple[Template, dict[str, str]]:
+def _shown(visit: Visit, done: Edited, *, is_told: bool) -> tuple[Template, dict[str, str], str | None]:
     """Return what a preview is made of. `is_told`: the page says itself what is wrong."""
     template = done.template if visit.may("operator") else offered(visit.setup, done.template)
-    return template, {} if is_told else done.errors
+    return template, {} if is_told else done.errors, visit.form.get("shown") or None
 
 
 def _blank(visit: Visit, channel: Channel | None = None) -> Template:

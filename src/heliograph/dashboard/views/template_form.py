@@ -7,12 +7,15 @@ import msgspec
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.templates.check import VARIABLES_MAX
+from heliograph.rules.templates.locales import read_locale
 
 PARTS: dict[Channel, tuple[str, ...]] = {
     "email": ("subject", "html", "text"),
     "sms": ("body",),
     "whatsapp": ("body", "category", "language", "upstream_name"),
 }
+# What a template has of its own in another language.
+TRANSLATED: dict[Channel, tuple[str, ...]] = PARTS | {"whatsapp": ("body", "language", "upstream_name")}
 
 
 class FormLine(msgspec.Struct, frozen=True):
@@ -27,7 +30,26 @@ def to_form(template: Template) -> dict[str, str]:
     form = {part: getattr(template, part) or "" for part in PARTS[template.channel]}
     prices = "\n".join(f"{country} {format_money(price)}" for country, price in template.prices.items())
     price = format_money(template.price)
+    form |= {
+        f"locales.{tag}.{part}": getattr(parts, part) or ""
+        for tag, parts in template.locales.items()
+        for part in TRANSLATED[template.channel]
+    }
+    form |= {"locale": template.locale, "layout": template.layout or ""}
     return form | {"name": template.name, "priority": template.priority, "price": price, "prices": prices}
+
+
+def locales_of(form: dict[str, str]) -> list[str]:
+    """The other languages that stand in the form."""
+    names = (name.split(".") for name in form if name.startswith("locales."))
+    return list(dict.fromkeys(name[1] for name in names if len(name) == 3))
+
+
+def with_locale(form: dict[str, str], channel: Channel) -> dict[str, str]:
+    """With the language that is asked for, as a copy of the template's own words."""
+    tag = read_locale(form.get("add_locale", "").strip())
+    copied = {f"locales.{tag}.{part}": form.get(part, "") for part in TRANSLATED[channel]}
+    return {**copied, **form, "add_locale": "", "shown": tag or ""}
 
 
 def lines_for(template: Template) -> list[FormLine]:
@@ -51,7 +73,12 @@ def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> di
     """Return the template's fields as a setup file would write them; None: without."""
     lines = lines_of(form)
     # Browsers end lines with CR LF; a template keeps what was typed.
-    given: dict[str, Any] = {part: form.get(part, "").replace("\r\n", "\n") or None for part in PARTS[channel]}
+    given: dict[str, Any] = {part: _typed(form, part) or None for part in PARTS[channel]}
+    if tags := locales_of(form):  # one whose parts are all cleared is gone
+        written = {tag: _translated(form, tag, channel) for tag in tags}
+        given["locales"] = {tag: parts for tag, parts in written.items() if parts}
+    given |= {"layout": form["layout"] or None} if "layout" in form else {}
+    given |= {"locale": tag} if (tag := form.get("locale", "").strip()) else {}
     given |= {
         "name": form.get("name", "").strip(),
         "priority": form.get("priority", "normal"),
@@ -60,6 +87,14 @@ def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> di
         "examples": {line.name: line.example for line in lines if line.example},
     }
     return given | (prices_given(form) if with_prices else {})
+
+
+def _typed(form: dict[str, str], name: str) -> str:
+    return form.get(name, "").replace("\r\n", "\n")
+
+
+def _translated(form: dict[str, str], tag: str, channel: Channel) -> dict[str, str]:
+    return {part: text for part in TRANSLATED[channel] if (text := _typed(form, f"locales.{tag}.{part}"))}
 
 
 def prices_given(form: dict[str, str]) -> dict[str, Any]:

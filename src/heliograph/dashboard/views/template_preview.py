@@ -13,10 +13,13 @@ from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import placeholder_names
+from heliograph.rules.templates.examples import example_values
+from heliograph.rules.templates.lint import problems_of
+from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.placeholders import BRAND, PLACEHOLDER
 from heliograph.rules.templates.render import Rendered, most_octets, render
 from heliograph.rules.templates.source import PARTS
-from heliograph.rules.templates.values import Values, asked_names, with_brand
+from heliograph.rules.templates.values import asked_names, with_brand
 from heliograph.web.reading import work
 from heliograph.web.request import Headers
 
@@ -31,28 +34,37 @@ HEADERS: Headers = [
     (b"cache-control", b"no-store"),
 ]
 RECIPIENTS: dict[Channel, str] = {"email": start.EMAIL, "sms": start.PHONE, "whatsapp": start.PHONE}
+PROBLEMS_MAX = 30
 NAMED_MAX = 5  # characters outside the alphabet that are told
 
 
-async def frame(visit: Visit, template: Template, errors: dict[str, str] | None = None) -> Download:
+async def frame(
+    visit: Visit, template: Template, errors: dict[str, str] | None = None, locale: str | None = None
+) -> Download:
     """Return the document of the preview's frame."""
-    return Download(await document(visit, template, errors), "text/html; charset=utf-8", headers=HEADERS)
+    return Download(await document(visit, template, errors, locale), "text/html; charset=utf-8", headers=HEADERS)
 
 
-async def document(visit: Visit, template: Template, errors: dict[str, str] | None = None) -> bytes:
+async def document(
+    visit: Visit, template: Template, errors: dict[str, str] | None = None, locale: str | None = None
+) -> bytes:
     setup, team, octets = visit.setup, visit.team, most_octets(template, template.examples.values())
     await visit.hold(octets)
     return await work(
-        PARSED * octets, lambda: to_page("template_preview.html", preview_of(setup, team, template, errors))
+        PARSED * octets, lambda: to_page("template_preview.html", preview_of(setup, team, template, errors, locale))
     )
 
 
-def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None) -> dict[str, Any]:
+def preview_of(
+    setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None, locale: str | None = None
+) -> dict[str, Any]:
     brand = usual_brand(team, template.channel, setup.platform)
-    given = Values({name: template.examples.get(name, name) for name in template.variables})
+    layout = team.layouts.get(template.layout or "")
+    problems, template = problems_of(template, layout)[:PROBLEMS_MAX], in_locale(template, locale)
+    given = example_values(template)
     errors = errors or {}
     try:
-        shown = render(template, given, brand, team.layouts.get(template.layout or ""))
+        shown = render(template, given, brand, layout)
     except BodyTooLong as refusal:
         shown = Rendered(subject=template.subject, html=None, text=None, body=None)
         errors = errors | {"examples": refusal.message}
@@ -64,6 +76,7 @@ def preview_of(setup: Setup, team: Team, template: Template, errors: dict[str, s
         "shown": shown,
         "values": with_brand(template, given, brand),
         "errors": errors,
+        "problems": problems,
         "used": [name for name in used if name in asked_names(template)],
         "unused": [name for name in template.variables if name not in used],
         "unexampled": [name for name in asked_names(template) if name not in template.examples],

@@ -45,7 +45,8 @@ def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, d
     new, errors = with_fields(base, given)
     told: dict[str, list[str]] = {}
     for problem in check_template(new):
-        place = problem.field.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several
+        first = problem.field.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several
+        place = problem.field if problem.locale else first
         why = _sentence(problem.text.replace("one of them", f"one of {problem.part}"))
         told.setdefault(place, []).append(f"Line {problem.line}: {why}" if problem.line else why)
     return new, {place: "\n".join(dict.fromkeys(whys)) for place, whys in told.items()} | errors
@@ -64,10 +65,18 @@ def edit_template(base: Template, given: Mapping[str, Any]) -> Edited:
     """
     tables = [as_declared(base, one) if isinstance(one, str) else one for one in given["variables"]]
     declared = [name_of(one) for one in tables]
-    parts = complete({part: given[part] for part in PARTS if given.get(part)}, declared)
-    added = [name for name in used_names(parts.values()) if name not in declared]
-    new, errors = read_template(base, {**given, **parts, "variables": tables + added})
+    parts = _whole(given, declared)
+    known = [*declared, *used_names(parts.values())]
+    locales = {tag: {**own, **_whole(own, known)} for tag, own in given.get("locales", {}).items()}
+    texts = [*parts.values(), *(text for own in locales.values() for text in own.values())]
+    added = [name for name in used_names(texts) if name not in declared]
+    translated = {"locales": locales} if "locales" in given else {}
+    new, errors = read_template(base, {**given, **parts, **translated, "variables": tables + added})
     return Edited(new, errors, added)
+
+
+def _whole(given: Mapping[str, Any], declared: list[str]) -> dict[str, str]:
+    return complete({part: given[part] for part in PARTS if given.get(part)}, declared)
 
 
 def _sentence(why: str) -> str:

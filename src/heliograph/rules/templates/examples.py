@@ -1,0 +1,68 @@
+"""Examples: what stands for a variable in a preview, and what is offered where nobody gave one."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from heliograph.rules.setup.records import Template
+from heliograph.rules.templates.values import Values, formatted_uses, read_variables
+
+ITEMS = 2  # of a list that has no example
+# By the last words of a name, the first that fits.
+_GUESSES = [
+    (re.compile(rf"(?:^|[._])(?:{words})$"), value)
+    for words, value in (
+        ("e?mail|address_email", "grace@example.com"),
+        ("(?:first|given)_?name", "Grace"),
+        ("(?:last|family)_?name|surname", "Hopper"),
+        ("company|company_name|organi[sz]ation", "Example Ltd"),
+        ("(?:customer|full|user)?_?name", "Grace Hopper"),
+        ("url|link|href", "https://example.com/4711"),
+        ("phone|mobile", "+15005550006"),
+        ("code|otp|pin", "123456"),
+        ("date|day|due|until|(?:created|updated|expires|shipped|due)_?(?:at|on)", "2026-11-15"),
+        ("time", "09:30"),
+        ("price|amount|total|subtotal|sum|tax|vat|balance|fee|cost", "42.50"),
+        ("quantity|count|qty|minutes|hours|days", "2"),
+        ("id|number|no|order|invoice|reference|ref|tracking", "4711"),
+        ("currency", "EUR"),
+        ("country", "Austria"),
+        ("city|town", "Vienna"),
+        ("title|product|item", "Green tea"),
+    )
+]
+_OF_FORMATS = {"money": "42.50", "number": "1234.5", "percent": "0.2"}  # all others: of times
+_MOMENT = "2026-11-15T09:30:00Z"
+
+
+def guess(name: str) -> str:
+    """A value that a variable of this name may have; empty: nobody can tell."""
+    return next((value for pattern, value in _GUESSES if pattern.search(name)), "")
+
+
+def example_values(template: Template) -> Values:
+    """With the examples; a list's is a JSON array, and a few made-up items where there is none."""
+    formats = {(use.list, use.name): use.format.kind for use in formatted_uses(template) if use.format}
+
+    def made(of: str | None, name: str) -> str:
+        kind = formats.get((of, name))
+        return _OF_FORMATS.get(kind, _MOMENT) if kind else guess(name) if of else name
+
+    texts = {name: template.examples.get(name) or made(None, name) for name in template.variables}
+    lists = {}
+    for name, shape in template.shapes.items():
+        if shape.list:
+            texts.pop(name, None)
+            given = _items(template.examples.get(name, ""))
+            item = {field: made(name, field) or field for field in shape.list}
+            lists[name] = given or [Values(item)] * min(ITEMS, shape.max)
+    return Values(texts, frozenset(), lists)
+
+
+def _items(example: str) -> list[Values]:
+    try:
+        given: Any = msgspec.json.decode(example, type=list[dict[str, str | int | float | bool]])
+    except msgspec.DecodeError:
+        return []
+    return read_variables({"items": given}).lists["items"]
