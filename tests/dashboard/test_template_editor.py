@@ -290,3 +290,13 @@ async def test_a_list_is_shown_with_items(pages: Pages, store: Store, example: s
     )  # fmt: skip
     await set_up(store, ("template", MAIL.id, listed, TEAM))
     assert told in (await pages.get(f"{HERE}/{MAIL.id}/preview", "developer")).text
+
+
+async def test_what_has_no_example_is_a_chip(pages: Pages) -> None:
+    form = {"channel": "email", "subject": "{{order}}", "text": "{{customer.whim}} {{name}}", "variable.0": "name"}
+    form |= {"html": '<a href="https://a.test/{{whim}}" title="{{whim}}">{{whim}}</a> {{name}}', "example.0": "Grace"}
+    shown = await pages.post(f"{HERE}/preview", form, "developer")
+    assert '<code class="chip">order</code>' in shown.html and '<code class="chip">whim</code> Grace' in shown.html
+    assert "&#34;https://a.test/whim&#34; title=&#34;whim&#34;&gt;&lt;span style" in shown.html
+    assert "whim&lt;/span&gt;&lt;/a&gt; Grace" in shown.html
+    assert """data-guesses=\'{"name": "Grace Hopper", "order": "4711", "whim": ""}\'""" in shown.html

@@ -259,3 +259,24 @@ def test_a_viewer_looks_and_changes_nothing(site: Site, shoot: Shoot) -> None:
     csrf = dev.locator("[name=csrf]").first.input_value()
     answer = dev.request.post(f"{site.url}{HERE}/tpl_draft/approve", form={"csrf": csrf})
     assert answer.status == 403
+
+
+def test_words_are_written_on_a_surface_with_lines(site: Site, shoot: Shoot) -> None:
+    page = site.open("surface@example.com", *TEAM, path=f"{HERE}/new?channel=email")
+    words = page.get_by_label("HTML")
+    words.fill('<p>Hello {{whim}}\n<img src="https://a.test/b.png">')
+    lines = page.locator(".code:has([name=html]) .drawn > div")
+    expect(lines).to_have_count(2)
+    expect(lines.first.locator(".placeholder")).to_have_text("{{whim}}")
+    expect(lines.nth(1).locator(".tag").first).to_have_text("<img")
+    expect(page.locator(".drawn > .noted")).to_have_count(2)  # an open tag, and no alt
+    expect(page.locator("[data-problems=html]")).to_contain_text("Line 2: a picture has no alt text")
+    expect(inside(page).frame_locator("iframe").locator("span")).to_have_text("whim")  # a chip
+    fits(page, shoot, "template-surface")
+    words.press("End")
+    words.press("Tab")
+    expect(words).to_have_value(re.compile("  "))
+    expect(words).to_be_focused()
+    words.press("Escape")
+    words.press("Tab")
+    expect(words).not_to_be_focused()

@@ -41,8 +41,8 @@
 
   const form = document.querySelector("form[data-editor]");
   if (form) {
-    const key = form.dataset.editor, state = form.querySelector("[data-state]"), said = state.textContent;
-    const shows = form.querySelector("[data-shows]"), rows = form.querySelector(".lines-of tbody");
+    const key = form.dataset.editor, state = document.querySelector("[data-state]"), said = state.textContent;
+    const shows = document.querySelector("[data-shows]"), rows = form.querySelector(".lines-of tbody");
     const offline = document.querySelector("[data-offline]"), box = document.getElementById("kept");
     const own = new Set(["csrf", "channel", "id", "shown"]);
     const fields = () => Object.fromEntries([...new FormData(form)].filter(([name]) => !own.has(name)));
@@ -69,17 +69,17 @@
       return row;
     };
     const keepEmptyRow = () => { if (nameOf(rows.lastElementChild).value && rows.children.length < 101) addRow(); };
-    const declare = (used) => {
+    const declare = (used, guesses) => {
       let changed = false;
-      const isLeft = (row) => row.dataset.byItself && !exampleOf(row).value && !used.includes(nameOf(row).value);
-      for (const row of [...rows.children].filter(isLeft)) { nameOf(row).value = ""; delete row.dataset.byItself; changed = true; }
+      const isLeft = (row) => exampleOf(row).value === row.dataset.byItself && !used.includes(nameOf(row).value);
+      for (const row of [...rows.children].filter(isLeft)) { nameOf(row).value = exampleOf(row).value = ""; delete row.dataset.byItself; changed = true; }
       const declared = [...rows.children].map((row) => nameOf(row).value.trim().replace(/^customer\./, ""));
       for (const name of used.filter((one) => !declared.includes(one))) {
         const row = [...rows.children].find((one) => !nameOf(one).value && !exampleOf(one).value);
         if (!row) break;
         nameOf(row).value = name;
         exampleOf(row).placeholder = "Such as …";
-        row.dataset.byItself = "yes";
+        row.dataset.byItself = exampleOf(row).value = guesses[name] ?? "";
         changed = true;
         keepEmptyRow();
       }
@@ -87,11 +87,32 @@
     };
 
     // -- the preview: the Preview button is pressed for a fresh frame that then takes the old one's place --
+    const note = (body) => {  // what the linter says of the words in the frame, at the part that they are in
+      for (const field of form.querySelectorAll(".panel :is(input, textarea)")) {
+        const found = [...body.querySelectorAll(`.problems [data-field="${CSS.escape(field.name)}"]`)];
+        let list = form.querySelector(`[data-problems="${CSS.escape(field.name)}"]`);
+        if (!list && found.length) {
+          list = document.createElement("ul");
+          list.className = "problems";
+          list.dataset.problems = field.name;
+          field.closest(".field").after(list);
+        }
+        list?.replaceChildren(...found.map((one) => {
+          const line = document.createElement("li");
+          line.className = one.className;
+          if (one.dataset.line) line.dataset.line = one.dataset.line;
+          line.append(one.dataset.line ? `Line ${one.dataset.line}: ` : "", one.dataset.text);
+          return line;
+        }));
+        field.dispatchEvent(new Event("problems"));
+      }
+    };
     const settle = () => {
       const body = inside(frame);
       offline.hidden = Boolean(body);
       fit(frame);
-      if (body && declare(body.dataset.used.split(" ").filter(Boolean))) { keep(); later(); }
+      if (body) note(body);
+      if (body && declare(body.dataset.used.split(" ").filter(Boolean), JSON.parse(body.dataset.guesses))) { keep(); later(); }
     };
     const show = (more = "") => {
       if (isSending) return;
@@ -163,7 +184,7 @@
     });
     addEventListener("beforeunload", (event) => { if (!isSending && isChanged()) event.preventDefault(); });
     addEventListener("pageshow", () => { isSending = false; });
-    form.classList.add("by-itself");  // then the button only leads to the preview, where that is far below
+    shows.parentElement.classList.add("by-itself");  // then the button only leads to the preview, where that is far below
     shows.addEventListener("click", (event) => {
       event.preventDefault();
       show();

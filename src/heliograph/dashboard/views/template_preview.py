@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views import start
+from heliograph.dashboard.views.template_chips import chip, drawn, pieces
 from heliograph.dashboard.visit import Download, Visit
 from heliograph.rules.limits import PARSED
 from heliograph.rules.mail.sender import usual_brand
@@ -13,7 +16,7 @@ from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import placeholder_names
-from heliograph.rules.templates.examples import example_values
+from heliograph.rules.templates.examples import example_values, guess
 from heliograph.rules.templates.lint import problems_of
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.placeholders import BRAND, PLACEHOLDER
@@ -61,7 +64,7 @@ def preview_of(
     brand = usual_brand(team, template.channel, setup.platform)
     layout = team.layouts.get(template.layout or "")
     problems, template = problems_of(template, layout)[:PROBLEMS_MAX], in_locale(template, locale)
-    given = example_values(template)
+    given = example_values(template, chip) if template.channel == "email" else example_values(template)
     errors = errors or {}
     try:
         shown = render(template, given, brand, layout)
@@ -73,7 +76,9 @@ def preview_of(
         "template": template,
         "team": team.record,
         "brand": brand,
-        "shown": shown,
+        "shown": replace(shown, html=drawn(shown.html)) if shown.html else shown,
+        "pieces_of": pieces,
+        "guesses": {name: guess(name) for name in used if name in asked_names(template)},
         "values": with_brand(template, given, brand),
         "errors": errors,
         "problems": problems,

@@ -1,6 +1,7 @@
 """Examples: what stands for a variable in a preview, and what is offered where nobody gave one."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -41,13 +42,16 @@ def guess(name: str) -> str:
     return next((value for pattern, value in _GUESSES if pattern.search(name)), "")
 
 
-def example_values(template: Template) -> Values:
-    """With the examples; a list's is a JSON array, and a few made-up items where there is none."""
+def example_values(template: Template, without: Callable[[str], str] = str) -> Values:
+    """With the examples; a list's is a JSON array, and a few made-up items where there is none.
+
+    `without`: what stands for a variable that has none, by its name.
+    """
     formats = {(use.list, use.name): use.format.kind for use in formatted_uses(template) if use.format}
 
     def made(of: str | None, name: str) -> str:
         kind = formats.get((of, name))
-        return _OF_FORMATS.get(kind, _MOMENT) if kind else guess(name) if of else name
+        return _OF_FORMATS.get(kind, _MOMENT) if kind else guess(name) if of else without(name)
 
     texts = {name: template.examples.get(name) or made(None, name) for name in template.variables}
     lists = {}

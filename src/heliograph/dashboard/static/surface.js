@@ -1,0 +1,60 @@
+// The surface on which a template's words are written: line numbers, colours for tags and placeholders, problems in the
+// margin, and Tab. The drawing lies behind the text field, which stays what is typed in, sent and read aloud.
+"use strict";
+{
+  const LONGEST = 60000;  // characters that are drawn at every key
+  const TOKEN = /(\{\{.*?(?:\}\}|$))|(<!--.*?(?:-->|$))|(<\/?[a-z][\w:-]*|\/?>)/gi;
+  const KINDS = ["placeholder", "comment", "tag"];
+  const drawn = (text, isHtml) => {
+    const line = document.createElement("div");
+    let at = 0;
+    for (const found of text.matchAll(TOKEN)) {
+      const kind = KINDS[[1, 2, 3].findIndex((group) => found[group] !== undefined)];
+      if (kind !== "placeholder" && !isHtml) continue;
+      const span = document.createElement("span");
+      span.className = kind;
+      span.textContent = found[0];
+      line.append(text.slice(at, found.index), span);
+      at = found.index + found[0].length;
+    }
+    line.append(text.slice(at) || (at ? "" : "\u200b"));
+    return line;
+  };
+  const surface = (field) => {
+    const isHtml = field.name.endsWith("html"), box = document.createElement("div"), back = document.createElement("div");
+    box.className = "code";
+    back.className = "drawn";
+    back.setAttribute("aria-hidden", "true");
+    field.before(box);
+    box.append(back, field);
+    const scroll = () => { back.scrollTop = field.scrollTop; };
+    const draw = () => {
+      const isLong = field.value.length > LONGEST;
+      box.classList.toggle("plain", isLong);
+      back.replaceChildren(...(isLong ? [] : field.value.split("\n").map((line) => drawn(line, isHtml))));
+      back.style.font = getComputedStyle(field).font;
+      back.style.width = `${field.clientWidth}px`;
+      mark();
+      scroll();
+    };
+    const mark = () => {
+      const lines = [...document.querySelectorAll(`[data-problems="${CSS.escape(field.name)}"] [data-line]`)];
+      for (const line of back.querySelectorAll(".noted")) line.classList.remove("noted");
+      for (const one of lines) back.children[one.dataset.line - 1]?.classList.add("noted");
+    };
+    let isLeaving = false;  // Escape, then Tab, goes on to the next field
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Tab" && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey && !isLeaving) {
+        event.preventDefault();
+        document.execCommand("insertText", false, "  ");  // so that it can be undone
+      }
+      isLeaving = event.key === "Escape";
+    });
+    field.addEventListener("input", draw);
+    field.addEventListener("scroll", scroll);
+    field.addEventListener("problems", mark);
+    new ResizeObserver(draw).observe(field);
+    draw();
+  };
+  for (const field of document.querySelectorAll("form[data-editor] .panel textarea")) surface(field);
+}
