@@ -295,7 +295,9 @@ def test_other_examples_run_too(demo: Service) -> None:
     for route in V1:
         if "{" in route.path and route.path not in ("/v1/templates/{id}/render", "/v1/domains/{id}"):
             continue
-        if route.idempotent or (route.method, route.path) == ("POST", "/v1/webhooks") or route.path == "/v1/inbox":
+        if route.idempotent or (route.method, route.path) == ("POST", "/v1/webhooks"):
+            continue
+        if route.path in ("/v1/inbox", "/v1/test-clock"):  # of sandbox teams
             continue
         operation = DOCUMENT["paths"][route.path][route.method.lower()]
         answer = json.loads(run("curl", request_examples(route, base, operation)["curl"]))

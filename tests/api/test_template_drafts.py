@@ -168,7 +168,7 @@ def test_the_list_has_pages(shared_service: Service) -> None:
     ids = []
     after = ""
     for _ in range(200):
-        page = shared_service.get(f"/v1/templates?limit=2{after}").json
+        page = shared_service.get(f"/v1/templates?limit=10{after}").json
         ids += [one["id"] for one in page["data"]]
         if not page["has_more"]:
             break

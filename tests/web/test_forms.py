@@ -168,7 +168,7 @@ def post(sent: Sent, role: str = "owner") -> Sent:
     team = SimpleNamespace(record=SimpleNamespace(id="team_acme", ref=1))
     setup = SimpleNamespace(teams={"team_acme": team})
     context = SimpleNamespace(
-        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1", now=lambda: 0),
+        clock=SimpleNamespace(new_id=lambda prefix: prefix + "1", now=lambda: 0, of=lambda team: 0),
         base_url="",
         store=SimpleNamespace(setup=SimpleNamespace(current=setup), people=People(role), sessions=Sessions()),
     )

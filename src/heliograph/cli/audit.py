@@ -5,6 +5,7 @@ import sys
 import click
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.printing import tell
 from heliograph.settings import Settings
 
 
@@ -30,7 +31,7 @@ def head(settings: Settings, as_json: bool) -> None:
     end = with_store(settings, "Reading", lambda store: store.audit.end())
     if end is None:
         raise click.ClickException("the end of the chain was removed: heliograph doctor says what else was changed")
-    click.echo(f'{{"place": {end.place}, "link": "{end.link}"}}' if as_json else f"{end.place} {end.link}".strip())
+    tell(as_json, {"place": end.place, "link": end.link}, f"{end.place} {end.link}".strip())
 
 
 @audit.command()
