@@ -17,7 +17,9 @@ from heliograph.storage.store import Store
 from heliograph.storage.texts import Way
 from tests.clocks import TestClock
 from tests.entries import set_up
+from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, message
+from tests.storage.test_money import ACCOUNTS, LEDGER, outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -142,3 +144,16 @@ async def test_words_are_obeyed_in_the_order_they_come_even_where_carriers_give_
     received = [one for one in await told(texting, clock) if one[0] == "sms.received"]
     assert received == [("sms.received", "STOP"), ("sms.received", "START")]
     assert len(await answers(texting)) == 2
+
+
+@pytest.mark.parametrize("channel", ["sms", "whatsapp"])
+async def test_answers_are_free(texting: Store, clock: TestClock, sql: Sql, channel: PhoneChannel) -> None:
+    before = await sql(LEDGER), await sql(f"{ACCOUNTS} ORDER BY team")
+    for word in ("STOP", "START", "HELP"):
+        await write(texting, word, channel=channel)
+    claims = await texting.outbox.claim("phone", 100)
+    assert len(claims) == 3
+    for claim in claims:
+        assert await texting.outbox.record(outcome(claim, clock.now(), "sent"))
+    assert (await sql(LEDGER), await sql(f"{ACCOUNTS} ORDER BY team")) == before
+    assert await sql("SELECT DISTINCT price FROM message") == [(0,)]

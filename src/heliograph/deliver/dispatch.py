@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
@@ -13,6 +14,7 @@ from heliograph.deliver.suppressed import Suppressed
 from heliograph.handover import Handover
 from heliograph.rules.delivery import magic, routing
 from heliograph.rules.delivery.circuit import FIRST_MS, MOST_MS
+from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
 from heliograph.rules.delivery.retry import absent_wait, hold_until, next_attempt
@@ -20,8 +22,9 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.mail.delay import told_delay
 from heliograph.rules.phones.opt_out import bars
-from heliograph.rules.setup.records import CarrierRecord
+from heliograph.rules.setup.records import CarrierRecord, Team, UpstreamTemplate
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.templates.upstream import category_of, unavailable
 from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, marked
 from heliograph.runtime import metrics, tracing
 from heliograph.runtime.clock import Clock
@@ -114,6 +117,9 @@ class Dispatch:
         team = self._store.setup.current.teams_by_ref.get(claim.team)
         if team and team.record.suspended:
             return Refused(detail=own("suspended", SUSPENDED))
+        if found := self._unavailable(claim, team):
+            why = f": {found.reason}" if found.reason else ""
+            return Refused(detail=own("template_unavailable", f"Meta had {found.status} the template{why}"))
         if not suppressed:
             return None
         return Refused(
@@ -128,9 +134,20 @@ class Dispatch:
                 if claim.channel == "email":
                     return await store.suppressions.get(claim.team, claim.address) is not None
                 found = await store.opt_outs.find(claim.team, claim.address)
-                return any(one.channel == claim.channel and bars(one.reason, None) for one in found)
+                category = self._category(claim) if found else None
+                return any(one.channel == claim.channel and bars(one.reason, category) for one in found)
             except StoreUnavailable:
                 await asyncio.sleep(RECORD_AGAIN_S)
+
+    def _unavailable(self, claim: Claim, team: Team | None) -> UpstreamTemplate | None:
+        """Return what Meta says now of the template of a message that was scheduled, if it does not take it."""
+        if not (claim.scheduled and claim.channel == "whatsapp" and team and team.upstream):
+            return None
+        return unavailable(team, *_upstream_name(claim))
+
+    def _category(self, claim: Claim) -> str | None:
+        team = self._store.setup.current.teams_by_ref.get(claim.team)
+        return category_of(team, *_upstream_name(claim)) if team and claim.channel == "whatsapp" else None
 
     def _said(self, claim: Claim, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
         """Return the carrier whose answer counts, if any, and the answer, with what earlier ones said as `missed`."""
@@ -194,6 +211,11 @@ class _Passage(Passage):
     def judge(self, suppressed: bool) -> None:
         if bar := self._dispatch.bar(self._claim, suppressed):
             raise Barred(bar)
+
+
+def _upstream_name(claim: Claim) -> tuple[str, str]:
+    content = msgspec.json.decode(claim.content, type=WhatsappContent)
+    return content.template, content.language
 
 
 def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> CarrierRecord | None:

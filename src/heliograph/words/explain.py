@@ -293,6 +293,14 @@ CAUSES: dict[str, Cause] = {
         again=False,
         see="templates",
     ),
+    "template_unavailable": Cause(
+        "content",
+        "request",
+        "Meta had rejected, paused or disabled the template when the message became due.",
+        "Mend the template in WhatsApp Manager, or send by another one.",
+        again=False,
+        see="templates",
+    ),
     "window": Cause(
         "policy",
         "request",

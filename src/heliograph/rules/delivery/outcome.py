@@ -23,6 +23,7 @@ Own = Literal[
     "suspended",
     "suppressed",
     "opted_out",
+    "template_unavailable",
 ]
 
 # What kept a mail server from replying: the `trouble` in the detail of an outcome.

@@ -32,13 +32,18 @@ def known_of(team: Team, template: Template) -> list[UpstreamTemplate]:
 
 
 def is_available(team: Team, template: Template) -> bool:
-    found = upstream_of(team, template)
-    return found is None or found.status not in UNAVAILABLE
+    return template.channel != "whatsapp" or unavailable(team, *_named(template)) is None
+
+
+def unavailable(team: Team, name: str, language: str) -> UpstreamTemplate | None:
+    """Return what Meta says of a template by its name there, if it does not take it."""
+    found = team.upstream.get((name, language))
+    return found if found and found.status in UNAVAILABLE else None
 
 
 def check_available(team: Team, template: Template) -> None:
-    found = upstream_of(team, template)
-    if found is None or found.status not in UNAVAILABLE:
+    found = unavailable(team, *_named(template)) if template.channel == "whatsapp" else None
+    if found is None:
         return
     why = f": {found.reason}" if found.reason else ""
     raise TemplateUnavailable(
@@ -49,9 +54,19 @@ def check_available(team: Team, template: Template) -> None:
 
 
 def named_by(team: Team, news: UpstreamNews) -> list[Template]:
+    """Return the team's templates that Meta tells of."""
+    return sent_as(team, news.name, news.language)
+
+
+def sent_as(team: Team, name: str, language: str) -> list[Template]:
     """Return the team's templates that are sent by this name in this language, in one of theirs."""
-    wanted = (news.name, news.language)
-    return [one for one in team.templates.values() if one.channel == "whatsapp" and wanted in _names(one)]
+    return [one for one in team.templates.values() if one.channel == "whatsapp" and (name, language) in _names(one)]
+
+
+def category_of(team: Team, name: str, language: str) -> str | None:
+    """Return their category, MARKETING when one of them is."""
+    categories = [one.category for one in sent_as(team, name, language)]
+    return "MARKETING" if "MARKETING" in categories else next(iter(categories), None)
 
 
 def after(news: UpstreamNews, team: Team) -> UpstreamTemplate | None:

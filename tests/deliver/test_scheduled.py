@@ -1,0 +1,79 @@
+"""What was scheduled on WhatsApp is judged again when it is due: the template at Meta, and an opt-out of marketing."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from heliograph.channels.carrier import Carriers
+from heliograph.deliver.dispatch import Dispatch
+from heliograph.handover import Handover
+from heliograph.rules.delivery.content import WhatsappContent
+from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.setup.records import TeamRecord, Template, UpstreamState, UpstreamTemplate
+from heliograph.rules.setup.snapshot import to_row
+from heliograph.storage.opt_outs import list_phones
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.entries import set_up
+from tests.storage.samples import PHONE, message
+
+pytestmark = pytest.mark.anyio
+CONTENT = msgspec.json.encode(WhatsappContent(template="parcel", language="en", body="Hi"))
+
+
+async def end_of(store: Store, carriers: Carriers, clock: TestClock, **more: Any) -> tuple[str, str | None]:
+    """How a message by the template ends, and why."""
+    item = message(clock, PHONE, channel="whatsapp", content=CONTENT, **more)
+    await store.messages.accept(item)
+    clock.forward(2 * HOUR_MS)
+    (claim,) = await store.outbox.claim("phone", 10)
+    assert await Dispatch(store, Handover(store, carriers, clock), clock).deliver(claim)
+    found = await store.messages.get(1, item.id)
+    assert found
+    detail = msgspec.json.decode(found.recipients[0].detail or "{}")
+    return found.status, detail.get("reason")
+
+
+async def world(store: Store, category: Any, status: UpstreamState = "approved") -> None:
+    team = TeamRecord(ref=1, id="team_a", name="A")
+    template = Template(
+        id="tpl_1", team="team_a", channel="whatsapp", name="Parcel", upstream_name="parcel", category=category
+    )
+    known = UpstreamTemplate(team="team_a", name="parcel", language="en", status=status, reason="FIRST_PAUSE")
+    rows = [
+        to_row("team", team.id, team, team.id),
+        to_row("template", template.id, template, team.id),
+        to_row("upstream_template", known.id, known, team.id),
+    ]
+    await set_up(store, rows=rows)
+
+
+@pytest.mark.parametrize("status", ["rejected", "paused", "disabled"])
+async def test_a_template_that_meta_took_back(
+    store: Store, carriers: Carriers, clock: TestClock, status: UpstreamState
+) -> None:
+    await world(store, "UTILITY", status)
+    due = clock.now() + HOUR_MS
+    assert await end_of(store, carriers, clock, due_at=due) == ("failed", "template_unavailable")
+    assert (await end_of(store, carriers, clock))[0] == "sent"  # it was accepted before: Meta decides
+
+
+@pytest.mark.parametrize(
+    ("category", "reason", "status"),
+    [
+        ("MARKETING", "marketing", "failed"),
+        ("UTILITY", "marketing", "sent"),
+        ("UTILITY", "text", "failed"),
+        ("MARKETING", None, "sent"),
+    ],
+)
+async def test_an_opt_out_of_marketing(
+    store: Store, carriers: Carriers, clock: TestClock, category: str, reason: str | None, status: str
+) -> None:
+    await world(store, category)
+    rows = [(1, PHONE, "whatsapp", reason, clock.now())] if reason else []
+    await store.database.write(partial(list_phones, rows=rows, publisher=store.setup.publisher))
+    why = "opted_out" if status == "failed" else None
+    assert await end_of(store, carriers, clock, due_at=clock.now() + HOUR_MS) == (status, why)
