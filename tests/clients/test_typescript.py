@@ -129,6 +129,78 @@ def test_what_is_tried_again(
     assert told["keys"][0]
 
 
+def test_drafts_and_opt_outs(package: Path, shared_service: Service, phone: str) -> None:
+    program = f"""
+    const h = new Heliograph(), phone = {json.dumps(phone)}, told = {{}};
+    const frame = {{ name: "Frame", html: "<p>{{{{content}}}}</p>", text: "{{{{content}}}}" }};
+    const layout = (await h.layouts.create(frame)).unwrap();
+    told.layout = (await h.layouts.change(layout.id, {{ name: "Plain" }})).unwrap().id === layout.id;
+    told.layouts = [];
+    for await (const one of h.layouts.list({{ limit: 1 }})) told.layouts.push(one.id === layout.id);
+    const made = (await h.templates.create({{ channel: "email", name: "Hi", subject: "Hi", text: "Hello" }})).unwrap();
+    told.draft = (await h.templates.change(made.id, {{ subject: "Ho" }})).unwrap().draft.subject;
+    told.submitted = (await h.templates.submit(made.id)).unwrap().submitted_at !== null;
+    told.read = (await h.templates.get(made.id)).unwrap().id === made.id;
+    told.versions = [];
+    for await (const one of h.templates.versions(made.id)) told.versions.push(one.version);
+    told.archived = (await h.templates.archive(made.id)).error?.code ?? "ok";
+    told.archived_layout = (await h.layouts.archive(layout.id)).error?.code ?? "ok";
+    told.added = (await h.optOuts.add({{ phone, channel: "sms" }})).unwrap().phone === phone;
+    told.found = (await h.optOuts.get(phone, {{ channel: "sms" }})).unwrap().channel;
+    told.listed = false;
+    for await (const one of h.optOuts.list()) told.listed ||= one.phone === phone;
+    told.removed = (await h.optOuts.remove(phone)).error;
+    told.gone = (await h.optOuts.get(phone)).error.code;
+    console.log(JSON.stringify(told));
+    """
+    told = run(package, shared_service, program)
+    assert True in told.pop("layouts")
+    assert told == {
+        **dict.fromkeys(("layout", "submitted", "read", "added", "listed"), True),
+        "draft": "Ho",
+        "versions": [1],
+        "archived": "ok",
+        "archived_layout": "ok",
+        "found": "sms",
+        "removed": None,
+        "gone": "opt_out_not_found",
+    }
+
+
+def test_what_came_in(package: Path, shared_service: Service) -> None:
+    """Files are octets, whatever is in them; refusals are read as ever."""
+    program = """
+    const asked = [], octets = new Uint8Array([0, 123, 125]);
+    const fetch = async (url, init) => {
+      const path = new URL(url).pathname;
+      asked.push(`${init.method} ${path}`);
+      const error = { code: "received_not_found", message: "" };
+      const headers = { "content-type": "application/octet-stream" };
+      if (path.includes("lost")) return Response.json({ error }, { status: 404 });
+      if (path.split("/").length > 4) return new Response(octets, { headers });
+      return Response.json({ id: "rcv_1", data: [{ id: "rcv_1" }], has_more: false });
+    };
+    const h = new Heliograph({ fetch }), ids = [];
+    for await (const one of h.received.list()) ids.push(one.id);
+    ids.push((await h.received.get("rcv_1")).unwrap().id);
+    const files = [await h.received.raw("rcv_1"), await h.received.attachment("rcv_1", "a/b")];
+    const lost = (await h.received.raw("lost")).error.code;
+    console.log(JSON.stringify({ asked, ids, files: files.map((one) => [...new Uint8Array(one.unwrap())]), lost }));
+    """
+    assert run(package, shared_service, program) == {
+        "asked": [
+            "GET /v1/received",
+            "GET /v1/received/rcv_1",
+            "GET /v1/received/rcv_1/raw",
+            "GET /v1/received/rcv_1/attachments/a%2Fb",
+            "GET /v1/received/lost/raw",
+        ],
+        "ids": ["rcv_1", "rcv_1"],
+        "files": [[0, 123, 125]] * 2,
+        "lost": "received_not_found",
+    }
+
+
 def test_the_feed_goes_on_where_it_was_left(package: Path, shared_service: Service) -> None:
     program = """
     const h = new Heliograph(), seen = [];
@@ -189,6 +261,10 @@ def test_the_types_are_strict(package: Path) -> None:
     if (data) { const id: string = data.id; void id; }
     if (error?.code === "recipient_suppressed") void error.details;
     for await (const sms of h.sms.list({ status: "failed" })) { const to: string = sms.to; void to; }
+    const file: ArrayBuffer = (await h.received.raw("rcv_1")).unwrap(); void file;
+    for await (const one of h.templates.versions("tpl_1")) { const version: number = one.version; void version; }
+    // @ts-expect-error: there is no such channel
+    await h.optOuts.get("+15005550006", { channel: "email" });
     // @ts-expect-error: there is no such field
     await h.emails.send({ to: "a@b.test", subjekt: "S" });
     // @ts-expect-error: there is no such state

@@ -124,8 +124,25 @@ export class Heliograph {
   readonly batches = {
     get: (id: string) => this.ask("GET /v1/batches/{id}", { id }),
   };
+  /** Drafts: what is approved stays in use until the draft is. */
   readonly templates = {
+    create: (body: Body<"POST /v1/templates">) => this.ask("POST /v1/templates", { body }),
+    list: (query: Query<"GET /v1/templates"> = {}) => this.list("GET /v1/templates", query),
+    get: (id: string) => this.ask("GET /v1/templates/{id}", { id }),
+    change: (id: string, body: Body<"PATCH /v1/templates/{id}">) => this.ask("PATCH /v1/templates/{id}", { id, body }),
+    submit: (id: string) => this.ask("POST /v1/templates/{id}/submit", { id }),
+    archive: (id: string) => this.ask("POST /v1/templates/{id}/archive", { id }),
+    versions: (id: string, query: Query<"GET /v1/templates/{id}/versions"> = {}) => this.list("GET /v1/templates/{id}/versions", query, "version", id),
     render: (id: string, body: Body<"POST /v1/templates/{id}/render">) => this.ask("POST /v1/templates/{id}/render", { id, body }),
+  };
+  readonly layouts = {
+    create: (body: Body<"POST /v1/layouts">) => this.ask("POST /v1/layouts", { body }),
+    list: (query: Query<"GET /v1/layouts"> = {}) => this.list("GET /v1/layouts", query),
+    get: (id: string) => this.ask("GET /v1/layouts/{id}", { id }),
+    change: (id: string, body: Body<"PATCH /v1/layouts/{id}">) => this.ask("PATCH /v1/layouts/{id}", { id, body }),
+    submit: (id: string) => this.ask("POST /v1/layouts/{id}/submit", { id }),
+    archive: (id: string) => this.ask("POST /v1/layouts/{id}/archive", { id }),
+    versions: (id: string, query: Query<"GET /v1/layouts/{id}/versions"> = {}) => this.list("GET /v1/layouts/{id}/versions", query, "version", id),
   };
 
   /** The test clock of a sandbox team: its answer comes when everything that became due is done, or after 30 s. */
@@ -140,6 +157,20 @@ export class Heliograph {
     list: (query: Query<"GET /v1/suppressions"> = {}) => this.list("GET /v1/suppressions", query, "email"),
     get: (email: string) => this.ask("GET /v1/suppressions/{email}", { email }),
     remove: (email: string) => this.ask("DELETE /v1/suppressions/{email}", { email }),
+  };
+  /** Phones that want no more texts; without `channel`, of both channels. */
+  readonly optOuts = {
+    add: (body: Body<"POST /v1/opt-outs">) => this.ask("POST /v1/opt-outs", { body }),
+    list: (query: Query<"GET /v1/opt-outs"> = {}) => this.list("GET /v1/opt-outs", query),
+    get: (phone: string, query: Query<"GET /v1/opt-outs/{phone}"> = {}) => this.ask("GET /v1/opt-outs/{phone}", { phone, query }),
+    remove: (phone: string, query: Query<"DELETE /v1/opt-outs/{phone}"> = {}) => this.ask("DELETE /v1/opt-outs/{phone}", { phone, query }),
+  };
+  /** Mail that came in; `raw` and `attachment` give the octets. */
+  readonly received = {
+    list: (query: Query<"GET /v1/received"> = {}) => this.list("GET /v1/received", query),
+    get: (id: string) => this.ask("GET /v1/received/{id}", { id }),
+    raw: (id: string) => this.ask("GET /v1/received/{id}/raw", { id }),
+    attachment: (id: string, attachment: string) => this.ask("GET /v1/received/{id}/attachments/{attachment}", { id, attachment }),
   };
   readonly domains = {
     add: (body: Body<"POST /v1/domains">) => this.ask("POST /v1/domains", { body }),
@@ -183,8 +214,8 @@ export class Heliograph {
     };
   }
 
-  private list<K extends Listing>(operation: K, query: Query<K>, cursor = "id"): List<K> {
-    const page = (after?: string) => this.ask(operation, { query: after ? { ...(query as {}), after } : query } as any);
+  private list<K extends Listing>(operation: K, query: Query<K>, cursor = "id", id = ""): List<K> {
+    const page = (after?: string) => this.ask(operation, { id, query: after ? { ...(query as {}), after } : query } as any);
     return new List<K>(page as any, cursor);
   }
 
@@ -202,10 +233,10 @@ export class Heliograph {
 
   private async ask<K extends Operation>(
     operation: K,
-    given: Asked & { id?: string; email?: string; query?: Query<K>; longer?: number } & (undefined extends Body<K> ? { body?: undefined } : { body: Body<K> }),
+    given: Asked & { id?: string; email?: string; phone?: string; attachment?: string; query?: Query<K>; longer?: number } & (undefined extends Body<K> ? { body?: undefined } : { body: Body<K> }),
   ): Promise<Result<Answer<K>>> {
     const [method, template] = operation.split(" ") as [string, string];
-    const path = template.replace(/\{(\w+)\}/, (_, name) => encodeURIComponent(given[name as "id"] ?? ""));
+    const path = template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(given[name as "id"] ?? ""));
     const query = new URLSearchParams(Object.entries(given.query ?? {}).flatMap(([name, value]) => (value == null ? [] : [[name, String(value)]])));
     const headers: Record<string, string> = { authorization: `Bearer ${this.key}`, accept: "application/json" };
     if (given.body !== undefined) headers["content-type"] = "application/json";
@@ -228,7 +259,8 @@ export class Heliograph {
     let response: Response, body: any;
     try {
       response = await this.fetch(url, { ...init, signal: signal ? AbortSignal.any([signal, late]) : late, redirect: "error" });
-      body = await response.json();
+      const isFile = response.headers.get("content-type") === "application/octet-stream";
+      body = await (isFile ? response.arrayBuffer() : response.json());
     } catch (cause) {
       const message = `No answer from ${this.url}: ${cause instanceof Error ? cause.message : cause}`;
       return { data: null, error: new HeliographError(0, { code: "connection_failed", message }, cause), wait: 0 };
