@@ -29,7 +29,7 @@ from tests.service import PATIENCE_S, SETUP, TOKENS
 
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row.
-ACCEPT, HANDOVER, READ, PAGE = 123, 164, 95, 4850
+ACCEPT, HANDOVER, READ, PAGE = 123, 165, 95, 4900
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
 
 pytestmark = pytest.mark.anyio

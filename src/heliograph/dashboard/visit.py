@@ -120,7 +120,8 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def base(self) -> str:
         """Return where the pages of this team begin."""
-        return places.of_team(self.team.record.id)
+        assert self.team_found is not None, "the page is about no team"
+        return f"{places.TEAMS}/{self.team_found.record.id}"
 
     async def hold(self, octets: int) -> None:
         """Wait until so much may be read."""
