@@ -9,7 +9,7 @@ stands between tags or around text, so that what it leaves out changes the place
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
@@ -26,11 +26,14 @@ DEPTH_MAX = 2
 MISPLACED = "a block stands between tags or around text, never inside a tag or an address"
 
 HOST_MAX = 300  # characters of a link before a placeholder in its host; a host has at most 253
+# What browsers take for the scheme and the host, however many slashes of either kind are between them.
+_HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+[^/\\?#]*", re.IGNORECASE)
+_UNREAD = str.maketrans("", "", "\t\r\n")  # browsers leave them out of an address
 _AUTHORITY_END = re.compile(r"[\s/?#\"'<>\\]")
 
 Scope = Literal["customer", "brand", "item", "content"]
 # plain: not HTML. text: HTML text. attribute: a quoted one. address, query: inside an address, before and after its
-# `?`. host: between `://` and the path, in any part. refused: anywhere else in HTML.
+# `?`. host: between the scheme and the path, in any part. refused: anywhere else in HTML.
 Place = Literal["plain", "text", "attribute", "address", "query", "host", "refused"]
 Code = Literal[
     "crossed_block",
@@ -253,8 +256,9 @@ def _cut(source: str, masked: str, start: int, end: int, place: Place, faults: F
 
 
 def _is_in_host(masked: str, at: int) -> bool:
-    begin = masked.rfind("://", max(0, at - HOST_MAX), at)
-    return begin >= 0 and not _AUTHORITY_END.search(masked, begin + 3, at)
+    before = html.unescape(masked[max(0, at - HOST_MAX) : at]).replace("\\", "/")
+    begin = before.rfind("://")
+    return begin >= 0 and not _AUTHORITY_END.search(before, begin + 3)
 
 
 def _slot(token: re.Match[str], place: Place, faults: Faults) -> Slot | None:
@@ -277,18 +281,30 @@ def _tag(token: re.Match[str], place: Place) -> _Tag:
     return _Tag(opens or turns or closes, scope or "", name or "", token.start(), place)
 
 
+def _count_in_host(pieces: "Iterable[str | Slot | _Tag]") -> int:
+    """Count the placeholders of an address that stand before its path."""
+    written = "".join(piece if isinstance(piece, str) else MASK for piece in pieces if not isinstance(piece, _Tag))
+    host = _HOST.match(html.unescape(written).translate(_UNREAD))
+    return host[0].count(MASK) if host else 0
+
+
 def _cut_address(
     source: str, masked: str, stretch: Stretch, faults: Faults
 ) -> "Iterator[str | Slot | UrlAttribute | _Tag]":
     """Yield the pieces of an address; only # when its beginning can never be safe."""
     pieces: list[str | Slot] = []
     before = ""
-    for piece in _cut(source, masked, stretch.start, stretch.end, "address", faults):
+    cut = list(_cut(source, masked, stretch.start, stretch.end, "address", faults))
+    in_host = _count_in_host(cut)
+    for piece in cut:
         if isinstance(piece, _Tag):
             yield piece
             continue
         if isinstance(piece, str):
             before += html.unescape(piece)
+        elif in_host:
+            in_host -= 1
+            piece = msgspec.structs.replace(piece, place="host")
         elif "?" in before:
             piece = msgspec.structs.replace(piece, place="query")
         pieces.append(piece)
