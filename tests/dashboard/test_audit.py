@@ -70,10 +70,18 @@ def test_a_cell_is_no_formula() -> None:
     assert csv_lines([("=1+1", "a,b"), ("+1415", "-")]) == b'"\'=1+1","a,b"\r\n"\'+1415","\'-"\r\n'
 
 
-@pytest.mark.parametrize("cell", [*"=+-@;\t\r\n＝＋－＠", ";=1", " =1", "\n=1"])
+@pytest.mark.parametrize("cell", [*"=+-@;\t\r\n＝＋－＠", " =1", "\u200b=1", "\ufeff =1"])
 def test_what_begins_like_a_formula_is_marked(cell: str) -> None:
-    (row,) = csv.reader(io.StringIO(csv_lines([(cell, "-1.5", "a;=1")]).decode(), newline=""))
-    assert row == [f"'{cell}", "-1.5", "a;=1"]
+    (row,) = csv.reader(io.StringIO(csv_lines([(cell, "-1.5", "a-b=1")]).decode(), newline=""))
+    assert row == [f"'{cell}", "-1.5", "a-b=1"]
+
+
+@pytest.mark.parametrize("separator", [*";\t,|%\n\r", "; ", ";\u200b", ';"'])
+def test_no_separator_makes_a_cell_a_formula(separator: str) -> None:
+    """A spreadsheet that separates by another character than ours takes our quotes for text."""
+    first, rest = separator[0], separator[1:]
+    (row,) = csv.reader(io.StringIO(csv_lines([(f"a{separator}=1+1;b", f"{separator}=1")]).decode(), newline=""))
+    assert row == [f"a{first}'{rest}=1+1;b", f"'{first}'{rest}=1"]
 
 
 # -- without a browser -------------------------------------------------------------------------------------------

@@ -6,8 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
-# Spreadsheets run what begins so, also behind spaces, separators and line feeds, and in full width.
-_FORMULA = re.compile(r"[;\t\r\n]|[\s;]*+[=+\-@＝＋－＠]")
+# Spreadsheets run what begins so, also behind what is not seen and in full width. One that separates by another
+# character than ours reads our quotes as text: there a cell begins behind each separator.
+_UNSEEN = (
+    r"\"\x00-\x08\x0b\x0c\x0e-\x20\x7f-\xa0\xad\u034f\u115f\u1160\u1680\u180e"
+    r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufeff\uffa0"
+)
+_SEPARATORS = r";,|%\t\r\n"
+_SIGNS = r"[=+\-@＝＋－＠]"
+_CELL_RUN = re.compile(
+    rf"\A(?=[;\t\r\n]|[{_UNSEEN}{_SEPARATORS}]*+{_SIGNS})|(?<=[{_SEPARATORS}])(?=[{_UNSEEN}]*+{_SIGNS})"
+)
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
@@ -17,4 +26,4 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
 
 
 def _harmless(cell: str) -> str:
-    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+    return cell if _NUMBER.fullmatch(cell) else _CELL_RUN.sub("'", cell)
