@@ -11,6 +11,8 @@ from heliograph.rules.mail.blame import ADDRESS, read_reason
 
 # Where providers keep a tenant's mailboxes under a second name, and names that no other provider can have.
 _TENANTS = (".onmicrosoft.com", ".onmicrosoft.us", ".onmicrosoft.de", ".onmschina.cn", ".test-google-a.com")
+_SECOND_LEVELS = frozenset(("ac", "co", "com", "edu", "gov", "net", "org"))  # contoso.co.uk
+_SAYING = 3  # letters that say something of a name that contains them
 _INSIDE = (".local", ".lan", ".internal", ".intern", ".localdomain", ".corp", ".home.arpa", ".localhost")
 _TWINS = ({"gmail.com", "googlemail.com"},)
 
@@ -41,11 +43,24 @@ def is_at_ours(named: str, ours: str) -> bool:
 def _is_same_place(place: str, domain: str) -> bool:
     return (
         place == domain
-        or place.endswith((f".{domain}", *_TENANTS, *_INSIDE))
+        or place.endswith((f".{domain}", *_INSIDE))
+        or (place.endswith(_TENANTS) and _is_tenant_of(place, domain))
         or domain.endswith(f".{place}")
         or "." not in place
         or any({place, domain} <= twins for twins in _TWINS)
     )
+
+
+def _is_tenant_of(place: str, domain: str) -> bool:
+    """Tell whether a tenant is named like a domain; any other is whom the mail was forwarded to."""
+    tenant, own = place.partition(".")[0].replace("-", ""), _own_label(domain).replace("-", "")
+    return tenant == own or (min(len(tenant), len(own)) >= _SAYING and (tenant in own or own in tenant))
+
+
+def _own_label(domain: str) -> str:
+    """Return the label that its owner chose: `contoso` of mail.contoso.co.uk."""
+    *before, label = domain.split(".")[:-1] or [domain]
+    return before[-1] if before and label in _SECOND_LEVELS else label
 
 
 def _folded(address: str) -> tuple[str, str, str]:
