@@ -69,6 +69,24 @@ def test_errors_refuse(shared_service: Service, changed: Any, code: str) -> None
     assert code in [one["code"] for one in answer.json["error"]["details"]["problems"]]
 
 
+def test_a_team_without_room_is_told_by_every_edge(shared_service: Service) -> None:
+    words = "x " * 260_000
+    mail = {"channel": "email", "name": "Large", "subject": "S", "html": f"<p>{words}</p>"}
+    first = shared_service.post("/v1/templates", mail, key="OTHER").json["id"]
+    copies = [shared_service.post(f"/compat/resend/templates/{first}/duplicate", None, key="OTHER") for _ in range(16)]
+    try:
+        assert copies[0].status == 200
+        assert copies[-1].status in (400, 422)
+        assert "is the most. Discard drafts" in copies[-1].json["message"]
+        for path, body in (("templates", mail), ("layouts", TEXT | {"text": "{{content}}" + words})):
+            answer = shared_service.post(f"/v1/{path}", body, key="OTHER")
+            assert_refused(answer, 400, "invalid_template")
+            assert [one["code"] for one in answer.json["error"]["details"]["problems"]] == ["too_large"]
+    finally:
+        for id_ in (first, *(one.json["id"] for one in copies if one.status == 200)):
+            shared_service.post(f"/v1/templates/{id_}/archive", None, key="OTHER")
+
+
 def test_warnings_do_not(shared_service: Service) -> None:
     assert [one["code"] for one in made(shared_service, html="<div>{{content}}")["problems"]] == ["unclosed_tag"]
 

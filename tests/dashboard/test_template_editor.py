@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from heliograph.rules.setup.records import Layout, LocaleParts, Platform, Shape, TeamRecord, Template, UpstreamTemplate
 from heliograph.rules.setup.snapshot import PLATFORM_ID
+from heliograph.rules.setup.template_room import LENGTH_MAX
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, Shown, set_up
 from tests.storage.test_idempotency import make_context
@@ -161,6 +162,13 @@ async def test_a_copy_is_a_new_template(pages: Pages) -> None:
     (copy,) = (t for t in pages.setup.teams[TEAM].templates.values() if t.name == "Copy of Welcome")
     assert (copy.status, copy.version, copy.examples) == ("draft", 1, {"name": "Grace"})
     assert (await pages.get(f"{HERE}/new?from=tpl_nothing", "developer")).status == 404
+
+
+async def test_a_team_without_room_is_told_and_keeps_its_text(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LENGTH_MAX, "live", 10)
+    shown = await edit(pages, MAIL.id, "draft", text="Good day, {{customer.name}}.")
+    assert "10 is the most" in shown.html and "Good day, {{customer.name}}." in shown.html
+    assert draft_of(pages, MAIL.id) is None
 
 
 async def test_a_preview_marks_what_makes_it_ucs2_and_counts_its_price(pages: Pages) -> None:

@@ -610,6 +610,7 @@ INDEXES = {
     "expire_verifications": "verification_pending verification_pkey",
     "take_back_idempotency": "idempotency_running",
     "keep_versions": "",
+    "forget_versions": "template_version_pkey",
     "list_versions": "template_version_pkey",
     "find_version": "template_version_pkey",
 }

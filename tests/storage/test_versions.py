@@ -90,3 +90,12 @@ async def test_layouts_have_versions_as_well(store: Store) -> None:
         await store.setup.change(lambda _, __, rows=rows: SetupChange(rows=rows, audit=SET_UP))  # type: ignore[misc]
     assert [line.version for line in await store.versions.of("lay_x")] == [2, 1]
     assert await store.versions.find_layout("lay_x", 1) == first
+
+
+async def test_the_newest_are_kept_until_it_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliograph.storage.versions.KEPT", 2)
+    await put(store, *(template(n, f"body {n}") for n in range(1, 5)))
+    assert [line.version for line in await store.versions.of("tpl_x")] == [4, 3]
+    gone = [to_row("template", "tpl_x", None, "team_a")]
+    await store.setup.change(lambda _, __: SetupChange(rows=gone, audit=SET_UP))
+    assert await store.versions.of("tpl_x") == []

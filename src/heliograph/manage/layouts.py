@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
-from heliograph.manage.templates import REASON_MAX, check_problems
+from heliograph.manage.templates import REASON_MAX, check_problems, with_room
 from heliograph.rules.audit import Actor
 from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest, LayoutNotFound
@@ -38,9 +38,11 @@ async def write(store: Store, actor: Actor, base: Layout, given: Mapping[str, An
     new, wrong = drafts.with_fields(base, given)
     check_fields(wrong)
     check_problems(await LOOKING.run_large(PARSED * length_of(new), problems_of_layout, new))
-    return await change_rows(
-        store, actor, new.team, "layout.save", new.id, lambda setup: drafts.draft_rows(setup, _unsubmitted(base, new))
-    )
+
+    def rows(setup: Setup) -> list[Row]:
+        return with_room(actor, setup, new.team, drafts.draft_rows(setup, _unsubmitted(base, new)))
+
+    return await change_rows(store, actor, new.team, "layout.save", new.id, rows)
 
 
 def _unsubmitted(base: Layout, new: Layout) -> Layout:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from heliograph.manage.decisions import Ruling, decided
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
-from heliograph.rules.audit import Actor
+from heliograph.rules.audit import COMMAND_LINE, Actor
 from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest, InvalidTemplate, TemplateNotFound
 from heliograph.rules.setup import template_approvals as approvals
@@ -24,6 +24,7 @@ from heliograph.rules.setup.template_edit import (
     unfinished_rows,
     with_fields,
 )
+from heliograph.rules.setup.template_room import check_room
 from heliograph.rules.templates.check import TemplateProblem, layout_problems, length_of
 from heliograph.rules.templates.lint import problems_of
 from heliograph.runtime.threads import LOOKING
@@ -69,9 +70,9 @@ async def save(
         if mark is not None and (old is None or approvals.mark_of(proposed(setup, old)) != mark):
             raise InvalidRequest("Somebody changed this template while you wrote.", param="mark")
         if not publish:
-            return unfinished_rows(
-                setup, new, operator=by_operator, by=actor.name, at=store.clock.now() + setup.ahead(new.team)
-            )
+            at = store.clock.now() + setup.ahead(new.team)
+            kept = unfinished_rows(setup, new, operator=by_operator, by=actor.name, at=at)
+            return with_room(actor, setup, new.team, kept)
         return _saved(store, actor, setup, new, by_operator, free)
 
     def action(setup: Setup) -> str:
@@ -258,6 +259,13 @@ def _published(setup: Setup, new: Template, by_operator: bool) -> str:
 
 
 def _saved(store: Store, actor: Actor, setup: Setup, new: Template, by_operator: bool, free: bool) -> list[Row]:
-    return save_rows(
-        setup, new, operator=by_operator, by=actor.name, at=store.clock.now() + setup.ahead(new.team), free=free
-    )
+    at = store.clock.now() + setup.ahead(new.team)
+    rows = save_rows(setup, new, operator=by_operator, by=actor.name, at=at, free=free)
+    return with_room(actor, setup, new.team, rows)
+
+
+def with_room(actor: Actor, setup: Setup, team: str, rows: list[Row]) -> list[Row]:
+    """Return the rows when the team has room for them. The command line may add more than the team itself may."""
+    if rows and actor != COMMAND_LINE:
+        check_room(setup, team, rows)
+    return rows

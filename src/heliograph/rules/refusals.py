@@ -340,7 +340,7 @@ class LayoutNotFound(Refusal):
 
 
 class InvalidTemplate(Refusal):
-    """The template or layout has errors: `details.problems` names each with its part and line."""
+    """The template or layout has errors, or the team no room for it: `details.problems` names each, part and line."""
 
     fix = "Mend what details.problems names."
 

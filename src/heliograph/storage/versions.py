@@ -9,6 +9,8 @@ from heliograph.rules.setup.snapshot import Row, Setup
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
+KEPT = 100  # versions of each, the newest: a team fills no disk by publishing
+EVERY = 1 << 62  # above any version
 
 
 class _Versioned(msgspec.Struct):
@@ -25,7 +27,7 @@ class VersionLine(msgspec.Struct, frozen=True):
 
 
 async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
-    """Keep the versions of the setup's rows that are templates or layouts."""
+    """Keep the versions of the setup's rows that are templates or layouts, the newest of each; none of what is gone."""
     kept = [
         (row.id, _VERSION.decode(row.body).version, row.body, person, now + current.ahead(row.team or ""))
         for row in rows
@@ -33,6 +35,10 @@ async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, curr
     ]
     if kept:
         await tx.run("keep_versions", versions=kept)
+    ended = [(id_, version - KEPT) for id_, version, *_ in kept if version > KEPT]
+    ended += [(row.id, EVERY) for row in rows if row.kind in ("template", "layout") and row.body is None]
+    for id_, version in ended:
+        await tx.run("forget_versions", template=id_, version=version)
 
 
 class Versions:
@@ -41,7 +47,7 @@ class Versions:
 
     async def of(self, template: str, before: int | None = None) -> list[VersionLine]:
         """Return the newest first, and one more than a page when there are more."""
-        given = {"template": template, "before": before or 1 << 62, "limit": PAGE + 1}
+        given = {"template": template, "before": before or EVERY, "limit": PAGE + 1}
         return [VersionLine(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **given))]
 
     async def find(self, template: str, version: int) -> Template | None:

@@ -51,7 +51,7 @@ class RecipientOptedOut(e.PermissionDenied): "The phone's owner wants no more me
 class TemplateIdRequired(e.InvalidRequestError): "`template_id` is missing."
 class TemplateNotFound(e.NotFoundError): "The team has no approved template with this id."
 class LayoutNotFound(e.NotFoundError): "The team has no layout with this id."
-class InvalidTemplate(e.InvalidRequestError): "The template or layout has errors: `details.problems` names each with its part and line."
+class InvalidTemplate(e.InvalidRequestError): "The template or layout has errors, or the team no room for it: `details.problems` names each, part and line."
 class WrongTemplateChannel(e.ConflictError): "The template is for another channel."
 class TemplateUnavailable(e.ConflictError): "Meta has rejected, paused or disabled the WhatsApp template."
 class MissingVariable(e.InvalidRequestError): "A variable that the template requires is missing."

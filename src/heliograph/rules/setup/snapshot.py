@@ -48,6 +48,8 @@ KINDS: dict[str, type[Setting]] = {
     "inbound": Inbound,
     "webhook": Webhook,
 }
+DRAFTS = {"template": "template_draft", "layout": "layout_draft"}
+TEXTS = frozenset((*DRAFTS, *DRAFTS.values()))
 PLATFORM_ID = "platform"
 PLATFORM_TEAM = ""  # owns the domain of the platform's own sender
 
@@ -66,6 +68,7 @@ class Row(msgspec.Struct, frozen=True):
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     records: Mapping[RecordId, Setting] = {}
+    lengths: Mapping[RecordId, int] = {}  # of templates, layouts and their drafts: characters as the store keeps them
     platform: Platform = Platform()
     carriers: tuple[CarrierRecord, ...] = ()
     teams: Mapping[str, Team] = {}  # by id
@@ -124,15 +127,18 @@ def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
 
 def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
     """Return the setup after these rows; teams that no row names keep their objects."""
-    records = dict(setup.records)
+    records, lengths = dict(setup.records), dict(setup.lengths)
     touched: set[str] = set()
     for row in rows:
         if row.team:
             touched.add(row.team)
         if row.body is None:
             records.pop((row.kind, row.id), None)
+            lengths.pop((row.kind, row.id), None)
         elif row.kind in KINDS:
             records[row.kind, row.id] = msgspec.json.decode(row.body, type=KINDS[row.kind])
+            if row.kind in TEXTS:
+                lengths[row.kind, row.id] = len(row.body)
     teams = {id_: team for id_, team in setup.teams.items() if id_ not in touched}
     callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in touched}
     owned: dict[str, list[Setting]] = {id_: [] for id_ in touched}
@@ -151,6 +157,7 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
     return Setup(
         version=version,
         records=records,
+        lengths=lengths,
         platform=platform if isinstance(platform, Platform) else Platform(),
         carriers=tuple(r for r in records.values() if isinstance(r, CarrierRecord)),
         teams=teams,

@@ -15,6 +15,9 @@ ON CONFLICT (template, version) DO UPDATE SET body = excluded.body,
         FROM (SELECT template_version.body::json ->> 'status' AS status) AS s           --postgres
     );
 
+-- name: forget_versions
+DELETE FROM template_version WHERE template = :template AND version <= :version;
+
 -- name: list_versions
 SELECT v.version, coalesce(p.email, v.person), v.at
 FROM template_version v LEFT JOIN person p ON p.id = v.person
