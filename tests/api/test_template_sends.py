@@ -92,7 +92,7 @@ def looked_at(service: Service, path: str, body: Body) -> Any:
     [
         (None, "en", "Receipt", "<body><b>Tea=€2.00;Milk=€0.50;</b><i>Heliograph</i></body>"),
         ("fr", "en", "Receipt", "<body><b>Tea=€2.00;Milk=€0.50;</b><i>Heliograph</i></body>"),
-        ("de-at", "de", "Beleg", "<body><u>Tea=2,00\xa0€;Milk=0,50\xa0€;</u><i>Heliograph</i></body>"),
+        ("de-DE-u-co-phonebk", "de", "Beleg", "<body><u>Tea=2,00\xa0€;Milk=0,50\xa0€;</u><i>Heliograph</i></body>"),
     ],
 )
 def test_an_email(words: Service, locale: str | None, used: str, subject: str, html: str) -> None:

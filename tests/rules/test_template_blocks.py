@@ -104,6 +104,8 @@ def test_each_value_is_escaped_for_its_place() -> None:
         ("text", "{{#each customer.items}}{{item.colour}}{{/each}}", "unknown_variable", 1),
         ("text", "{{#each customer.x}}{{/each}}", "unknown_variable", 1),
         ("text", "{{#if customer.y}}{{/if}}", "unknown_variable", 1),
+        ("text", "{{#each customer.items}}{{/each}}\n{{ customer.items }}", "unknown_variable", 2),
+        ("html", '<a href="https://a.test/{{customer.items|number}}">', "unknown_variable", 1),
         ("text", "{{customer.x|upper}}", "unknown_format", 1),
         ("text", "{{customer.x|money}}", "unknown_format", 1),
         ("text", "{{customer.x|money:XXQ}}", "unknown_format", 1),
@@ -246,6 +248,10 @@ MANY = email(subject="Hello", text="Hello {{customer.x}}", locales={"de": GERMAN
         ("de-Latn-AT", "de", "Hallo"),
         ("en-GB", "en", "Hello"),
         ("fr", "en", "Hello"),
+        ("de-AT-u-co-phonebk-x-foo", "de-AT", "Servus"),
+        ("DE-1996-x-a", "de", "Hallo"),
+        ("de-gsg-at", "de-AT", "Servus"),
+        *((tag, "en", "Hello") for tag in ("en-GB-oed", "fr-CA-x-foo", "i-klingon", "x-de", "sgn-BE-FR", "zh-min-nan")),
         (None, "en", "Hello"),
     ],
 )
@@ -256,10 +262,30 @@ def test_the_nearest_language(asked: str | None, used: str, subject: str) -> Non
 
 def test_tags_are_written_as_bcp_47_writes_them() -> None:
     assert [read_locale(tag) for tag in ("DE-at", "zh-hant-tw", "es-419")] == ["de-AT", "zh-Hant-TW", "es-419"]
-    for tag in ("", "d", "de_AT", "de-", "english please", "x" * 300):
+    assert [read_locale(tag) for tag in ("zh-cmn-Hans-CN", "de-DE-u-co-phonebk")] == ["zh-Hans-CN", "de-DE"]
+    for tag in (
+        "",
+        "d",
+        "de_AT",
+        "de-",
+        "english please",
+        "x" * 300,
+        "x",
+        "de-x",
+        "de-u",
+        "de-u-x-a",
+        "i-nobody",
+        "-x-a",
+    ):
         with pytest.raises(InvalidRequest) as refused:
             read_locale(tag)
         assert refused.value.param == "locale"
+
+
+@pytest.mark.parametrize("tag", ["de-x-foo", "de-u-co-phonebk", "zh-cmn-Hans", "i-klingon", "x-whatever"])
+def test_texts_are_kept_by_language_script_region_and_variants(tag: str) -> None:
+    template = email(locales={tag: LocaleParts(subject="S", text="x")})
+    assert [problem.code for problem in check_template(template)] == ["invalid_locale"]
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,20 @@ def test_errors_come_first_and_have_their_line() -> None:
 
 
 def test_layouts_are_looked_at_too() -> None:
-    layout = Layout(id="lay_1", team="team_1", name="L", html="<div>{{content}}")
-    assert [problem.code for problem in problems_of_layout(layout)] == ["unclosed_tag"]
+    layout = Layout(id="lay_1", team="team_1", name="L", html="<div>{{content}}\n{{brand.nope}}")
+    assert [(one.level, one.code, one.line) for one in problems_of_layout(layout)] == [
+        ("warning", "unknown_variable", 2),
+        ("warning", "unclosed_tag", 1),
+    ]
+
+
+@pytest.mark.parametrize("part", ["subject", "text", "html"])
+def test_what_a_brand_does_not_have_renders_empty(part: str) -> None:
+    one = template(**{part: "{{brand.name}} {{brand.domain}} {{ brand.nope }} {{brand.nope}} {{brand.logo}}"})
+    problems = problems_of(one)
+    assert [(problem.level, problem.code) for problem in problems] == [("warning", "unknown_variable")] * 2
+    assert [(problem.part, problem.line) for problem in problems] == [(part, 1)] * 2
+    assert "{{brand.nope}}" in problems[0].text
 
 
 def test_the_table_of_clients_has_a_date_and_a_source() -> None:

@@ -75,7 +75,7 @@ Variables = Annotated[
     dict[str, Any] | None,
     says("Values of the template's `customer.*` variables, by name.", **{"$ref": f"{REF}Variables"}),
 ]
-LOCALE: Schema = {"pattern": r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{2,8})*$", "examples": ["de-AT"]}
+LOCALE: Schema = {"pattern": r"^[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*$", "examples": ["de-AT"]}
 Locale = Annotated[
     str | None,
     says("Language tag (BCP 47): the nearest language that the template has, `de-AT`, `de`, then its own.", **LOCALE),

@@ -175,6 +175,10 @@ def _source_problems(template: Template, locale: str | None) -> Iterator[Templat
         if undeclared := list(islice(_undeclared(template, cut.uses), UNDECLARED_MAX)):
             places = _first_places(source)
             yield from (problem("unknown_variable", places.get((use.list, use.name)), told) for use, told in undeclared)
+        for name, at in first_slots(source, "customer").items():
+            if template.shapes.get(name, Shape()).list:
+                told = f"{name} is a list: write {{{{#each customer.{name}}}}} … {{{{/each}}}} with its fields, as in"
+                yield problem("unknown_variable", at, f"{told} {{{{item.{template.shapes[name].list[0]}}}}}")
         if cut.contents:
             at = next(token.start() for token in TOKEN.finditer(source) if token[10])
             yield problem("misplaced_placeholder", at, "{{content}} stands in layouts only")
@@ -223,6 +227,11 @@ def _first_places(source: str) -> dict[tuple[str | None, str], int]:
         if token[9] == "each":
             among = ""
     return places
+
+
+def first_slots(source: str, scope: str) -> dict[str, int]:
+    """Find where the value of each name first stands; a condition on it or a list's block is no value."""
+    return {token[2]: token.start() for token in reversed(list(TOKEN.finditer(source))) if token[1] == scope}
 
 
 def _weight(pieces: Pieces, shapes: dict[str, Shape]) -> int:

@@ -3,18 +3,25 @@
 import re
 from bisect import bisect
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 
 import msgspec
 
 from heliograph.rules.phones.gsm import outside, segment
 from heliograph.rules.setup.records import Layout, Template
-from heliograph.rules.templates.check import TemplateProblem, check_layout, check_template, sources_of
+from heliograph.rules.templates.check import (
+    TemplateProblem,
+    check_layout,
+    check_template,
+    first_slots,
+    sources_of,
+)
 from heliograph.rules.templates.formats import is_timezone
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.mail_clients import GMAIL_CLIPS, first_findings
 from heliograph.rules.templates.markup import MASK, Tag, tags
-from heliograph.rules.templates.placeholders import TOKEN
+from heliograph.rules.templates.placeholders import BRAND, TOKEN
 from heliograph.rules.templates.render import octets, render
 from heliograph.rules.templates.values import read_variables
 
@@ -65,7 +72,8 @@ def lint(template: Template, layout: Layout | None = None) -> list[TemplateProbl
 
 def _part(part: str, source: str, locale: str | None, more: int = 0) -> Iterator[TemplateProblem]:
     line = _lines(source)
-    for code, at, text in _found_in_html(source) if part == "html" else islice(_insecure_texts(source), WARNINGS_MAX):
+    found = _found_in_html(source) if part == "html" else islice(_insecure_texts(source), WARNINGS_MAX)
+    for code, at, text in chain(islice(_unknown_of_brand(source), WARNINGS_MAX), found):
         yield TemplateProblem(level="warning", code=code, part=part, locale=locale, line=line(at), text=text)
     if part == "html" and (size := octets(source) + more) > GMAIL_CLIPS:
         told = f"it has {size:,} bytes: Gmail shows the first {GMAIL_CLIPS:,} and a link to the rest"
@@ -75,6 +83,13 @@ def _part(part: str, source: str, locale: str | None, more: int = 0) -> Iterator
 def _lines(source: str) -> Callable[[int], int]:
     starts = [found.end() for found in re.finditer("\n", source)]
     return lambda at: bisect(starts, at) + 1
+
+
+def _unknown_of_brand(source: str) -> Found:
+    for name, at in sorted(first_slots(source, "brand").items(), key=itemgetter(1)):
+        if name not in BRAND:
+            known = " and ".join(f"{{{{brand.{one}}}}}" for one in BRAND)
+            yield "unknown_variable", at, f"{{{{brand.{name}}}}} is always empty: a brand has {known}"
 
 
 def _found_in_html(source: str) -> Found:

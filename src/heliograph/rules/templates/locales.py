@@ -9,30 +9,43 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Template
 from heliograph.rules.text import quoted
 
-# Language, script, region and variants of BCP 47; extensions and private use have no texts here.
+# Language, extended language, script, region, variants, then extensions and private use, of BCP 47.
 _TAG = re.compile(
-    r"([a-z]{2,3}|[a-z]{5,8})(?:-([a-z]{4}))?(?:-([a-z]{2}|[0-9]{3}))?((?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3})){0,3})"
+    r"([a-z]{2,3}(?P<extended>(?:-[a-z]{3}){1,3})?|[a-z]{5,8})(?:-(?P<script>[a-z]{4}))?"
+    r"(?:-(?P<region>[a-z]{2}|[0-9]{3}))?(?P<variants>(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3})){0,3})"
+    r"(?P<more>(?:-[a-wyz0-9](?:-[a-z0-9]{2,8}){1,20}){0,8}(?:-x(?:-[a-z0-9]{1,8}){1,20})?)"
+)
+_PRIVATE = re.compile(r"x(?:-[a-z0-9]{1,8}){1,20}")
+# Those of before the grammar that it does not fit.
+_IRREGULAR = frozenset(
+    "en-gb-oed sgn-be-fr sgn-be-nl sgn-ch-de i-ami i-bnn i-default i-enochian i-hak i-klingon i-lux i-mingo i-navajo "
+    "i-pwn i-tao i-tay i-tsu".split()
 )
 
 
 def read_locale(given: str | None) -> str | None:
-    """Write a tag as BCP 47 does (`de-AT`, `zh-Hant-TW`), however it was given."""
+    """Write a tag as BCP 47 does (`de-AT`, `zh-Hant-TW`), however it was given, as far as texts are kept by it."""
     if given is None:
         return None
-    locale = written(given)
-    if locale is None:
+    tag = given.lower()
+    if found := _TAG.fullmatch(tag.removesuffix("-oed") if tag in _IRREGULAR else tag):
+        return _written(found)
+    if tag not in _IRREGULAR and not _PRIVATE.fullmatch(tag):
         raise InvalidRequest(
             f"{quoted(given)} is no language tag. Send one such as en, de-AT or zh-Hant.", param="locale"
         )
-    return locale
+    return tag
 
 
 def written(given: str) -> str | None:
+    """Write a tag that texts are kept by: extended languages, extensions and private use have none of their own."""
     found = _TAG.fullmatch(given.lower())
-    if found is None:
-        return None
-    language, script, region, variants = found.groups()
-    return "-".join(filter(None, (language, script and script.title(), region and region.upper()))) + variants
+    return None if found is None or found["extended"] or found["more"] else _written(found)
+
+
+def _written(found: re.Match[str]) -> str:
+    language, script, region = found[1].partition("-")[0], found["script"] or "", found["region"] or ""
+    return "-".join(filter(None, (language, script.title(), region.upper()))) + found["variants"]
 
 
 def language_used(known: Collection[str], locale: str, own: str) -> str:
