@@ -24,13 +24,14 @@ CODES = {
         ),
         400,
     ),
-    **dict.fromkeys(("missing_api_key", "invalid_api_key"), 401),
+    **dict.fromkeys(("missing_api_key", "invalid_api_key", "invalid_signature"), 401),
     **dict.fromkeys(
         (
             *("from_domain_unverified", "key_domain_scope", "no_approved_brand_domain", "recipient_not_allowed"),
             *("recipient_suppressed", "feature_not_on_plan", "team_suspended", "insufficient_scope"),
             "direct_sends_paused",  # by addition
             "recipient_opted_out",
+            "callback_not_verified",
         ),
         403,
     ),

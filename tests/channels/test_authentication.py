@@ -169,6 +169,8 @@ async def test_our_own_signatures_hold() -> None:
         (MAIL.replace(b"ann@example.org", b"ann@x.strict.test"), "ann@strict.test", {}, "fail"),
         (MAIL.replace(b"ann@example.org", b"a@b.test, c@d.test"), "ann@example.org", {}, "permerror"),
         (MAIL.replace(b"From:", b"X-From:"), "ann@example.org", {}, "permerror"),
+        (MAIL.replace(b"\r\n", b"\n"), "ann@example.org", {}, "pass"),
+        (MAIL.replace(b"To:", b"X: y\nFrom: eve@evil.test\r\nTo:"), "ann@example.org", {}, "permerror"),
         (MAIL, "ann@open.test", {("_dmarc.example.org", "TXT"): [SILENT]}, "temperror"),
         (signed(), "ann@open.test", {("s1._domainkey.example.org", "TXT"): [SILENT]}, "temperror"),
     ],

@@ -135,7 +135,9 @@ def test_metas_challenge(everywhere: Service) -> None:
     asked = f"{path}?hub.mode=subscribe&hub.verify_token=challenge-token&hub.challenge=4711"
     answer = everywhere.get(asked, key=None)
     assert (answer.status, answer.raw) == (200, b"4711")
-    assert everywhere.get(asked.replace("challenge-token", "other"), key=None).status == 403
+    forged = everywhere.get(asked.replace("challenge-token", "other"), key=None)
+    assert (forged.status, forged.code) == (403, "callback_not_verified")
+    assert forged.headers["heliograph-should-retry"] == "false"
 
 
 def test_who_wants_no_marketing_gets_all_else(everywhere: Service) -> None:

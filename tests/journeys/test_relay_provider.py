@@ -49,7 +49,10 @@ def relayed(tmp_path: Path, sink: Sink) -> Iterator[Service]:
 
 def call_back(service: Service, provider: str, body: bytes, headers: dict[str, str]) -> int:
     headers = {"content-type": "application/json"} | headers
-    return service.ask("POST", f"/carriers/{provider}/callback", body, key=None, headers=headers).status
+    answer = service.ask("POST", f"/carriers/{provider}/callback", body, key=None, headers=headers)
+    if answer.status == 401:
+        assert (answer.code, answer.headers["heliograph-should-retry"]) == ("invalid_signature", "false")
+    return answer.status
 
 
 @pytest.mark.parametrize(

@@ -394,9 +394,9 @@ def test_an_address_is_suppressed_once() -> None:
             )
             for status in ("draft", "archived")
         ),
-        ("", A + LAYOUT.replace("<p>", "\\n{{content}}"), "teams[0].layouts[0].html: {{content}} stands in it 2 times"),
+        ("", A + LAYOUT.replace("<p>", "\\n{{content}}"), "teams[0].layouts[0].html, line 2: {{content}} stands"),
         ("", A + LAYOUT.replace("<p>", "\\n{{x}}"), "teams[0].layouts[0].html, line 2: '{{x}}' is not a placeholder"),
-        ("", A + LAYOUT.replace("<p>", "{{customer.x}}"), "teams[0].layouts[0].html: a layout has {{content}} and"),
+        ("", A + LAYOUT.replace("<p>", "{{customer.x}}"), "teams[0].layouts[0].html, line 1: a layout has"),
         (B + LAYOUT, A + LAYOUT, "teams[0].layouts[0].id: lay_a belongs to another team"),
         (
             "",

@@ -120,6 +120,20 @@ def test_what_is_refused_at_save(part: str, source: str, code: str, line: int | 
     assert (problem.level, problem.part, problem.line) == ("error", part, line)
 
 
+@pytest.mark.parametrize(
+    ("html", "codes"),
+    [
+        ("<p {{#if customer.x}}hidden{{/if}}>", ["misplaced_block"]),
+        ('<p class="{{#if customer.x}}a{{else}}b{{/if}}">', ["misplaced_block"]),
+        ("<p {{#if customer.x}}{{customer.x}}{{/if}}>", ["misplaced_block", "misplaced_placeholder"]),
+        ("<p {{#if customer.x}}a{{/if}}>\n<p {{#if customer.x}}a{{/if}}>", ["misplaced_block"] * 2),
+        ("{{#if customer.x}}<p {{/if}}>", ["unclosed_block", "misplaced_block"]),
+    ],
+)
+def test_a_block_inside_a_tag_is_told_once(html: str, codes: list[str]) -> None:
+    assert [problem.code for problem in check_template(email(html=html))] == codes
+
+
 def test_a_whatsapp_template_has_no_blocks() -> None:
     template = email(
         channel="whatsapp", category="UTILITY", subject=None, text=None, body="{{#if customer.x}}a{{/if}}", shapes={}
@@ -220,18 +234,18 @@ def test_a_layout_stands_around_the_content() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "code"),
+    ("parts", "code", "line"),
     [
-        ({}, "missing_part"),
-        ({"html": "<p>"}, "missing_content"),
-        ({"text": "{{content}}{{content}}"}, "missing_content"),
-        ({"text": "{{content}}{{customer.x}}"}, "unknown_variable"),
-        ({"text": "{{content}}{{#if customer.x}}{{/if}}"}, "unknown_variable"),
-        ({"html": "<p title='{{content}}'>"}, "misplaced_placeholder"),
+        ({}, "missing_part", None),
+        ({"html": "<p>"}, "missing_content", None),
+        ({"text": "{{content}}\n{{content}}"}, "missing_content", 2),
+        ({"text": "{{content}}{{brand.name}}\n{{customer.x}}"}, "unknown_variable", 2),
+        ({"text": "{{content}}\n\n{{#if customer.x}}{{/if}}"}, "unknown_variable", 3),
+        ({"html": "<p title='{{content}}'>"}, "misplaced_placeholder", 1),
     ],
 )
-def test_what_is_refused_in_a_layout(parts: dict[str, str], code: str) -> None:
-    assert code in [problem.code for problem in check_layout(layout(**parts))]
+def test_what_is_refused_in_a_layout(parts: dict[str, str], code: str, line: int | None) -> None:
+    assert (code, line) in [(problem.code, problem.line) for problem in check_layout(layout(**parts))]
 
 
 GERMAN = LocaleParts(subject="Hallo", text="Hallo {{customer.x}}")

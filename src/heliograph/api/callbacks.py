@@ -4,14 +4,19 @@ from heliograph.api.call import Call
 from heliograph.channels.carrier import Callback
 from heliograph.deliver.reports import take_callback
 from heliograph.rules.limits import MIB
-from heliograph.rules.refusals import NotFound
+from heliograph.rules.refusals import CallbackNotVerified, InvalidSignature, NotFound, Refusal, ServiceUnavailable
 from heliograph.web.request import Response
 
 CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 
+REFUSALS: dict[int, type[Refusal]] = {401: InvalidSignature, 403: CallbackNotVerified, 503: ServiceUnavailable}
+
 
 async def callback(call: Call) -> Response:
-    """Take a carrier's callback; 404 answers for an unknown carrier and for one without a secret alike."""
+    """Take a carrier's callback; 404 answers for an unknown carrier and for one without a secret alike.
+
+    Carriers look at the status of a refusal; its body is for who tries it out.
+    """
     context, request = call.context, call.request
 
     async def body() -> bytes:
@@ -29,4 +34,6 @@ async def callback(call: Call) -> Response:
     answer = await take_callback(context.store, context.handover.carriers, call.params["id"], asked, body)
     if answer is None:
         raise NotFound(f"There is nothing at {request.path}. {NotFound.fix}")
+    if answer.status >= 400:
+        raise REFUSALS[answer.status]()
     return Response(answer.status, answer.body, content_type=answer.content_type)

@@ -60,6 +60,18 @@ class InvalidApiKey(Refusal):
     fix = "Check that the whole token was copied, or make a new key."
 
 
+class InvalidSignature(Refusal):
+    """A mail provider's callback has no signature, or one that does not hold."""
+
+    fix = "Sign it with the secret, key or topic that the carrier is set up with."
+
+
+class CallbackNotVerified(Refusal):
+    """A phone carrier's callback is not signed with the carrier's secret, or is too old."""
+
+    fix = "Sign it anew with the secret that the carrier is set up with."
+
+
 class TeamSuspended(Refusal):
     """The team is suspended."""
 

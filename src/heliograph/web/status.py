@@ -6,6 +6,8 @@ from heliograph.rules.refusals import Refusal
 STATUS: dict[type[Refusal], int] = {
     r.MissingApiKey: 401,
     r.InvalidApiKey: 401,
+    r.InvalidSignature: 401,
+    r.CallbackNotVerified: 403,
     r.TeamSuspended: 403,
     r.InsufficientScope: 403,
     r.RateLimitExceeded: 429,

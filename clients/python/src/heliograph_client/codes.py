@@ -7,6 +7,8 @@ from heliograph_client import errors as e
 # ruff: noqa: E501, E701
 class MissingApiKey(e.AuthenticationError): "The request has no `Authorization: Bearer …` header."
 class InvalidApiKey(e.AuthenticationError): "The API key is malformed, unknown, revoked or expired."
+class InvalidSignature(e.AuthenticationError): "A mail provider's callback has no signature, or one that does not hold."
+class CallbackNotVerified(e.PermissionDenied): "A phone carrier's callback is not signed with the carrier's secret, or is too old."
 class TeamSuspended(e.PermissionDenied): "The team is suspended."
 class InsufficientScope(e.PermissionDenied): "The key lacks the scope that this endpoint needs, or its team is live and asks for the test inbox."
 class RateLimitExceeded(e.RateLimitError): "The key has used up its requests for this moment."

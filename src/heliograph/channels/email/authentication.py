@@ -7,10 +7,11 @@ from typing import TypeVar
 import msgspec
 
 from heliograph.channels.email.spf import Ask, Sending, check_spf
-from heliograph.channels.email.verify import ForeignSignature, signatures_in, values_of, verify
+from heliograph.channels.email.verify import ForeignSignature, signatures_in, verify
 from heliograph.channels.resolver import DnsSilent
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.mail.incoming import Authentication, Verdict
+from heliograph.rules.mail.mime_tree import FOREIGN, plain, read_head
 from heliograph.rules.mail.submitted import read_addresses
 
 WITHIN_S = 5.0  # contract 17
@@ -55,7 +56,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 async def ask_about(sending: Sending, head: bytes, ask: Ask, within_s: float = WITHIN_S) -> Evidence:
     """Ask DNS about a mail's sender; `head` is the beginning of the mail."""
-    signatures, author = signatures_in(head), author_of(values_of(head, b"from"))
+    signatures, author = signatures_in(head), author_of(head)
     spf, keys, policies = await asyncio.gather(
         _in_time(check_spf(sending, ask), within_s),
         _in_time(_keys(signatures, ask), within_s),
@@ -70,8 +71,10 @@ async def ask_about(sending: Sending, head: bytes, ask: Ask, within_s: float = W
     )
 
 
-def author_of(values: Sequence[str]) -> str:
-    """Return the domain of the one address that the From fields have."""
+def author_of(head: bytes) -> str:
+    """Return the domain of the one address that the From fields have, read as they are shown: lines may end in LF."""
+    mail = plain(head)
+    values = [value for name, value in read_head(mail, 1, len(mail), FOREIGN)[0] if name.lower() == "from"]
     found = [parse_address(address) for value in values for _, address in read_addresses(value)]
     return found[0].domain if len(found) == 1 and found[0] else ""
 

@@ -53,12 +53,6 @@ def signatures_in(head: bytes) -> list[ForeignSignature]:
     ]
 
 
-def values_of(head: bytes, name: bytes) -> list[str]:
-    """Return the values of all fields of this name."""
-    parts = (field.partition(b":") for field in _fields(head))
-    return [value.replace(b"\r\n", b"").decode("utf-8", "replace") for own, _, value in parts if own.lower() == name]
-
-
 def verify(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict[str, Verdict]:
     """Return what became of each signature, by its domain.
 

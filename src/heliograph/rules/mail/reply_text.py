@@ -116,10 +116,12 @@ def _attribution_end(lines: list[str], start: int) -> int:
         joined = " ".join(line.strip() for line in some)
         if len(joined) > LINE_MAX * 2:
             return 0
-        if joined.endswith((":", "：")) and _NAMED.search(joined):
-            if _WROTE.fullmatch(joined):
+        if joined.endswith((":", "：")):
+            is_named = _NAMED.search(joined)
+            is_before_quotes = count == 1 and _quotes_follow(lines, start + 1)
+            if (is_named or is_before_quotes) and _WROTE.fullmatch(joined):
                 return start + count
-            if count == 1 and "@" in joined and _quotes_follow(lines, start + count):
+            if is_before_quotes and "@" in joined:
                 return start + count
     return 0
 

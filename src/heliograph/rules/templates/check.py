@@ -14,7 +14,7 @@ from heliograph.rules.templates.formats import is_timezone
 from heliograph.rules.templates.locales import in_locale, written
 from heliograph.rules.templates.placeholders import NAME, NAME_MAX, TOKEN, cure, known_of
 from heliograph.rules.templates.render import CONTROL
-from heliograph.rules.templates.source import PARTS, Each, If, Pieces, Slot, Usage, compiled
+from heliograph.rules.templates.source import PARTS, Compiled, Each, If, Pieces, Slot, Usage, compiled
 from heliograph.rules.templates.values import BRAND_NAME, asked_names
 from heliograph.rules.text import quoted
 
@@ -345,17 +345,19 @@ def check_layout(layout: Layout) -> list[TemplateProblem]:
             problems.append(TemplateProblem(code="too_long", part=part, text=told))
             continue
         cut = compiled(source, part == "html")
-        if cut.contents != 1:
-            told = f"{{{{content}}}} stands in it {cut.contents} times: write it once"
-            problems.append(TemplateProblem(code="missing_content", part=part, text=told))
-        if cut.uses or cut.blocks:
-            told = "a layout has {{content}} and {{brand.…}} only"
-            problems.append(TemplateProblem(code="unknown_variable", part=part, text=told))
-        for fault in cut.faults:
-            line = source.count("\n", 0, fault.at) + 1
-            problems.append(TemplateProblem(code=fault.code, part=part, line=line, text=fault.text))
-        for at, stray in cut.strays:
-            told = f"{quoted(stray)} is not a placeholder"
-            line = source.count("\n", 0, at) + 1
-            problems.append(TemplateProblem(code="not_a_placeholder", part=part, line=line, text=told))
+        for code, at, told in _layout_faults(source, cut):
+            line = None if at is None else source.count("\n", 0, at) + 1
+            problems.append(TemplateProblem(code=code, part=part, line=line, text=told))
     return problems
+
+
+def _layout_faults(source: str, cut: Compiled) -> Iterator[tuple[str, int | None, str]]:
+    if cut.contents != 1:
+        again = [token.start() for token in TOKEN.finditer(source) if token[10]][1:]
+        told = f"{{{{content}}}} stands in it {cut.contents} times: write it once"
+        yield "missing_content", again[0] if again else None, told
+    if cut.uses or cut.blocks:
+        first = next(token for token in TOKEN.finditer(source) if token[1] != "brand" and not token[10])
+        yield "unknown_variable", first.start(), "a layout has {{content}} and {{brand.…}} only"
+    yield from ((fault.code, fault.at, fault.text) for fault in cut.faults)
+    yield from (("not_a_placeholder", at, f"{quoted(stray)} is not a placeholder") for at, stray in cut.strays)

@@ -163,6 +163,7 @@ class _Nest:
         self.uses: list[Usage] = []
         self._faults = faults
         self._open = [_Open(None)]
+        self._misplaced = 0  # blocks that opened inside a tag and go on there
 
     def take(self, piece: "Piece | _Tag") -> None:
         if isinstance(piece, _Tag):
@@ -183,7 +184,7 @@ class _Nest:
     def _take_tag(self, tag: _Tag) -> None:
         inner = self._open[-1]
         if tag.place not in ("plain", "text"):
-            self._faults.add("misplaced_block", tag.at, MISPLACED)
+            self._take_misplaced(tag)
         elif tag.word in ("each", "if") and tag.name:
             if len(self._open) > DEPTH_MAX or (tag.word == "each" and self._list()):
                 self._faults.add("nested_too_deep", tag.at, "blocks nest at most two deep, and an each holds no each")
@@ -198,6 +199,14 @@ class _Nest:
             inner.otherwise = []
         else:
             self._faults.add("crossed_block", tag.at, "a block has one {{else}}")
+
+    def _take_misplaced(self, tag: _Tag) -> None:
+        """Tell a block once: where it opens, or where one that opened elsewhere goes on."""
+        opens = bool(tag.name)
+        if opens or not self._misplaced:
+            self._faults.add("misplaced_block", tag.at, MISPLACED)
+        if tag.word != "else":
+            self._misplaced = max(0, self._misplaced + (1 if opens else -1))
 
     def _close(self, inner: _Open, tag: _Tag) -> None:
         self._open.pop()
@@ -235,8 +244,9 @@ def _html_pieces(source: str, masked: str, faults: Faults) -> "Iterator[Piece | 
         yield from _cut(source, masked, at, stretch.start, "text", faults)
         at = stretch.end
         if stretch.place == "refused":
-            where = masked.index(MASK, stretch.start)
-            faults.add("misplaced_placeholder", where, f"a placeholder cannot stand in {stretch.what}")
+            slots = (token for token in TOKEN.finditer(source, stretch.start, stretch.end) if token[1] or token[10])
+            if slot := next(slots, None):  # of a block the nest tells
+                faults.add("misplaced_placeholder", slot.start(), f"a placeholder cannot stand in {stretch.what}")
         if stretch.place == "address":
             yield from _cut_address(source, masked, stretch, faults)
         else:
