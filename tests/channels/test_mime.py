@@ -492,8 +492,11 @@ def test_filenames_come_back_the_same(filename: str) -> None:
 
 @pytest.mark.parametrize("html", [None, "<p>Come</p>"])
 def test_an_invitation_is_an_alternative(html: str | None) -> None:
-    invitation = replace(small(content_type="text/calendar; charset=utf-8; method=REQUEST"), alternative=True)
-    mail = judged(make(content(text="Come", html=html, attachments=[invitation, small()])))
+    body = b"BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nEND:VCALENDAR\r\n"
+    kind = "text/calendar; charset=utf-8; method=REQUEST"
+    invitation = replace(small(content_type=kind, body=body), alternative=True)
+    made = make(content(text="Come", html=html, attachments=[invitation, small()]))
+    mail = judged(made)
     written, file = mail.iter_parts()
     kinds = [part.get_content_type() for part in written.iter_parts()]
     assert written.get_content_type() == "multipart/alternative"
@@ -501,6 +504,7 @@ def test_an_invitation_is_an_alternative(html: str | None) -> None:
     calendar = list(written.iter_parts())[-1]
     assert dict(calendar["content-type"].params) == {"charset": "utf-8", "method": "REQUEST"}
     assert "content-disposition" not in calendar
+    assert body in wire(made) and b"=0A" not in wire(made)
     assert file.get_content_disposition() == "attachment"
 
 

@@ -1,6 +1,7 @@
 """Mails as real programs write them, and as nobody should, taken apart."""
 
 import base64
+import quopri
 from email.message import EmailMessage
 
 import pytest
@@ -210,6 +211,25 @@ def test_an_invitation_stays_an_alternative() -> None:
     found = read(mail.as_bytes())
     assert [one["filename"] for one in found.request["attachments"]] == ["attachment-1.ics", "invite.ics"]
     assert found.alternatives == (0,)
+
+
+@pytest.mark.parametrize("coding", ["7bit", "8bit", "quoted-printable", "base64"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("title", ["Tea", "Tee f\u00fcr zwei"])
+def test_an_invitation_leaves_with_the_line_ends_of_calendars(coding: str, end: bytes, title: str) -> None:
+    lines = ["BEGIN:VCALENDAR", f"SUMMARY:{title}", "END:VCALENDAR", ""]
+    given = end.join(line.encode() for line in lines)
+    coded = {"quoted-printable": quopri.encodestring, "base64": base64.encodebytes}.get(coding, bytes)(given)
+    head = (
+        b"From: a@acme.test\nTo: b@example.com\nSubject: Come\nMIME-Version: 1.0\n"
+        b"Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nCome\n--b\n"
+        b"Content-Type: text/calendar; charset=utf-8; method=REQUEST\nContent-Transfer-Encoding: %s\n\n"
+    )
+    raw = (head % coding.encode() + coded + b"\n--b--\n").replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    found = read(raw)
+    (file,) = found.request["attachments"]
+    content = base64.b64decode(file["content"])
+    assert content.rstrip() == "\r\n".join(lines).encode().rstrip() and found.alternatives == (0,)
 
 
 def attribute(level: int, number: int, data: bytes) -> bytes:

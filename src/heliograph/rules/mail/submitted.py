@@ -26,6 +26,7 @@ CONTENT_ID_MAX = 128
 FLOWED_MAX = MIB  # characters; the lines of a longer text stay as they are
 CODED_MAX = 3 * BODY_OCTETS_MAX  # octets of a text in its transfer encoding: quoted-printable triples
 
+_LINE_END = re.compile(rb"\r?\n|\r")  # of calendars it is CRLF (RFC 5545, 3.1)
 CALENDAR = "text/calendar"  # an invitation; as a file, few programs offer to accept it
 TNEF = ("application/ms-tnef", "application/vnd.ms-tnef")
 
@@ -124,9 +125,12 @@ def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> tupl
         if part.type in TNEF:
             attachments += [_attachment(file.name, "", file.content, more) for file in unpacked(content)]
         else:
+            is_alternative = part.type == CALENDAR and part.is_alternative and not part.is_attached
+            if is_alternative:
+                content = _LINE_END.sub(b"\r\n", content)
             attachment = _attachment(part.filename or _name(part, number), part.field("content-type"), content, more)
             _place(attachment, part, said, attachments)
-            if part.type == CALENDAR and part.is_alternative and not part.is_attached:
+            if is_alternative:
                 alternatives.append(len(attachments))
             attachments.append(attachment)
     return {**said, **({"attachments": attachments} if attachments else {})}, tuple(alternatives)
