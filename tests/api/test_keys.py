@@ -56,6 +56,8 @@ def test_pages(shared_service: Service) -> None:
     first = shared_service.get("/v1/keys?limit=1").json
     assert (first["has_more"], first["data"][0]["id"]) == (True, ids[0])
     assert [*listed(shared_service, f"?limit=100&after={ids[0]}")] == ids[1:]
+    for after in ("", "zzz", f"{ids[0]}%0A"):
+        assert_refused(shared_service.get(f"/v1/keys?after={after}"), 400, "invalid_request", "after")
 
 
 def test_a_key_is_rotated_and_revoked(shared_service: Service) -> None:

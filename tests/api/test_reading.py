@@ -153,6 +153,7 @@ def test_filters_of_emails(shared_service: Service) -> None:
     assert listed(shared_service, path, "template_id=tpl_none") == []
     assert listed(shared_service, path, "to=bounced%2Bfilter@simulator.test&status=delivered") == []
     assert listed(shared_service, path, "to=bounced+filter@simulator.test") == [one["id"]]  # a plus as people write it
+    assert "'Ada <a@b.test>'" in shared_service.get(f"{path}?to=Ada%20%3Ca@b.test%3E").json["error"]["message"]
 
 
 def test_filters_by_time(shared_service: Service) -> None:

@@ -93,7 +93,7 @@ def test_a_send_is_refused(shared_service: Service, key: str, extra: Body, statu
         assert int(answer.headers["retry-after"]) >= 1
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u2003"])
+@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u2003", "\u200b", "\u3164 \u2800", "\ufeff"])
 def test_an_empty_text_is_not_sent(shared_service: Service, text: str) -> None:
     body = {"to": "+15005550006", "template_id": "tpl_udh_sms", "variables": {"text": text}}
     for path in ("/v1/sms", "/v1/sms?dry_run=true"):

@@ -281,7 +281,7 @@ def test_a_scheduled_mail_is_moved_and_canceled() -> None:
 
 def test_a_key_makes_one_mail() -> None:
     key = f"resend-{next(NUMBERS)}".ljust(256, "x")
-    with pytest.raises(ResendError):
+    with pytest.raises(ResendError, match="1 to 256 "):
         resend.Emails.send(HELLO, {"idempotency_key": key + "x"})  # type: ignore[arg-type]
     first, second = (resend.Emails.send(HELLO, {"idempotency_key": key}) for _ in range(2))  # type: ignore[arg-type]
     assert first["id"] == second["id"]

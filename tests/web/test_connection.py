@@ -673,10 +673,21 @@ async def test_what_is_no_request_is_refused(sent: bytes) -> None:
         assert "/b" not in [request.path for request in echo.seen]
 
 
+@pytest.mark.parametrize("host", [b"x", b"x:8080", b"[::1]:80", b"a_b.example.", b"xn--bcher-kva.example"])
+async def test_a_host_may_have_a_port_and_be_an_address(host: bytes) -> None:
+    made, wire = connect()
+    made.data_received(b"GET /a HTTP/1.1\r\nHost: %s\r\n\r\n" % host)
+    await settle()
+    assert wire.statuses == [200]
+
+
 @pytest.mark.parametrize(
     "request_",
     [
         b"GET /a HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost:\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: a/b@c\r\n\r\n",
         b"GET /a HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
         b"GET /a HTTP/2.0\r\nHost: x\r\n\r\n",
         b"GET /a\r\nHost: x\r\n\r\n",

@@ -1,5 +1,6 @@
 """POST /v1/sms: one template message to one phone (spec 4.2)."""
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -54,11 +55,18 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
+# Neither white space nor a character that no phone shows.
+_SEEN = re.compile(
+    r"[^\s\x00-\x1f\xad\u034f\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0]"
+)
+
+
 def sms_acceptance(
     context: Context, caller: Caller, draft: PhoneDraft, retry_key: IdempotencyKey | None
 ) -> tuple[Acceptance, SmsContent]:
     setup, team = context.store.setup.current, caller.team
-    if not draft.body.strip():
+    if not _SEEN.search(draft.body):
         raise InvalidRequest("The rendered SMS is empty. Give values that make a text.", param="variables")
     if len(draft.body) > SMS_BODY_MAX:
         raise BodyTooLong(

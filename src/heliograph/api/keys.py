@@ -9,13 +9,15 @@ from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, WantedKey, state_of, to_record
 from heliograph.rules.field_docs import TIME, Records, says
 from heliograph.rules.mail.address import normal_domain
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.setup.keys import PUBLIC_ID
 from heliograph.rules.setup.records import Key, Scope
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_limit, read_time
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
 
-AFTER = Query("after", "The last id of the previous page.")
+AFTER = Query("after", "The last id of the previous page.", {"type": "string", "pattern": f"^{PUBLIC_ID.pattern}$"})
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,10 +43,12 @@ class KeyList(Listed, frozen=True, kw_only=True):
 
 async def list_all(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query), query.get("after", "")
+    limit, after = read_limit(query), query.get("after")
+    if after is not None and not PUBLIC_ID.fullmatch(after):
+        raise InvalidRequest("after is the id of a key: 10 letters and digits.", param="after")
     found = await keys.lines(call.context.store, call.caller.team.record.id, call.context.state.used)
     found.sort(key=lambda line: line.record.id)
-    return page([to_record(line) for line in found if line.record.id > after], limit)
+    return page([to_record(line) for line in found if line.record.id > (after or "")], limit)
 
 
 async def create(call: Call) -> Response:

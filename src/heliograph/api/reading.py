@@ -253,7 +253,7 @@ def read_to(query: dict[str, str], channel: Channel | None) -> str | None:
     address = parse_address(to) if channel in ("email", None) else None
     if address is None and (channel == "email" or not is_phone(to)):
         wanted = {"email": "an email address", None: "an email address or a phone"}.get(channel, "a phone number")
-        raise InvalidRequest(f"to is {wanted}, not {quoted(to)}.", param="to")
+        raise InvalidRequest(f"to is {wanted}, not {quoted(query['to'])}.", param="to")
     return address.normal if address else to
 
 

@@ -48,7 +48,8 @@ def read_key(values: list[bytes], most: int = IDEMPOTENCY_KEY_MAX) -> str | None
     if not values:
         return None
     if len(values) > 1 or len(values[0]) > most or not _KEY.fullmatch(values[0]):
-        raise InvalidIdempotencyKey(param=HEADER)
+        told = f"Send one Idempotency-Key of 1 to {most} printable ASCII characters, for example a UUID."
+        raise InvalidIdempotencyKey(told, param=HEADER)
     return values[0].decode("ascii")
 
 

@@ -5,6 +5,7 @@ size of headers, a cap on connections, pipelining, back-pressure both ways, and 
 """
 
 import asyncio
+import re
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -34,6 +35,7 @@ UNREAD_MAX = 64 * KIB  # of a body, before the connection stops reading
 CONNECTIONS_MAX = 4096
 NOT_HTTP = "Invalid HTTP request received."
 VERSIONS = ("1.1", "1.0")
+_HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]+")  # with its port (RFC 3986, 3.2.2)
 TOO_LARGE = "The headers are too large."
 SWEEP_S = 1.0
 
@@ -184,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         # HTTP/1.1 has one Host (RFC 9112, 3.2): of two, a proxy may have gone by the other.
         twice = len(request.headers) < len(headers) and len(request.values(b"host")) > 1
-        if version == "1.1" and (twice or b"host" not in request.headers):
+        if version == "1.1" and (twice or not _HOST.fullmatch(request.headers.get(b"host", b""))):
             self._reading = None
             raise ValueError(NOT_HTTP)
         if self._answering is None:

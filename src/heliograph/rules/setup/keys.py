@@ -17,7 +17,8 @@ from heliograph.rules.setup.webhook import SECRET_BYTES, secret_size
 ENTROPY_BYTES = 64  # 512 bits for 316: the bias of the remainder is below 2^-190
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_TOKEN = re.compile(r"(hk_([0-9A-Za-z]{10})_[0-9A-Za-z]{43})([0-9A-Za-z]{6})")
+PUBLIC_ID = re.compile(r"[0-9A-Za-z]{10}")
+_TOKEN = re.compile(rf"(hk_({PUBLIC_ID.pattern})_[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
 HOOK = "v1,"  # before a hook's secret
 _NO_HASH = "0" * 64  # compared with when there is no such key, so that both answers cost the same
 
