@@ -270,6 +270,7 @@ REAL_CARRIERS = {
         long = "udh"
         receipt_id = "same"
         uncertain = "resend"
+        opted_out = ["0x0000040b"]
     """,
     ("sms", "twilio"): """
         base_url = "https://api.twilio.com"
