@@ -1,5 +1,6 @@
 """Reading (contract 12): one record, lists and their filters, /v1/me; and who may read what (P17)."""
 
+import functools
 import re
 from typing import Any
 from urllib.parse import quote
@@ -244,7 +245,10 @@ def named(route: Route) -> str:
 
 
 OPT_OUT = {"phone": "+4915100000001", "channel": "sms"}
-DRAFT = {"channel": "email", "name": "A draft", "subject": "S", "text": "x"}
+DRAFTS = {
+    "templates": {"channel": "email", "name": "A draft", "subject": "S", "text": "x"},
+    "layouts": {"text": "{{content}}"},
+}
 
 
 def own_ids(service: Service) -> dict[str, str]:
@@ -262,11 +266,8 @@ def own_ids(service: Service) -> dict[str, str]:
         "/v1/batches/{id}": str(service.post("/v1/emails/batch", {"messages": [EMAIL]}).json["id"]),
         "/v1/templates/{id}/render": "tpl_sms",
         **{
-            f"/v1/templates/{{id}}{then}": str(service.post("/v1/templates", DRAFT).json["id"])
-            for then in ("", "/submit", "/archive", "/versions")
-        },
-        **{
-            f"/v1/layouts/{{id}}{then}": str(service.post("/v1/layouts", {"text": "{{content}}"}).json["id"])
+            f"/v1/{name}/{{id}}{then}": own_draft(service, name, then)
+            for name in DRAFTS
             for then in ("", "/submit", "/archive", "/versions")
         },
         "/v1/suppressions/{email}": "gone@example.com",
@@ -277,6 +278,12 @@ def own_ids(service: Service) -> dict[str, str]:
         **{route.path: own_key(service) for route in ROUTES if route.path.startswith("/v1/keys/{id}")},
         **{route.path: own_webhook(service) for route in ROUTES if route.path.startswith("/v1/webhooks/{id}")},
     }
+
+
+@functools.cache
+def own_draft(service: Service, name: str, then: str) -> str:
+    """Make one for all tests of a path: a team has room for so many."""
+    return str(service.post(f"/v1/{name}", DRAFTS[name]).json["id"])
 
 
 def own_key(service: Service) -> str:

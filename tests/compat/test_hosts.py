@@ -52,7 +52,7 @@ def test_its_calls_are_at_the_root(hosting: Service, host: str, path: str) -> No
         ("twilio.acme.test", "/emails", 404, "more_info"),
         ("postal.acme.test", "/emails", 404, "data"),
         ("other.acme.test", "/emails", 404, "error"),
-        ("", "/emails", 404, "error"),
+        ("", "/emails", 400, "error"),
     ],
 )
 def test_nothing_else_is_there(hosting: Service, host: str, path: str, status: int, named: str) -> None:
