@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from markupsafe import escape
 from msgspec.structs import replace
 
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.records import Domain, Key, TeamRecord
+from heliograph.rules.delivery.circuit import Circuit
+from heliograph.rules.setup.records import CarrierRecord, Domain, Key, TeamRecord
 from heliograph.rules.webhooks.event import marked
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.setup import NewSuppression
@@ -223,3 +225,38 @@ async def test_the_timeline_has_every_reply_in_full(sent: Sent) -> None:
     page = await sent.page()
     assert f'<p class="reply">{long}</p>' in page.html
     assert "<table" not in page.html.partition('id="moving"')[2].partition('id="content"')[0]
+
+
+SIDES = [
+    (NO_USER, "Recipient's side"),
+    ({"carrier": "smtp", "code": "550", "text": "550 relaying denied by policy"}, "Our carrier's side"),
+    ({"code": "550", "enhanced": "5.7.26", "text": "550 5.7.26 DMARC"}, "Your side"),
+    ({"reason": "quarantined", "text": "3 workers died"}, "Our side"),
+]
+
+
+@pytest.mark.parametrize(("detail", "side"), SIDES)
+async def test_a_verdict_says_whose_side_it_is_on(sent: Sent, detail: dict[str, Any], side: str) -> None:
+    await sent.accept("ada@example.com")
+    await sent.move("failed", detail)
+    assert f'<span class="whose">{escape(side)}</span>' in (await sent.page()).html.partition('class="aspects"')[0]
+
+
+async def test_what_waits_for_a_carrier_of_ours_says_so(sent: Sent, store: Store, clock: Any) -> None:
+    relay = CarrierRecord(id="our-relay", channel="email", kind="smtp", options={"host": "relay.test"})
+    await set_up(store, ("carrier", relay.id, relay, None))
+    for _ in range(2):
+        await sent.accept("ada@example.com")
+        due = clock.now() + 60_000
+        for claim in await store.outbox.claim("email", 9):
+            change = Change(at=clock.now(), message=claim.message, position=claim.position, wanted=None)
+            later = Later(due_at=due, attempt=0, held_at=clock.now())
+            detail = {"reason": "out_of_reach", "text": "no carrier can be reached"}
+            await store.outbox.record(replace(change, claim=claim.held, detail=detail, again=later))
+    assert "Waiting for our" not in (await sent.page()).text  # it is there again
+    await store.circuits.change(relay.id, None, Circuit(id=relay.id, since=clock.now(), until=due))
+    page = await sent.page()
+    for words in ("Waiting for our mail relay our-relay Our carrier's side", "2 messages of this team wait with it"):
+        assert words in page.text
+    assert "Tell your operator" in page.text and "/dashboard/operator" not in page.html.partition("<main")[2]
+    assert "/dashboard/operator/carriers/our-relay" in (await sent.page("operator")).html

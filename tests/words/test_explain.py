@@ -156,7 +156,7 @@ def test_what_kept_a_server_from_replying_is_a_cause(trouble: Trouble, relayed: 
 def test_a_dead_relay_is_not_the_recipients_server() -> None:
     refused = {"carrier": "smtp", "host": "relay.test", "code": None, "trouble": "unreachable"}
     found = explain.explain("email", "sending", refused, deferred=True)
-    assert found.side == "on our carrier's side" and "recipient" not in found.text
+    assert found.side == "Our carrier's side" and "recipient" not in found.text
     assert found.see == "carriers" and found.cure != explain.NOTHING
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.resend import UNREACHED
+from heliograph.rules.delivery.magic import is_magic
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, SIMULATED, is_simulated
 from heliograph.storage.search import MessageDetails, RecipientLine, TimelineEvent
 from heliograph.storage.suppressions import OnList
-from heliograph.words.explain import Explanation, explain, last_words
+from heliograph.words.explain import CAUSES, SIDES, Explanation, explain, last_words
 
 # Parts of a detail that are shown elsewhere.
 SHOWN = {
@@ -32,6 +33,15 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     replied: bool  # they are the other side's, not ours
 
 
+class WaitedFor(msgspec.Struct, frozen=True, kw_only=True):
+    """A carrier of ours that cannot be reached, so that messages wait for it."""
+
+    id: str
+    name: str  # what it is, for people
+    since: int
+    waiting: int  # of the team's, with this message
+
+
 class RecipientReading(msgspec.Struct, frozen=True, kw_only=True):
     """What is told of one recipient."""
 
@@ -42,18 +52,32 @@ class RecipientReading(msgspec.Struct, frozen=True, kw_only=True):
     next_at: int | None  # of the next try
     simulated: bool
     suppressed: OnList | None  # now
+    waits_for: WaitedFor | None
     steps: list[dict[str, Any]]
+
+    @property
+    def side(self) -> str:
+        return SIDES["carrier"] if self.waits_for else self.why.side
+
+    @property
+    def title(self) -> str:
+        held = self.waits_for
+        return f"Waiting for our {held.name} {held.id}" if held else self.why.title
 
     @property
     def unreached(self) -> bool:
         return self.line.status in UNREACHED
 
 
-def tell(found: MessageDetails, suppressed: Suppressed, *, paused: bool) -> list[RecipientReading]:
-    return [_tell(found, line, suppressed, paused) for line in found.recipients]
+def tell(
+    found: MessageDetails, suppressed: Suppressed, *, paused: bool, waited: WaitedFor | None = None
+) -> list[RecipientReading]:
+    return [_tell(found, line, suppressed, paused, waited) for line in found.recipients]
 
 
-def _tell(found: MessageDetails, line: RecipientLine, suppressed: Suppressed, paused: bool) -> RecipientReading:
+def _tell(
+    found: MessageDetails, line: RecipientLine, suppressed: Suppressed, paused: bool, waited: WaitedFor | None
+) -> RecipientReading:
     events = [event for event in found.events if event.recipient == line.given]
     last = next((event for event in reversed(events) if event.type != "ignored"), None)
     own = _decoded(line.detail)
@@ -68,8 +92,13 @@ def _tell(found: MessageDetails, line: RecipientLine, suppressed: Suppressed, pa
         next_at=parse_timestamp(str(detail.get(NEXT_AT))) if deferred and NEXT_AT in detail else None,
         simulated=any(is_simulated(event.detail) for event in events),
         suppressed=suppressed.get(address.normal) if address else None,
+        waits_for=None if paused or why.kind != "wait" or is_magic(line.given) or _is_theirs(why) else waited,
         steps=_steps(found, events),
     )
+
+
+def _is_theirs(why: Explanation) -> bool:
+    return bool(why.cause) and CAUSES[why.cause].side == "theirs"
 
 
 def normal_addresses(found: MessageDetails) -> list[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from heliograph.rules.delivery.lanes import LANE, QUEUES
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.records import Channel
 from heliograph.runtime.clock import Clock
@@ -82,3 +83,11 @@ class Figures:
             )
 
         return await self._database.read(story)
+
+    async def held(self, team: int, channel: Channel) -> int:
+        """Count what of a channel waits for a reason on our own side; QUEUE_MOST means that many or more."""
+        lanes = [(queue,) for queue, (lane, _) in QUEUES.items() if lane == LANE[channel]]
+        rows = await self._database.read(
+            lambda tx: tx.run("team_held", team=team, channel=channel, lanes=lanes, most=QUEUE_MOST)
+        )
+        return min(QUEUE_MOST, sum(int(row[0]) for row in rows))

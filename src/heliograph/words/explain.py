@@ -52,7 +52,7 @@ class Explanation(NamedTuple):
 
     @property
     def side(self) -> str:
-        """Say in words whose side the cause is on; empty: there is no cause."""
+        """Say in words on whose side the cause is; empty: there is no cause."""
         return SIDES[CAUSES[self.cause].side] if self.cause else ""
 
 
@@ -67,10 +67,16 @@ class ExplanationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SIDES: dict[Side, str] = {
-    "theirs": "on the recipient's side",
-    "carrier": "on our carrier's side",
-    "request": "in the message or the team's settings",
-    "ours": "in this service",
+    "theirs": "Recipient's side",
+    "carrier": "Our carrier's side",
+    "request": "Your side",
+    "ours": "Our side",
+}
+# What a carrier is for those who wait for it, by its kind.
+CARRIER_NAMES = {
+    "smtp": "mail relay",
+    **dict.fromkeys(("smpp", "twilio", "http"), "SMS gateway"),
+    "cloud_api": "WhatsApp account",
 }
 
 _ADDRESS = "Check the address for typing mistakes. If it is right, stop writing to it."

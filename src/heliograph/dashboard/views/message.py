@@ -6,19 +6,21 @@ from msgspec.structs import replace
 from heliograph.accept.resend import UNREACHED, Undelivered, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.render import CHANNEL_NAMES
-from heliograph.dashboard.told import again, normal_addresses, summary, tell
+from heliograph.dashboard.told import WaitedFor, again, normal_addresses, summary, tell
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.messages import is_id, template_name
 from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.delivery.magic import is_magic
+from heliograph.rules.delivery.routing import candidates, waited_for
 from heliograph.rules.options import Added, read_record
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
-from heliograph.storage.search import MessageDetails
+from heliograph.storage.figures import QUEUE_MOST
+from heliograph.storage.search import MessageDetails, MessageRow
 from heliograph.web.reading import work
-from heliograph.words.explain import SIMULATED, tried_for
+from heliograph.words.explain import CARRIER_NAMES, SIMULATED, tried_for
 
 LIVE_S = 1.0  # between two looks at a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
@@ -52,7 +54,7 @@ async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
     key = visit.setup.records.get(("key", facts.key_id))
     moves = facts.ended_at is None and visit.request.method == "GET"
     suppressed = await visit.store.suppressions.among(visit.team.record.ref, normal_addresses(found))
-    told = tell(found, suppressed, paused=visit.setup.platform.paused)
+    told = tell(found, suppressed, paused=visit.setup.platform.paused, waited=await _waited_for(visit, facts))
     values = {
         "facts": facts,
         "record": record,
@@ -66,6 +68,7 @@ async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
         "kind": min((one.why.kind for one in told), key=WORST.index),
         "summary": summary(told),
         "tried_for": tried_for(facts.channel),
+        "many": QUEUE_MOST,
         "again": again(told),
         "magic": {one.line.given for one in told if is_magic(one.line.given)},
         "simulated_text": SIMULATED,
@@ -76,6 +79,21 @@ async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
         "wrong": wrong,
     }
     return Page("message.html", values, 400 if wrong else 200, facts.size)
+
+
+async def _waited_for(visit: Visit, facts: MessageRow) -> WaitedFor | None:
+    circuits = visit.store.circuits.current
+    if facts.ended_at is not None or visit.team.simulated or not circuits:
+        return None
+    carrier = waited_for(candidates(facts.channel, facts.country, visit.setup.carriers), circuits)
+    if carrier is None:
+        return None
+    return WaitedFor(
+        id=carrier.id,
+        name=CARRIER_NAMES.get(carrier.kind, "carrier"),
+        since=circuits[carrier.id].since,
+        waiting=await visit.store.figures.held(visit.team.record.ref, facts.channel),
+    )
 
 
 async def live(visit: Visit) -> Answer:

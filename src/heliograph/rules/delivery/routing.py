@@ -22,6 +22,11 @@ def _serves(carrier: CarrierRecord, country: str | None) -> bool:
     return carrier.channel == "email" or "*" in carrier.countries or country in carrier.countries
 
 
+def waited_for(asked: Sequence[CarrierRecord], open_circuits: Container[str]) -> CarrierRecord | None:
+    """Return the carrier that messages for these candidates wait for; None: one of them can be reached, or none is."""
+    return asked[0] if asked and all(carrier.id in open_circuits for carrier in asked) else None
+
+
 def leaves(asked: Sequence[CarrierRecord]) -> bool:
     """Tell whether a message for these candidates goes out into the world; also when none is there to take it."""
     return not asked or asked[0].kind != "simulator"

@@ -30,6 +30,14 @@ SELECT l.lane,
        (SELECT min(o.due_at) FROM outbox o WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL)
 FROM rows(:lanes, lane text) AS l;
 
+-- name: team_held
+-- How many of a channel wait for a reason on our own side: of the `most` that are due next in each of its queues.
+SELECT (SELECT count(*) FROM (SELECT o.message, o.held_at FROM outbox o
+                              WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL
+                              ORDER BY o.due_at LIMIT :most) AS next
+        JOIN message m ON m.key = next.message WHERE next.held_at IS NOT NULL AND m.channel = :channel)
+FROM rows(:lanes, lane text) AS l;
+
 -- name: purge_figures
 DELETE FROM figure WHERE (team, hour, channel) IN (
     SELECT team, hour, channel FROM figure WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;
