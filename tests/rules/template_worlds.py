@@ -93,7 +93,9 @@ def _piece(random: Random, depth: int, in_list: bool, markup: bool) -> str:
     slot = f"{{{{{_name(random, in_list)}}}}}"
     if markup and kind < 0.7:
         place = random.choice(('<a href="https://a.test/{}">', '<a href="https://a.test/?q={}">', '<a href="{}">'))
-        return random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">')).format(slot)
+        place = random.choice((place, place, '<a href="https://a.test{}">', '<a href="{}{}">'))
+        place = random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">'))
+        return place.format(slot, f"{{{{{_name(random, in_list)}}}}}")
     return slot
 
 

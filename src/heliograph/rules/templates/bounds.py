@@ -20,7 +20,7 @@ from heliograph.rules.phones.gsm import PART, SINGLE, Encoding, segment
 from heliograph.rules.setup.records import Layout, Segmenting, Shape, Template
 from heliograph.rules.templates.formats import NUMBERS, Region, ValueFormat, Width, formatted, locale_of, plain_spaces
 from heliograph.rules.templates.locales import in_locale
-from heliograph.rules.templates.render import escaped, octets
+from heliograph.rules.templates.render import begin_path, escaped, octets
 from heliograph.rules.templates.source import PARTS, Each, If, Piece, Pieces, Place, Slot, UrlAttribute, compiled
 from heliograph.rules.templates.values import asked_names, formatted_uses, read_variables
 
@@ -174,12 +174,14 @@ class _Sum:
             case UrlAttribute():
                 yield ALWAYS, self._address(piece, list_) | HASH
             case Slot(scope="brand"):
-                texts = (escaped(piece.place, brand.get(piece.name, "")) for brand in self._brands)
+                values = (brand.get(piece.name, "") for brand in self._brands)
+                texts = (escaped(piece.place, begin_path(one) if piece.begins_path and one else one) for one in values)
                 yield ALWAYS, reduce(Size.__or__, map(self._literal, texts), NOTHING)
             case Slot(scope="customer" | "item"):
                 of = list_ if piece.scope == "item" else None
+                slash = self._literal("/" if piece.begins_path else "")
                 for state in self._states(of, piece.name):
-                    yield frozenset({(piece.name, state)}), self._slot(piece, of, state)
+                    yield frozenset({(piece.name, state)}), self._slot(piece, of, state) + slash
 
     def _address(self, address: UrlAttribute, list_: str | None) -> Size:
         """Size an address with the shortest scheme in its first
@@ -188,6 +190,7 @@ class _Sum:
         free = [one for one in address.pieces if isinstance(one, Slot) and not one.format]
         each = (reduce(Size.__or__, (size for _, size in self._sizes(one, list_))) for one in address.pieces)
         most = reduce(Size.__add__, each, NOTHING).octets
+        most += sum(isinstance(one, Slot) for one in address.pieces) - 1  # a slash behind a host
         if len(free) == 1 and free[0].scope != "brand":
             spared = self._template.shapes[list_ if free[0].scope == "item" and list_ else free[0].name].max_length or 0
             if free[0].name not in self._fallback:

@@ -12,7 +12,18 @@ from heliograph.rules.refusals import InvalidSubject
 from heliograph.rules.setup.records import Layout, Template
 from heliograph.rules.templates.formats import Region, formatted, plain_spaces
 from heliograph.rules.templates.markup import BLANK, SAFE_ADDRESS
-from heliograph.rules.templates.source import PARTS, Each, If, Pieces, Place, Slot, UrlAttribute, compiled
+from heliograph.rules.templates.source import (
+    HOST,
+    HOST_MAX,
+    PARTS,
+    Each,
+    If,
+    Pieces,
+    Place,
+    Slot,
+    UrlAttribute,
+    compiled,
+)
 from heliograph.rules.templates.values import NONE, Values, check_size, with_fallback
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
@@ -94,7 +105,7 @@ class _Writer:
                 case Slot():
                     self._add(self._fill(piece, item))
                 case UrlAttribute(pieces=inside):
-                    self._add_address([each if isinstance(each, str) else self._fill(each, item) for each in inside])
+                    self._add_address(inside, item)
                 case Each(name=name):
                     items = self._values.lists.get(name, ())
                     for each in items:
@@ -109,9 +120,13 @@ class _Writer:
         self._measure(octets(text))
         self.texts.append(text)
 
-    def _add_address(self, texts: list[str]) -> None:
+    def _add_address(self, pieces: tuple[str | Slot, ...], item: Values) -> None:
+        texts = [piece if isinstance(piece, str) else self._fill(piece, item) for piece in pieces]
         self._measure(sum(map(octets, texts)))
-        address = "".join(texts)
+        address = ""
+        for piece, text in zip(pieces, texts, strict=True):
+            is_path = text and isinstance(piece, Slot) and _is_behind_host(address)
+            address += begin_path(text) if is_path else text
         self.texts.append(address if SAFE_ADDRESS.match(address) else "#")
 
     def _measure(self, more: int) -> None:
@@ -131,7 +146,17 @@ class _Writer:
         if slot.format and value:
             value = formatted(slot.format, value, self._region)
             value = plain_spaces(value) if self._part == "body" else value
-        return escaped(slot.place, value)
+        return escaped(slot.place, begin_path(value) if slot.begins_path and value else value)
+
+
+def _is_behind_host(address: str) -> bool:
+    """Tell whether an address is a scheme and a host so far: another value does not make it another host."""
+    host = HOST.fullmatch(html.unescape(address)) if len(address) <= HOST_MAX else None
+    return bool(host and host[1])
+
+
+def begin_path(value: str) -> str:
+    return value if value.lstrip(BLANK)[:1] in ("/", "?", "#") else f"/{value}"
 
 
 def escaped(place: Place, value: str) -> str:

@@ -2,14 +2,15 @@
 
 In HTML each slot knows its place: text and quoted attributes escape the value, an address (`href`, `src`,
 …) encodes it and must come out as http(s), mailto or tel, and every other place is refused. In the host of a link,
-in whatever part, letters, digits, dots and hyphens pass and nothing else: a value does not say where it leads. A block
-stands between tags or around text, so that what it leaves out changes the place of nothing.
+in whatever part, letters, digits, dots and hyphens pass and nothing else; behind a whole host a value begins the path:
+it does not say where the link leads. A block stands between tags or around text, so that what it leaves out changes
+the place of nothing.
 """
 
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
@@ -25,9 +26,10 @@ FAULTS_MAX = 20  # of a kind in one part that are told
 DEPTH_MAX = 2
 MISPLACED = "a block stands between tags or around text, never inside a tag or an address"
 
-HOST_MAX = 300  # characters of a link before a placeholder in its host; a host has at most 253
+HOST_MAX = 300  # characters of a host that are looked at; it has at most 253
 # What browsers take for the scheme and the host, however many slashes of either kind are between them.
-_HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+[^/\\?#]*", re.IGNORECASE)
+HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+([^/\\?#]*)", re.IGNORECASE)
+_PATH = re.compile(r"[/\\?#]")  # what ends a host
 _UNREAD = str.maketrans("", "", "\t\r\n")  # browsers leave them out of an address
 _AUTHORITY_END = re.compile(r"[\s/?#\"'<>\\]")
 
@@ -74,6 +76,7 @@ class Slot(msgspec.Struct, frozen=True):
     name: str
     place: Place
     format: ValueFormat | None = None
+    begins_path: bool = False  # behind the host of a link: a slash goes before it, so that it is no more of the host
 
 
 class UrlAttribute(msgspec.Struct, frozen=True):
@@ -140,9 +143,8 @@ class _Open(msgspec.Struct):
 def compiled(source: str, markup: bool) -> Compiled:
     masked = TOKEN.sub(lambda token: MASK * len(token[0]), source)
     faults = Faults()
-    flat = list(
-        _html_pieces(source, masked, faults) if markup else _cut(source, masked, 0, len(source), "plain", faults)
-    )
+    cut = _html_pieces(source, masked, faults) if markup else _cut(source, 0, len(source), "plain", faults)
+    flat = _with_hosts(list(cut))
     nest = _Nest(faults)
     for piece in flat:
         nest.take(piece)
@@ -232,43 +234,80 @@ def _scope(tag: _Tag) -> Scope:
     return "item" if tag.scope == "item" else "customer"
 
 
-def _plain_pieces(source: str, masked: str, faults: Faults) -> "Iterator[Piece | _Tag]":
-    yield from _cut(source, masked, 0, len(source), "plain", faults)
-
-
 def _html_pieces(source: str, masked: str, faults: Faults) -> "Iterator[Piece | _Tag]":
     at = 0
     for stretch in stretches(masked):
         if MASK not in masked[stretch.start : stretch.end]:
             continue
-        yield from _cut(source, masked, at, stretch.start, "text", faults)
+        yield from _cut(source, at, stretch.start, "text", faults)
         at = stretch.end
         if stretch.place == "refused":
             slots = (token for token in TOKEN.finditer(source, stretch.start, stretch.end) if token[1] or token[10])
             if slot := next(slots, None):  # of a block the nest tells
                 faults.add("misplaced_placeholder", slot.start(), f"a placeholder cannot stand in {stretch.what}")
         if stretch.place == "address":
-            yield from _cut_address(source, masked, stretch, faults)
+            yield from _cut_address(source, stretch, faults)
         else:
-            yield from _cut(source, masked, stretch.start, stretch.end, stretch.place, faults)
-    yield from _cut(source, masked, at, len(source), "text", faults)
+            yield from _cut(source, stretch.start, stretch.end, stretch.place, faults)
+    yield from _cut(source, at, len(source), "text", faults)
 
 
-def _cut(source: str, masked: str, start: int, end: int, place: Place, faults: Faults) -> "Iterator[str | Slot | _Tag]":
+def _cut(source: str, start: int, end: int, place: Place, faults: Faults) -> "Iterator[str | Slot | _Tag]":
     for token in TOKEN.finditer(source, start, end):
         if token.start() > start:
             yield source[start : token.start()]
         start = token.end()
-        in_host = place != "refused" and _is_in_host(masked, token.start())
-        yield _slot(token, "host" if in_host else place, faults) or _tag(token, place)
+        yield _slot(token, place, faults) or _tag(token, place)
     if end > start:
         yield source[start:end]
 
 
-def _is_in_host(masked: str, at: int) -> bool:
-    before = html.unescape(masked[max(0, at - HOST_MAX) : at]).replace("\\", "/")
-    begin = before.rfind("://")
-    return begin >= 0 and not _AUTHORITY_END.search(before, begin + 3)
+def _with_hosts(flat: "list[Piece | _Tag]") -> "list[Piece | _Tag]":
+    """Find the slots in the hosts of links: what is open before a block is open again at its {{else}}."""
+    placed = list[Piece | _Tag]()
+    host: str | None = None  # as far as it goes here; None: this is no host
+    outer: list[str | None] = []
+    after = _literals_after(flat)
+    for at, piece in enumerate(flat):
+        match piece:
+            case str():
+                host = _host_behind(host, piece)
+            case Slot(place=place, begins_path=begins) if host is not None:
+                is_found = begins or place in ("host", "query", "refused")  # an address knows of its own
+                piece, host = piece if is_found else _in_host(piece, host, after[at]), host + MASK
+            case _Tag(word="else"):
+                host = outer[-1] if outer else host
+            case _Tag(name=name) if name:
+                outer.append(host)
+            case _Tag():
+                before = outer.pop() if outer else None
+                host = before if host is None else host  # either way may have been gone
+        placed.append(piece)
+    return placed
+
+
+def _literals_after(flat: "Sequence[Piece | _Tag]") -> list[str]:
+    """Return by place the literal that comes next; empty: none."""
+    found, last = list[str](), ""
+    for piece in reversed(flat):
+        found.append(last)
+        last = piece if isinstance(piece, str) else last
+    return found[::-1]
+
+
+def _host_behind(host: str | None, literal: str) -> str | None:
+    written = html.unescape(literal[-HOST_MAX:]).replace("\\", "/")
+    begin = written.rfind("://")
+    if begin < 0 and host is None:
+        return None
+    more = written[begin + 3 :] if begin >= 0 else html.unescape(literal)
+    return None if _AUTHORITY_END.search(more) else (host or "") * (begin < 0) + more
+
+
+def _in_host(slot: Slot, host: str, after: str) -> Slot:
+    """A slot behind a whole host begins the path; behind a dot, or before more of the host, it is of the host."""
+    is_whole = host and host[-1] not in ".:" and (not after or _AUTHORITY_END.match(after))
+    return msgspec.structs.replace(slot, begins_path=True) if is_whole else msgspec.structs.replace(slot, place="host")
 
 
 def _slot(token: re.Match[str], place: Place, faults: Faults) -> Slot | None:
@@ -291,30 +330,26 @@ def _tag(token: re.Match[str], place: Place) -> _Tag:
     return _Tag(opens or turns or closes, scope or "", name or "", token.start(), place)
 
 
-def _count_in_host(pieces: "Iterable[str | Slot | _Tag]") -> int:
-    """Count the placeholders of an address that stand before its path."""
-    written = "".join(piece if isinstance(piece, str) else MASK for piece in pieces if not isinstance(piece, _Tag))
-    host = _HOST.match(html.unescape(written).translate(_UNREAD))
-    return host[0].count(MASK) if host else 0
-
-
-def _cut_address(
-    source: str, masked: str, stretch: Stretch, faults: Faults
-) -> "Iterator[str | Slot | UrlAttribute | _Tag]":
+def _cut_address(source: str, stretch: Stretch, faults: Faults) -> "Iterator[str | Slot | UrlAttribute | _Tag]":
     """Yield the pieces of an address; only # when its beginning can never be safe."""
     pieces: list[str | Slot] = []
-    before = ""
-    cut = list(_cut(source, masked, stretch.start, stretch.end, "address", faults))
-    in_host = _count_in_host(cut)
-    for piece in cut:
+    before, host = "", None
+    cut = list(_cut(source, stretch.start, stretch.end, "address", faults))
+    after = _literals_after(cut)
+    for at, piece in enumerate(cut):
         if isinstance(piece, _Tag):
             yield piece
             continue
         if isinstance(piece, str):
-            before += html.unescape(piece)
-        elif in_host:
-            in_host -= 1
-            piece = msgspec.structs.replace(piece, place="host")
+            text = html.unescape(piece).translate(_UNREAD)
+            begun = HOST.fullmatch(text)
+            if pieces and host is not None:
+                host = None if _PATH.search(text) else host + text
+            elif not pieces and begun:
+                host = begun[1]
+            before += text
+        elif host is not None:
+            piece, host = _in_host(piece, host, after[at]), host + MASK
         elif "?" in before:
             piece = msgspec.structs.replace(piece, place="query")
         pieces.append(piece)
