@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, str] = {
     "words/": "rules/ words/",
     "runtime/": "rules/ runtime/",
     "web/": "rules/ words/ runtime/ web/",
-    "smtp/": "rules/ smtp/",
+    "smtp/": "rules/ runtime/ smtp/",
     "channels/carrier.py": "rules/",
     "channels/resolver.py": "",
     "channels/line.py channels/web.py": "rules/ runtime/ channels/carrier.py channels/line.py",

@@ -1,6 +1,7 @@
 """Connections over a loopback socket: stopping finishes what has begun, and a client that reads slowly gets it all."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -25,7 +26,8 @@ class Open:
     def __init__(self, echo: Echo) -> None:
         self.echo = echo
         self.connections = Connections(cast(Front, echo))
-        self.port = 0
+        self.bound = listening.listen("127.0.0.1", 0)
+        self.port = self.bound.getsockname()[1]
 
     async def ask(self, sent: bytes) -> Streams:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -41,9 +43,7 @@ class Open:
 @asynccontextmanager
 async def listening_for(echo: Echo) -> AsyncIterator[Open]:
     made = Open(echo)
-    bound = listening.listen("127.0.0.1", 0)
-    made.port = bound.getsockname()[1]
-    await made.connections.listen(bound, listening.BACKLOG)
+    await made.connections.listen(made.bound, listening.BACKLOG)
     try:
         async with asyncio.timeout(PATIENCE_S):
             yield made
@@ -83,6 +83,28 @@ async def test_what_is_under_way_is_answered_and_what_is_idle_is_closed() -> Non
             assert [b"connection: close\r\n" in answer for answer in answers] == [False] * (len(paths) - 1) + [True]
         await draining
         assert len(door.connections) == 0
+
+
+@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize("ends", ["leave", "drain"])
+async def test_who_was_just_taken_is_not_reset(turns: int, ends: str) -> None:
+    """Another process listens at the same socket: who is not taken by us is taken by it, and all others are ours.
+
+    asyncio drops a connection that it accepted in the turn in which its server is closed.
+    """
+    async with listening_for(Echo()) as door:
+        other = door.bound.dup()
+        with other, socket.create_connection(("127.0.0.1", door.port), PATIENCE_S) as caller:
+            caller.sendall(b"GET /asked HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await getattr(door.connections, ends)(LONG)
+            other.setblocking(False)
+            try:
+                other.accept()[0].close()
+            except BlockingIOError:
+                caller.settimeout(PATIENCE_S)
+                assert caller.recv(KIB).endswith(b"/asked")
 
 
 async def test_a_stream_that_ends_while_draining_is_the_last_answer() -> None:

@@ -17,6 +17,7 @@ log = structlog.get_logger()
 BACKLOG = 2048
 TURN_MOST = 64  # connections accepted before other tasks run
 SHARED_TURN_MOST = 2
+BEGIN_TURNS = 4  # of the loop, from a connection's accept until what it has sent is read
 SAY_S = 60.0
 OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -62,6 +63,16 @@ def adopt(file: int) -> Listener:
     adopted = Listener(fileno=file)
     adopted.turn_most = adopted._left = SHARED_TURN_MOST
     return adopted
+
+
+async def take_no_more(server: asyncio.Server) -> None:
+    """Close the server after those that it has just accepted have begun: asyncio drops them without a word."""
+    loop = asyncio.get_running_loop()
+    for bound in server.sockets:
+        loop.remove_reader(bound.fileno())
+    for _ in range(BEGIN_TURNS):
+        await asyncio.sleep(0)
+    server.close()
 
 
 def say_it_once(

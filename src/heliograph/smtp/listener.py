@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heliograph.rules.client_address import network_of
+from heliograph.runtime.listening import take_no_more
 from heliograph.smtp.session import SmtpDialogue, SmtpLimits
 from heliograph.smtp.wire import SmtpWire
 
@@ -52,7 +53,7 @@ class SmtpServer:
     async def drain(self, seconds: float) -> None:
         """Take no more connections, and let those that are sending a mail finish it."""
         for server in self._servers:
-            server.close()
+            await take_no_more(server)
         for session, _ in self._open.values():
             session.leave()
         tasks = [wire.task for wire in self._open if wire.task]

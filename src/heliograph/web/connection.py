@@ -19,6 +19,7 @@ import structlog
 
 from heliograph.rules.limits import KIB
 from heliograph.rules.refusals import InternalError, InvalidRequest
+from heliograph.runtime.listening import take_no_more
 from heliograph.web.front import Front
 from heliograph.web.request import ClientGone, Headers, Request, Response
 
@@ -451,13 +452,13 @@ class Connections:
     async def leave(self, seconds: float) -> None:
         """Take no more connections; for so long the open ones may still ask, and each ends with its next answer."""
         self.draining = True
-        self._server.close()
+        await take_no_more(self._server)
         await self._end(seconds)
 
     async def drain(self, seconds: float) -> None:
         """Take no more connections, close the idle ones, and let the others finish what they have begun."""
         self.draining = True
-        self._server.close()
+        await take_no_more(self._server)
         for connection in list(self._open):
             connection.close_if_idle()
         await self._end(seconds)
