@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from heliograph.rules.delivery.retry import SCHEDULES
 from heliograph.rules.field_docs import says
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.mail.blame import read_reason
+from heliograph.rules.mail.blame import BLOCKLIST, SPAM, plain, read_reason
 from heliograph.rules.phones.carrier_codes import CODES, STATES
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.webhooks.event import DELAYED, EXPIRED, StoredEvent
@@ -456,19 +456,30 @@ _CARRIER_CURES: dict[str, str] = {
     "unreachable": "Try another recipient: this one's server cannot be reached. If none can, check port 25 outwards.",
 }
 
-# What `policy` is about, where the words or codes say it.
+# What `policy` is about, where the plain words or codes say it. A blocked account may be the sender's: not blamed.
 _POLICIES = (
-    ("utf8", re.compile(r"smtputf8", re.I)),
+    ("utf8", re.compile(r"smtputf8")),
+    ("rate", re.compile(r"\brate[- ]?limit|at a rate|too (?:many|fast)|slow down")),
     (
         "authentication",
-        re.compile(r"\bspf\b|\bdkim\b|\bdmarc\b|unauthenticat|5\.7\.2[0-7]\b|\bptr\b|reverse dns", re.I),
+        re.compile(r"\bspf\b|\bdkim\b|\bdmarc\b|unauthenticat|authentication level|5\.7\.2[0-7]\b|\bptr\b|reverse dns"),
     ),
-    ("encryption", re.compile(r"starttls|\btls\b|certificate|encrypt", re.I)),
+    ("encryption", re.compile(r"starttls|\btls\b|certificate|encrypt")),
     (
         "blocklist",
-        re.compile(r"(?:block|black|deny)[- ]?list|spamhaus|spamcop|barracuda|sorbs|\brbl|dnsbl|\blisted\b", re.I),
+        re.compile(
+            r"(?:block|black|deny)[- ]?list|spamhaus|spamcop|barracuda|sorbs|\brbl|dnsbl|\blisted\b|\bbanned"
+            rf"|reputation|{BLOCKLIST}"
+        ),
     ),
-    ("spam", re.compile(r"spam|unsolicited|\bjunk|phish|virus|malware|\bbulk\b|content", re.I)),
+    ("spam", re.compile(rf"spam|unsolicited|\bjunk|phish|virus|malware|\bbulk\b|content|{SPAM}")),
+    (
+        "disabled",
+        re.compile(
+            r"(?:postfach|konto|ящик|аккаунт|запис|compte|conta|cuenta|account|mailbox|ucet|contul).{0,25}"
+            r"(?:gesperrt|заблок|bloqu|zablok|geblok|blocat|sparr)"
+        ),
+    ),
 )
 
 # What an enhanced code (RFC 3463) says by itself: the longest beginning that is here. The class is left out.
@@ -573,25 +584,33 @@ def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
         code, by_relay = str(detail.get("code") or ""), detail.get("carrier") == _RELAY
         if by_relay and code in _LOGIN:
             return "account"
-        name = detail.get("trouble") or _mail_cause(text, str(detail.get("enhanced") or ""))
+        name = detail.get("trouble") or _mail_cause(code, text, str(detail.get("enhanced") or ""))
         return RELAYED.get(name, name) if by_relay else name
     table = CODES.get(str(detail.get("carrier") or ""), {})
     known = table.get(str(detail.get("code") or "")) or STATES.get(str(detail.get("state") or "")[:5])
     return known or _by_status(str(detail.get("code") or ""))
 
 
-def _mail_cause(text: str, enhanced: str) -> str:
+def _mail_cause(code: str, text: str, enhanced: str) -> str:
     reason = read_reason(text)
     if reason and not reason.weak:
         return _policy(text) if reason.name == "policy" else _RENAMED.get(reason.name, reason.name)
     by_code = _by_enhanced(enhanced)
     if by_code and (by_code != "policy" or reason is None):
         return _policy(f"{text} {enhanced}") if by_code == "policy" else by_code
-    return _RENAMED.get(reason.name, reason.name) if reason else "unexplained"
+    return _RENAMED.get(reason.name, reason.name) if reason else _by_reply(code)
+
+
+def _by_reply(code: str) -> str:
+    """Find what a reply code says by itself (RFC 5321 4.2.3), where words and enhanced code are silent."""
+    if code == "552":  # exceeded storage allocation
+        return "mailbox_full"
+    return "temporary" if code.startswith("4") else "unexplained"
 
 
 def _policy(text: str) -> str:
-    return next((name for name, words in _POLICIES if words.search(text)), "policy")
+    words = plain(text)
+    return next((name for name, phrases in _POLICIES if phrases.search(words)), "policy")
 
 
 def _by_enhanced(code: str) -> str:

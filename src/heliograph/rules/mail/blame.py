@@ -59,26 +59,56 @@ _ABSENT = (
 _US = r"(?:ip|host|host ?name|(?:mail |smtp )?server|(?:sending )?domain|network|isp|mta|client)"
 _CONTENT = r"(?:contenido|conteudo|contenuto|contenu|inhalt\w?)\b"
 
+_SIZE = (
+    r"(?:tamano|tamanho|taille|dimensi(?:on[ei]|unea)|grosse|grootte|rozmiar\w?|velikost|storlek|storrelse|koko|meret\w?"
+    r"|boyut\w{0,2})"
+)
+_EXCEEDS = r"(?:exced|depas|superi?[ao]|uberschr|overschr|przekr|prekroc|overskrid|ylit|meghalad|\basi[yl])"
+# Lists of senders, and unwanted mail, in other languages.
+BLOCKLIST = (
+    r"sperrliste|liste noire|blacklist|list[ae]s? (?:negra|nera|neagra|de bloque)|(?:zwarte|blokkeer) ?lijst"
+    r"|\bczarn\w{1,3} lis[ct]|\bcern\w{1,3} listin|(?:ч[её]рн|чорн)\w{2,3} спис|kara liste|svartlist|sortlist"
+    r"|estolist|mustalist|fekete ?list|(?:ブラック|ブロック|拒否)リスト|黑名[单單]|블랙리스트|차단 (?:목록|리스트)"
+)
+SPAM = (
+    r"indesirable|no desead|nao solicitad|indesiderat|ongewenst|niechcian|nevyzadan|спам|istenmeyen|skrappost|uonsket"
+    r"|roskapost|keretlen|nedorit|スパム|迷惑メール|垃圾(?:[邮郵]件|信息)|스팸"
+)
+
 # The first that fits is taken. What would only hold back one message comes before what would suppress an address.
 _REASONS = [
-    _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inactivi", address=True),
-    _reason("greylisted", r"gr[ea]y-?list", permanent=False),
+    _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inac?tivi", address=True),
+    _reason(
+        "greylisted",
+        r"gr[ea]y-?list|liste grise|list[ae] (?:gris|grigia|gri|cinza\w{0,5})\b|\bgri liste|grijze lijst",
+        r"\bszar\w{1,3} lis[ct]|\bsed\w{1,3} listin|(?:сер|сір)\w{2,3} спис|\bgralist|harmaalist|szurkelist",
+        r"グレーリスト|灰名[单單]|그레이리스[트팅]",
+        permanent=False,
+    ),
     _reason(
         "mailbox_full",
         rf"\b(?:mail ?(?:box|folder|drop|dir)?|inbox|account|user|storage|disk)s? {_W}{{0,5}}full\b|full mailbox",
-        r"quota|cuota|квот|\bkvot|compte.{0,40}plein",
+        r"quota|cuota|\bcota\b|quotum|квот|\bkvot|pojemnosci|kontingent|compte.{0,40}plein",
         rf"exceed\w* {_W}{{0,5}}(?:storage|mailbox|disk)|(?:storage|mailbox|mailbox size|disk) limit",
         rf"(?:out of|not enough|insufficient|no|enough) {_W}?(?:disk|mailbox|storage)? ?space|space {_W}{{0,3}}used up",
         rf"(?:mailbox|inbox) {_W}{{0,3}}(?:exceed|size)|too much mail|too many messages on|(?:blocks|inode) limit",
-        r"メールボックス.{0,20}(?:一杯|いっぱい|満杯|容量)|容量.{0,20}(?:超|不足|オーバー)",
-        r"(?:postfach|posteingang|speicher).{0,30}(?:voll|uberschritten|ueberschritten|erschopft)|boite.{0,40}(?:pleine|satur)",
-        r"(?:buzon|casilla|cuenta).{0,30}llen[ao]|casella.{0,30}piena|(?:caixa|conta).{0,30}cheia",
-        r"ящик.{0,40}(?:переполнен|полон)|скриньк.{0,40}переповнен|кути.{0,30}пълна",
-        r"[邮郵信]箱.{0,8}(?:满|滿|空间|空間)|용량.{0,10}(?:초과|부족)|(?:메일함|편지함|사서함).{0,20}(?:가득|꽉|초과)",
+        r"(?:メールボックス|受信箱|受信トレイ|受信ボックス).{0,20}(?:一杯|いっぱい|満杯|容量)",
+        r"容量.{0,20}(?:超|不足|オーバー)",
+        r"(?:postfach|posteingang|speicher).{0,30}(?:u?e?berful|voll|uberschritten|ueberschritten|erschopft)",
+        r"(?:boite|stockage).{0,40}(?:plein|satur)|spazio.{0,30}esaurit|(?:sin|sem) espa[cs][io]o",
+        r"kein\w{0,2} (?:freie\w{0,2} )?speicher|(?:onvoldoende|geen|te weinig) (?:\w{1,10} )?ruimte",
+        r"ei (?:\w{1,8} )?tilaa\b",
+        r"(?:buzon|casilla|cuenta).{0,50}llen[ao]|casella.{0,50}(?:piena|satura)",
+        r"(?:caixa|conta).{0,50}(?:cheia|lotada)",
+        r"ящик.{0,40}(?:переполнен|полон|заполнен)|скриньк.{0,40}(?:пере|за)повнен|нет (?:\w{1,12} )?места|немає місця",
+        r"кути.{0,30}пълна|скриньк.{0,20}повна|\bbetelt\b|zaplnen|(?:cuti|casut)\w{1,3} .{0,40}\bplin|空间已?[满不]",
+        r"(?:[邮郵信]箱|收件箱|收件匣).{0,8}(?:满|滿|空间|空間|配额|配額)",
+        r"(?<!메일 )(?<!메시지 )용량.{0,10}(?:초과|부족)",
+        r"(?:메일함|편지함|사서함).{0,20}(?:가득|꽉|초과)",
         r"(?:postvak|mailbox).{0,30}\bvol\b|kiintio|taynna\b|ei ole tilaa|tila (?:on )?loppu",
-        r"(?:brevlad|postlad|inkorg|postkasse|innbo[kx]|indbak|indbo[kx]|(?:post|mail)boks|konto)\w{0,4}.{0,30}\bful[ld]t?\b",
-        r"schrank.{0,30}(?:\bpln[aey]\b|preplnen)|(?:skrzynk|kont).{0,30}pelnion|skrzynk.{0,30}pelna",
-        r"brak (?:\w{1,10} )?miejsca|posta(?:lada|fiok).{0,30}(?:telt\b|\btele\b)|casut.{0,30}\bplina",
+        r"(?:brevlad|postlad|inkorg|postkasse|innbo[kx]|indbak|indbo[kx]|(?:post|mail)boks|konto)\w{0,4}.{0,30}\b(?:ful[ld]t?|fyldt)\b",
+        r"schrank.{0,30}(?:\bpln[aey]\b|preplnen)|\bpln[ae] schrank|(?:skrzynk|kont).{0,30}pelnion|skrzynk.{0,30}pelna",
+        r"brak (?:\w{1,10} )?miejsca|posta(?:lada|fiok).{0,30}(?:telt\b|\btele\b)",
         r"\bkota\w{0,6} (?:asil|asti|dol)|\bkutu\w{0,6}.{0,20}\bdol(?:u|mus|du)",
         r"(?:γραμματοκιβωτι|θυριδα|εισερχομεν).{0,40}(?:πληρ|γεματ)|υπερβαση",
         r"(?:صندوق|البريد|المساحة).{0,40}(?:ممتل|امتل)|(?:تجاوز|تخط).{0,20}(?:الحصة|حصة|المساحة|السعة)|מלאה",
@@ -89,8 +119,13 @@ _REASONS = [
         rf"(?:message|mail|content|attachment|headers?|size)s? {_W}{{0,4}}too (?:large|big|long)|too (?:large|big) m",
         rf"(?:message|mail|e-?mail)(?:'s)? (?:size|length) {_W}{{0,3}}(?:exceed|limit|larger)|size limit|mailsize",
         rf"exceed\w* {_W}{{0,6}}(?:size|length|maximum message)|larger than the {_W}{{0,3}}(?:limit|size)",
-        r"line (?:is )?(?:too long|length)|nachricht.{0,30}zu gro(?:ss|b)|message.{0,30}trop (?:gros|volumineux|long)",
+        r"line (?:is )?(?:too long|length)|trop (?:gros|volumineux|long|lourd|grand)",
         r"\btoo big\b|size exceeds|lines too long|サイズ.{0,20}(?:超|大き|制限)",
+        r"zu gro(?:ss|b)|\bte groot|\b(?:za|zbyt) duz[aey]|prilis velk|for stor|liian suur|tul nagy|cok buyuk",
+        r"prea mare|(?:troppo|demasiado|muito) grand|слишком больш|занадто велик",
+        r"大きすぎ|[过過太]大|크기.{0,10}(?:너무|초과)",
+        rf"{_SIZE}\b.{{0,40}}{_EXCEEDS}|{_EXCEEDS}.{{0,40}}\b{_SIZE}|oltre la dimension|大小.{{0,6}}[超限]",
+        r"(?:размер|розмір).{0,40}(?:прев[ыи]ш|перевищ)|(?:메일|메시지) 용량.{0,10}초과",
     ),
     _reason(
         "loop",
@@ -152,7 +187,10 @@ _REASONS = [
         rf"(?:option|command|parameter)s? {_W}{{0,2}}(?:reject|implement|support)",
         r"unsupported|not implemented|protocol (?:error|violation)",
         # other languages
-        r"bloqu|rejet|indesirable|gesperrt|sperrliste|スパム|迷惑メール|拒否|спам|заблок|blocc|垃圾邮件|拒收|被拒",
+        r"\b(?:ihr|votre|su|tu|sua|uw|twoje|vas|ditt|din) (?:konto|compte|cuenta|conta|account|ucet)\b",
+        r"\bваш\w? (?:акк?аунт|уч|облік)",
+        r"bloqu|rejet|gesperrt|拒否|заблок|blocc|zablok|geblok|\bblocat|\bsparr(?:ad|at|et)|拒收|被拒",
+        rf"{BLOCKLIST}|{SPAM}|richtlinie|politi(?:que|ca|ka|kou)\b|\bbeleid|политик|політик|ポリシー|策略|정책",
         r"adres\w{0,3} (?:nadawcy|odesilatele)|адрес\w{0,2} отправител",
     ),
     _reason(
@@ -165,6 +203,15 @@ _REASONS = [
         rf"(?:unusual|unexpected) (?:rate|volume)|exceed\w* {_W}{{0,3}}limit|volume of|(?:high|message|mail) volume",
         r"deferred",
         rf"number of {_W}{{0,4}}(?:messages|recipients|connections)|outgoing (?:mail|message)",
+        r"\bzu (?:viele|schnell|haufig|oft)|demasiad[oa]s|tropp[ie] |muit[oa]s |te (?:veel|snel|vaak)\b",
+        r"prea (?:mult|des)\b",
+        r"zbyt (?:wiele|duzo|czesto)|prilis (?:mnoho|casto|rychle)|слишком (?:много|часто)",
+        r"за(?:надто )?(?:багато|часто)",
+        r"cok (?:fazla|sik|hizli)|for (?:manga|mange|ofta|ofte)\b|liian (?:mont|paljon|usein|nopea)|\bliikaa",
+        r"tul (?:sok|gyak)",
+        r"лимит\w? отправ|ліміт\w? надсил|limite? (?:de|di|d.) ?(?:envi|invi|mens|mess|conex|conness)|prea multe",
+        r"(?:mensajes|correos|mensagens|messages|messaggi) .{0,20}(?:por|par|all.) ?(?:hora|heure|ora)",
+        r"debit trop|trop (?:rapide|frequent)|多すぎ|过多|過多|频率|頻率|频繁|頻繁|너무 (?:많|자주|빨)",
         permanent=False,
     ),
     _reason(
@@ -177,12 +224,16 @@ _REASONS = [
     ),
     _reason(
         "temporary",
-        r"(?<!not a )temporar|currently unavailable|right now\b|maintenance|mantenimiento|wartung",
+        r"(?<!not a )temporar|temporair|temporal(?:mente)?\b|temporane|vor(?:u|ue)bergehend|momentan|tijdelijk",
+        r"tymczasow|chwilow|\bdocasn|временн|тимчасов|\bgecici|tillfallig|midlertidig|tilapai|\batmeneti",
+        r"一時的|临时|臨時|暂时|暫時|일시적|currently unavailable|right now\b|maintenance|mantenimiento|wartung",
         rf"(?:cannot|can't|could not|unable to|not able to) {_W}?(?:verify|validate|check)|locked by|another process",
         r"being (?:moved|migrated)|migration",
         r"mail ?box (?:is )?(?:currently |already )?(?:busy|in use)",
         permanent=False,
     ),
+    _reason("moved", r"user not local\W{1,3}(?:please )?try", address=True),
+    _reason("bad_address", r"recipient (?:address )?syntax|malformed recipient", address=True),
     _reason(
         "unknown_user",
         rf"(?:unknown|no such|invalid|illegal|bad|non-?existent|unrecogni[sz]ed|incorrect|undefined|wrong) {_W}{{0,3}}"
@@ -193,16 +244,21 @@ _REASONS = [
         r"\bno mail ?box(?:es)?(?= ?(?:$|[^\w\s]|for\b|here|on\b|at\b|with))",
         rf"{_NOT} have an? {_W}{{0,2}}(?:account|mailbox)|not our (?:user|customer)|missing home dir|in name directory",
         rf"not an? {_W}{{0,2}}(?:valid|known|registered|local|user|active)\b|{_NOT} accept user|can't accept user",
-        rf"no such {_W}?here|no one (?:here )?(?:by that|at this)|nobody (?:here|by)|not listed in|user ?unknown",
+        rf"no such {_W}?here|(?:no one|anybody|anyone) (?:here )?(?:by that|at this)|nobody (?:here|by)|not listed in",
+        r"user ?unknown",
         r"name is not (?:recogni|known)|unroute?able (?:mail )?(?:address|domain)",
         r"recip\w{0,10}notfound|bad ?rcpt ?to|invalid-recipient|recipient not ok|archived recipient",
         r"destinataire archive",
         rf"user {_W}?not (?:here|local)|not (?:found|known) (?:here|at this)|unavailable or access denied",
         # Microsoft 365, when its tenant has no such address (directory-based edge blocking)
         r"\b5\.4\.1\b.{0,90}recipient address rejected: access denied",
-        r"(?:宛先|送信先|あて先|アドレス|ユーザ|アカウント).{0,30}(?:存在し|見つか|不明|ありません)|宛先不明",
-        r"(?:用户|收件人|地址|邮箱|帐号|账号|帳號|信箱).{0,12}(?:不存在|未知|无效|無效|找不到)",
-        r"(?:사용자|수신자|주소|계정|메일).{0,20}(?:없|존재하지)|존재하지 않는.{0,20}(?:사용자|수신자|주소|계정|메일)",
+        r"(?:宛先|送信先|あて先|受信者|アドレス|ユーザ|アカウント).{0,30}(?:存在し|見つか|不明|ありません)|宛先不明",
+        r"(?:用户|收件人|地址|邮箱|帐号|账号|帳號|信箱).{0,12}(?:不存在|未知|未找到|无效|無效|找不到)",
+        r"[查无無]此(?:用户|用戶|人|邮箱)",
+        r"(?:找不到|不存在的?)(?:用户|收件人|地址|邮箱)",
+        r"(?:ような|該当する|存在しない)(?:メール)?(?:宛先|アドレス|ユーザ).{0,10}(?:ありません|存在|です)",
+        r"(?:사용자|수신자|주소|계정|메일).{0,20}(?:없|존재하지)",
+        r"(?:존재하지 않|등록되지 않|없)[는은].{0,20}(?:사용자|수신자|주소|계정|메일)",
         r"(?:empf(?:a|ae)nger|benutzer|adresse|postfach|konto|mailbox).{0,50}"
         r"(?:unbekannt|existiert nicht|nicht (?:gefunden|vorhanden|bekannt)|ung(?:u|ue)ltig)",
         r"unbekannt\w{0,2} (?:empf|benutzer|adress|e-?mail)",
@@ -210,18 +266,24 @@ _REASONS = [
         r"(?:destinataire|utilisateur|adresse|compte|boite).{0,50}(?:inconnu|n.existe pas|inexist|invalide|introuv)",
         r"(?:destinat[ao]ri|usuari|utilizador|cuenta|conta|direccion|endereco|buzon|caixa).{0,50}"
         r"(?:desconocid|desconhecid|n[oa]o? existe|invalid|inexist|n[oa]o? encontrad|n[oa]o? valid)",
-        r"(?:no|nao) existe (?:\w{1,10} )?(?:usuari|buzon|cuenta|conta|direccion|persona|destinat|endereco|caixa)",
+        r"(?:no|nao) existe (?:\w{1,10} )?(?:usuari|utilizador|buzon|cuenta|conta|direccion|persona|destinat|endereco"
+        r"|caixa)",
         r"(?:utente|casella|indirizzo|destinatario|account).{0,50}(?:sconosciut|inesistent|non (?:esist|valid|trovat))",
         r"nessun utente|(?:uzytkownik|odbiorc|adres|konto|skrzynka).{0,40}(?:nie istniej|nieznan|nie znaleziono)",
-        r"(?:nie ma|brak) taki|(?:brak|nieznan\w{1,3}) (?:uzytkownik|odbiorc|adres|kont|skrzynk)",
+        r"nie znaleziono (?:uzytkownik|odbiorc|adresat|skrzynk)|(?:nie ma|brak) taki",
+        r"(?:brak|nieznan\w{1,3}) (?:uzytkownik|odbiorc|adres|kont|skrzynk)",
         r"(?:пользовател|получател|адрес|ящик).{0,50}(?:не найден|не существует|неизвест|отсутств|не зарегистр)",
-        r"нет такого (?:пользовател|получател|адрес|ящик)|адресат не найден",
+        r"нет такого (?:пользовател|получател|адрес|ящик)|адресат\w? не найден",
+        r"такого (?:почтового )?(?:пользовател|получател|адрес|ящик)\w{1,2} не[т ]",
         r"(?:неизвест|несуществу|недействит|неверн)\w{1,8} (?:почтов\w{1,3} )?(?:пользовател|получател|адрес|ящик)",
-        r"(?:користувач|одержувач).{0,40}(?:не існує|не знайден|невідом)|невідом\w{1,3} (?:користувач|одержувач)",
+        r"(?:користувач|одержувач|отримувач|адрес|скриньк).{0,40}(?:не існує|не знайден|невідом)",
+        r"невідом\w{1,3} (?:користувач|одержувач|отримувач|адрес)",
         r"(?:gebruiker|ontvanger|adres|postvak|mailbox).{0,40}(?:onbekend|bestaat niet|niet gevonden)",
         r"onbekende (?:gebruiker|ontvanger)",
         r"(?:mottagar|modtager|mottaker|anvandar|bruger|bruker|adress|konto|brevlad|postkasse).{0,40}"
-        r"(?:okan[dt]|ukendt|ukjent|finns (?:inte|ej)|(?:findes|finnes|eksisterer) ikke|existerar inte|hittades inte)",
+        r"(?:okan[dt]|ukendt|ukjent|finns (?:inte|ej)|(?:findes|finnes|eksisterer) ikke|existerar inte|hittades inte"
+        r"|ikke fundet)",
+        r"finns (?:ing(?:en|et) |inte nagon )(?:sadan |sadant )?(?:mottagar|anvandar|adress|konto|brevlad)",
         r"(?:okan[dt]\w?|ukendte?|ukjente?) (?:mottagar|modtager|mottaker|anvandar|bruger|bruker|adress|konto)",
         r"tunte?mat\w{1,4} (?:kayttaj|vastaanottaj|osoit|postilaatik)",
         r"(?:kayttaj|vastaanottaj|osoit|postilaatik).{0,30}(?:ei (?:loydy|loytynyt|ole olemassa|tunneta)|tuntematon)",
@@ -233,7 +295,10 @@ _REASONS = [
         r"(?:felhasznalo|cimzett|postafiok|postalada|\bcim\b).{0,40}(?:nem letezik|nem talalhato|ismeretlen)",
         r"(?:αγνωστ|ανυπαρκτ)\w{1,2} (?:χρηστη|παραληπτη|διευθυνση)",
         r"(?:χρηστη|παραληπτη|διευθυνση|γραμματοκιβωτι|λογαριασμο).{0,40}(?:δεν (?:υπαρχει|βρεθηκε)|αγνωστ)",
-        r"(?:utilizator|destinatar)\w{0,2} necunoscut|nepoznat\w? (?:korisnik|primatelj|primalac)|tidak dikenal",
+        r"aucun (?:utilisateur|destinataire|compte)",
+        r"\b(?:utilizator(?:ul)?|destinatar(?:ul)?|casuta|adresa|contul)\b.{0,40}"
+        r"(?:nu exista|nu a fost gasit|inexist|necunoscut)",
+        r"nepoznat\w? (?:korisnik|primatelj|primalac)|tidak dikenal",
         r"(?:المستخدم|المستلم|العنوان|الحساب|البريد).{0,30}(?:غير (?:موجود|معروف|صالح)|لا يوجد)",
         address=True,
     ),
@@ -242,15 +307,30 @@ _REASONS = [
         rf"{_SOMEBODY}\b\W{{0,3}} ?{_W}{{0,7}}(?:disabled|inactive|suspend(?:ed)?\b|deactivated|discontinued|expired"
         r"|retired|locked|closed|deleted|removed|terminated|cancell?ed|not active|no longer active|frozen|dormant)",
         r"(?:disabled|inactive|suspended|deactivated|expired|deleted|not active) (?:user|mailbox|account|address)",
-        r"(?:konto|postfach).{0,30}(?:deaktiviert|gel(?:o|oe)scht)|compte.{0,30}(?:desactive|supprime|cloture)",
-        r"(?:cuenta|conta|buzon).{0,40}(?:deshabilitad|desactivad|desativad|suspens|cancelad)",
-        r"casella.{0,30}(?:disabilitat|disattivat)",
+        r"(?:konto|postfach).{0,30}(?:deaktiviert|gel(?:o|oe)scht|nicht (?:mehr )?aktiv|stillgelegt)",
+        r"(?:compte|boite).{0,40}(?:desactiv|supprim|clotur|suspend|ferme|inacti)",
+        r"(?:cuenta|conta|buzon|caixa).{0,40}(?:deshabilitad|desactivad|desativad|suspens|suspendid|cancelad|inac?tiv|encerrad)",
+        r"(?:casella|account|utenza).{0,30}(?:disabilitat|disattivat|sospes|inattiv|chius)",
+        r"(?:account|mailbox|postvak).{0,30}(?:uitgeschakeld|niet (?:meer )?actief|opgeheven|gesloten)",
+        r"\bkont\w{1,3} .{0,20}(?:nieaktywn|wylaczon|usuniet|zawieszon)|\bucet.{0,20}(?:deaktiv|neaktiv|zrusen)",
+        r"(?:ящик|аккаунт|уч[её]тн\w{1,3} запис|пользовател).{0,20}(?:отключ|удал[её]н|неактив|приостан|закрыт)",
+        r"(?:скриньк|обліков\w{1,3} запис|акаунт).{0,20}(?:вимкн|видален|неактив|призупин|закрит)",
+        r"\bhesa[bp]\w{0,3} .{0,20}(?:devre disi|kapa|askiya|silin|dondur)",
+        r"\btili\b.{0,20}(?:suljet|poistet|lukit|jaadytet)",
+        r"\bkonto\w{0,2} .{0,20}(?:avstang|inaktiv|stangt|avslut|luk?ket|deaktiv|suspender|stengt|nedlagt)",
+        r"\bfiok\w{0,3} .{0,20}(?:tiltva|tiltott|inaktiv|megszun|torol|felfugg)",
+        r"\bcont(?:ul)? .{0,20}(?:dezactiv|suspend|inactiv|inchis|sters)",
+        r"アカウント.{0,10}(?:無効|停止|閉鎖|凍結|削除)",
+        r"[帐账帳][号户號戶].{0,6}(?:停用|禁用|冻结|凍結|注销|關閉|关闭|锁定)",
+        r"(?:비활성화?|정지|휴면|해지|탈퇴)\w{0,3} 계정|계정.{0,10}(?:비활성|정지|휴면|해지|삭제)",
         address=True,
     ),
     _reason(
         "moved",
         rf"\bha(?:s|ve) moved|no longer {_W}{{0,2}}(?:on|at|with|work|avail|valid|use|employ|active|exist)",
         rf"(?:address|mailbox|account) {_W}{{0,3}}no longer accept",
+        r"arbeitet nicht (?:mehr|langer)|ne travaille plus|ya no trabaja|non lavora piu|nao trabalha mais",
+        r"werkt niet (?:meer|langer)",
         r"no forwarding|address (?:has |was )?(?:been )?changed|has left the",
         address=True,
     ),
@@ -290,6 +370,7 @@ _REASONS = [
         permanent=False,
         weak=True,
     ),
+    _reason("greylisted", r"first time (?:we|you|that)|come back (?:later|in)\b", permanent=False, weak=True),
     _reason(
         "system",
         rf"(?:service|system|resources?|server) {_W}{{0,3}}(?:unavailable|not available|busy|overload|error|full|down)",
@@ -297,8 +378,10 @@ _REASONS = [
         r"insufficient (?:system )?(?:storage|resources|memory)",
         rf"internal {_W}?error|config\w* error|i/o error|local error|please retry|essayer plus tard|disk full",
         r"output file|encountered an error while being|write error|misconfigur|name ?server query",
-        r"returned a permanent error",
-        r"しばらく",
+        r"returned a permanent error|spater (?:noch ?mal|erneut|wieder)|plus tard|ulterieurement|mas tarde|piu tardi",
+        r"mais tarde",
+        r"later opnieuw|pozniej|pozdeji|позже|пізніше|daha sonra|senare|senere|myohemmin|kesobb|mai tarziu",
+        r"しばらく|後で|稍[后後]|나중에|잠시 후",
         permanent=False,
         weak=True,
     ),
@@ -317,7 +400,7 @@ _REASONS = [
 def read_reason(*texts: str) -> Reason | None:
     """Return the reason in the first text that gives one."""
     for text in texts:
-        words = _plain(text)
+        words = plain(text)
         for phrases, reason in _REASONS:
             if phrases.search(words):
                 return reason
@@ -342,7 +425,7 @@ def says_absent(reason: Reason | None, *codes: str | None) -> bool:
     return (by_words or (not settled and "5.1.2" in codes)) and "5.1.10" not in codes
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return one line in lower case without accents; addresses, hosts and links are not words."""
     text = URL.sub(_unnamed, text[:WORDS_MAX])
     text = _HOST.sub(_unnamed, ADDRESS.sub("@", text).lower())

@@ -14,7 +14,7 @@ Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "d
 Verdict = Literal["accepted", "bounced", "absent", "failed", "deferred"]
 
 TEXT_MAX = 500  # characters of a reply that the timeline keeps
-WORDS_MAX = 2000  # … and that are judged: on the event loop, at most 10 ms
+WORDS_MAX = 1200  # … and that are judged: on the event loop, at most 10 ms
 
 # Before MAIL an error is the host's, as Postfix and Exim see it: another host or a later time may do.
 _ABOUT_THE_HOST = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
