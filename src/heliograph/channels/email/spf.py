@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 
 import msgspec
 
@@ -16,7 +16,6 @@ TERMS_MAX = 100
 NAME_MAX = 253
 
 Ask = Callable[[str, str], Awaitable[list[str]]]  # name, type → values; raises DnsSilent
-Ip = IPv4Address | IPv6Address
 
 _RESULTS: dict[str, Verdict] = {"+": "pass", "-": "fail", "~": "fail", "?": "none"}
 _TERM = re.compile(r"([+?~-]?)([A-Za-z][A-Za-z0-9._-]*)(?::([^/]*))?(/[0-9]{1,3})?(//[0-9]{1,3})?")

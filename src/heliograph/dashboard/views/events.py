@@ -4,7 +4,7 @@ import msgspec
 
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.webhooks.event import NAMES, TYPES, StoredEvent, event_body
+from heliograph.rules.webhooks.event import NAMES, TYPES, StoredEvent, event_body, event_data
 from heliograph.storage.events import NEWEST
 from heliograph.storage.search import CHANNELS
 from heliograph.words.explain import explained
@@ -35,8 +35,8 @@ async def show(visit: Visit) -> Answer:
 
 
 def _line(visit: Visit, event: StoredEvent) -> EventLine:
-    body = event_body(explained(event), visit.team)
-    data = msgspec.json.decode(body)["data"]
+    told = explained(event)
+    data, body = event_data(told), event_body(told, visit.team)
     about = event.recipient or next(
         (str(data[name]) for name in ("to", "email", "name", "url", "id") if data.get(name)), ""
     )

@@ -1,7 +1,6 @@
 """The test inbox: what simulators delivered to a team, as its recipients would see it; codes are shown here only."""
 
 import base64
-from collections.abc import Sequence
 from email import message_from_bytes
 from email.policy import compat32
 from typing import Any
@@ -10,13 +9,20 @@ import msgspec
 
 from heliograph.accept.verify_start import inbox_text
 from heliograph.dashboard.views import live
-from heliograph.dashboard.views.previews import framed
+from heliograph.dashboard.views.previews import (
+    framed,
+    in_bytes,
+    listed,
+    pictures_in,
+    shown_or_saved,
+    with_pictures,
+)
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.manage import inbox
 from heliograph.rules.delivery.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
 from heliograph.rules.delivery.magic import magic_code
 from heliograph.rules.delivery.routing import simulator_ids
-from heliograph.rules.limits import KIB, MIB, PARSED
+from heliograph.rules.limits import KIB, PARSED
 from heliograph.rules.mail.captured import check_link, code_in, find_links, first_link
 from heliograph.rules.phones.gsm import segment
 from heliograph.rules.setup.records import Channel
@@ -34,9 +40,6 @@ VIEWS = {
     "check": "HTML check",
 }
 SOURCE_MAX = 200 * KIB  # bytes of a mail that the page shows; the download has all
-# What a browser may show by itself: it runs nothing in them. All else is saved.
-SHOWN_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain"})
-ALONE = "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; sandbox"
 
 Content = EmailContent | SmsContent | WhatsappContent
 
@@ -69,13 +72,6 @@ async def show(visit: Visit) -> Answer:
         sizes = await visit.store.inbox.sizes(found.lines)
         shown = {"page": found, "lines": found.lines, "sizes": {id_: in_bytes(size) for id_, size in sizes.items()}}
     return Page("inbox.html", values | shown)
-
-
-def in_bytes(size: int) -> str:
-    """Write the size of a file, for people."""
-    if size < KIB:
-        return f"{size} B"
-    return f"{size / KIB:.1f} KB" if size < MIB else f"{size / MIB:.1f} MB"
 
 
 async def clear(visit: Visit) -> Answer:
@@ -145,7 +141,7 @@ def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> dict[str
         "clients": ALL,
         # The size has small attachments in it, as the list counts it.
         "size": in_bytes(item.size + sum(file.size for file in content.attachments if file.blob)),
-        "files": [(file, in_bytes(file.size), file.content_type in SHOWN_TYPES) for file in content.attachments],
+        "files": listed(content.attachments),
     }
 
 
@@ -162,25 +158,16 @@ async def _source(visit: Visit, item: InboxItem) -> dict[str, Any]:
 async def frame(visit: Visit) -> Answer:
     """Show the HTML of a mail, for a sandboxed frame."""
     item, content = await _read(visit)
-    if not isinstance(content, EmailContent) or content.html is None:
+    if not isinstance(content, EmailContent) or (html := content.html) is None:
         raise Gone
-    inline = [file for file in content.attachments if file.content_id and file.content_type in SHOWN_TYPES]
+    inline = pictures_in(content.attachments)
     await visit.hold(sum(file.size for file in inline if file.blob))
     files = [(file, await _bytes_of(visit, file)) for file in inline]
 
     def show() -> Download:
-        return framed(_with_inline(content, files), images=visit.query.get("pictures") == "yes")
+        return framed(with_pictures(html, files), images=visit.query.get("pictures") == "yes")
 
     return await work(item.size + sum(file.size for file in inline), show)
-
-
-def _with_inline(content: EmailContent, files: Sequence[tuple[File, bytes]]) -> str:
-    """Return the HTML with the pictures that came in the mail, as the frame can show them."""
-    html = content.html or ""
-    for file, octets in files:
-        data = base64.b64encode(octets).decode()
-        html = html.replace(f"cid:{file.content_id}", f"data:{file.content_type};base64,{data}", 1)
-    return html
 
 
 async def download(visit: Visit) -> Answer:
@@ -193,9 +180,6 @@ async def download(visit: Visit) -> Answer:
 
 
 async def attachment(visit: Visit) -> Answer:
-    """Show it where a browser runs nothing in it, else save
-    it; whatever it calls itself, it is never shown as a page.
-    """
     _, content = await _read(visit)
     number = visit.params["number"]
     files = content.attachments if isinstance(content, EmailContent) else []
@@ -203,17 +187,7 @@ async def attachment(visit: Visit) -> Answer:
         raise Gone
     file = files[int(number)]
     await visit.hold(file.size)
-    body = await _bytes_of(visit, file)
-    opened = file.content_type in SHOWN_TYPES and "save" not in visit.query
-    kind = file.content_type if opened else "application/octet-stream"
-    headers = [
-        (b"content-security-policy", ALONE.encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"no-referrer"),
-        (b"cache-control", b"no-store"),
-    ]
-    kind = "text/plain; charset=utf-8" if kind == "text/plain" else kind
-    return Download(body, kind, "" if opened else file.filename, headers=headers)
+    return shown_or_saved(visit, file, await _bytes_of(visit, file))
 
 
 async def _bytes_of(visit: Visit, file: File) -> bytes:

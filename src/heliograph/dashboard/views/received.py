@@ -1,13 +1,11 @@
 """What came in for a team: mail with its parts, and texts. Other people's HTML is shown as the inbox shows it."""
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from heliograph.dashboard.views.inbox import ALONE, SHOWN_TYPES, in_bytes
-from heliograph.dashboard.views.previews import framed
+from heliograph.dashboard.views.previews import framed, in_bytes, listed, pictures_in, shown_or_saved, with_pictures
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Visit
 from heliograph.rules.mail.incoming import ReceivedRecord, attachment_in
 from heliograph.storage.events import NEWEST
@@ -64,13 +62,12 @@ async def show_one(visit: Visit) -> Answer:
         if name == "headers" or {"reply": mail.reply_text, "html": mail.html, "text": mail.text}[name]
     }
     view = visit.query.get("view", "")
-    files = [(file, in_bytes(file.size), file.content_type in SHOWN_TYPES) for file in mail.attachments]
     values = {
         "line": line,
         "mail": mail,
         "views": views,
         "view": view if view in views else next(iter(views)),
-        "files": files,
+        "files": listed(mail.attachments),
         "size": in_bytes(line.size),
         "pictures": visit.query.get("pictures") == "yes",
     }
@@ -80,18 +77,14 @@ async def show_one(visit: Visit) -> Answer:
 async def frame(visit: Visit) -> Answer:
     """Return the HTML of a mail, for a sandboxed frame, with the pictures that came in it."""
     line, mail = await _read(visit)
-    if mail.html is None:
+    if (html := mail.html) is None:
         raise Gone
-    inline = [file for file in mail.attachments if file.content_id and file.content_type in SHOWN_TYPES]
+    inline = pictures_in(mail.attachments)
     raw = await visit.store.received.raw(line, visit.hold) if inline else None
 
     def shown() -> Download:
-        html = mail.html or ""
-        for file in inline:
-            octets = attachment_in(raw, file.id) if raw else None
-            data = f"data:{file.content_type};base64,{base64.b64encode(octets or b'').decode()}"
-            html = html.replace(f"cid:{file.content_id}", data, 1)
-        return framed(html, images=visit.query.get("pictures") == "yes")
+        files = [(file, (attachment_in(raw, file.id) if raw else None) or b"") for file in inline]
+        return framed(with_pictures(html, files), images=visit.query.get("pictures") == "yes")
 
     return await work(line.octets + (line.size if raw else 0), shown)
 
@@ -102,22 +95,12 @@ async def download(visit: Visit) -> Answer:
 
 
 async def attachment(visit: Visit) -> Answer:
-    """Show it where a browser runs nothing in it, else save it; whatever it calls itself, it is never a page."""
     line, mail = await _read(visit)
     file = next((one for one in mail.attachments if one.id == visit.params["attachment"]), None)
     if file is None:
         raise Gone
     body = await work(line.size, attachment_in, await _raw(visit, line), file.id)
-    opened = file.content_type in SHOWN_TYPES and "save" not in visit.query
-    kind = file.content_type if opened else "application/octet-stream"
-    headers = [
-        (b"content-security-policy", ALONE.encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"no-referrer"),
-        (b"cache-control", b"no-store"),
-    ]
-    kind = "text/plain; charset=utf-8" if kind == "text/plain" else kind
-    return Download(body or b"", kind, "" if opened else file.filename or file.id, headers=headers)
+    return shown_or_saved(visit, file, body or b"")
 
 
 async def _raw(visit: Visit, line: ReceivedLine) -> bytes:

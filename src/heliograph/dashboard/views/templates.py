@@ -17,7 +17,6 @@ from heliograph.runtime.threads import LOOKING
 from heliograph.storage.versions import PAGE
 
 SHOWN = 100  # templates on a page of the list
-STATUSES = {"approved": "Live", "draft": "Draft", "archived": "Archived"}
 
 
 async def index(visit: Visit) -> Answer:
