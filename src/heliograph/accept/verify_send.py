@@ -44,7 +44,16 @@ MAGIC_OFF = (
 )
 NO_CODE = "no code matches"  # longer than any candidate can be
 
-Ways = dict[Channel, list[CarrierRecord]]
+CarriersByChannel = dict[Channel, list[CarrierRecord]]
+
+
+class CodeTo(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a code is for, and how it may get there."""
+
+    given: str
+    normal: str
+    channels: list[Channel]
+    locale: str | None  # None: the team's
 
 
 class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,20 +86,20 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send_code(
-    context: Context, caller: Caller, id_: str, to: str, normal: str, ways: Ways, expires_at: int, locale: str | None
+    context: Context, caller: Caller, id_: str, to: CodeTo, carriers: CarriersByChannel, expires_at: int
 ) -> Dispatched:
     """Send the code by the first channel whose carriers do not refuse it."""
-    code, left, asked, error = code_of(context, id_, normal), list(ways), list[Asked](), None
+    code, left, asked, error = code_of(context, id_, to.normal), list(carriers), list[Asked](), None
     while left:
         channel = left.pop(0)
         # Each mail has an id of its own: bounces come back to it, and one that came before is dropped as the same.
         named = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
-        build = partial(_parcel, context, caller, named, to, normal, channel, code, expires_at, locale)
+        build = partial(_parcel, context, caller, named, to, channel, code, expires_at)
         said = await context.handover.in_turn(
-            first_of(ways[channel][:CARRIERS_MAX]), build, may_wait=False, within_s=CARRIERS_S
+            first_of(carriers[channel][:CARRIERS_MAX]), build, may_wait=False, within_s=CARRIERS_S
         )
         asked += said
-        error = _error(said, MAGIC_OFF if is_shut(caller, normal) else NO_CARRIER)
+        error = _error(said, MAGIC_OFF if is_shut(caller, to.normal) else NO_CARRIER)
         if error is None:
             break
     error = error and error.replace(code, "…")  # some repeat what they refuse
@@ -108,10 +117,10 @@ async def send_due(context: Context) -> None:
         if caller and due.sandbox == CAUGHT:
             caller = replace(caller, caught=True)
         if caller and clock.of(due.team) < due.expires_at:  # else its key is gone or it is over: it stays as it is
-            ways = ways_of(context, caller, due.phone, channels_from(due.channels, due.channel)[1:])
-            sent = await send_code(
-                context, caller, due.id, due.to, due.phone, ways, due.expires_at, locale_in(due.added)
-            )
+            channels = channels_from(due.channels, due.channel)[1:]
+            to = CodeTo(given=due.to, normal=due.phone, channels=channels, locale=locale_in(due.added))
+            carriers = carriers_by_channel(context, caller, to)
+            sent = await send_code(context, caller, due.id, to, carriers, due.expires_at)
         await store.verifications.finish(sent.finish(due.id, due.team, due.key_id, clock.of(due.team), store.owner))
 
     await asyncio.gather(*map(send, await store.verifications.claim_codes(store.owner, AT_ONCE)))
@@ -125,18 +134,17 @@ def is_shut(caller: Caller, normal: str) -> bool:
     return magic.is_magic(normal) and not caller.team.sandbox and not caller.team.record.verify.magic
 
 
-def ways_of(context: Context, caller: Caller, normal: str, channels: Sequence[Channel]) -> Ways:
+def carriers_by_channel(context: Context, caller: Caller, to: CodeTo) -> CarriersByChannel:
     """Return who is asked. A sandbox team's code goes to
     simulators or to real carriers, never from one to the other.
     """
-    ways = {channel: _carriers(context, caller, normal, channel) for channel in channels}
-    found = [carrier for carriers in ways.values() for carrier in carriers]
-    if not caller.team.sandbox or not found:
-        return ways
-    simulated = is_simulator(found[0])
+    reachable = {channel: _carriers(context, caller, to.normal, channel) for channel in to.channels}
+    first = next((carrier for carriers in reachable.values() for carrier in carriers), None)
+    if not caller.team.sandbox or first is None:
+        return reachable
     return {
-        channel: [carrier for carrier in carriers if is_simulator(carrier) == simulated]
-        for channel, carriers in ways.items()
+        channel: [carrier for carrier in carriers if is_simulator(carrier) == is_simulator(first)]
+        for channel, carriers in reachable.items()
     }
 
 
@@ -190,31 +198,29 @@ def _parcel(
     context: Context,
     caller: Caller,
     id_: str,
-    to: str,
-    normal: str,
+    to: CodeTo,
     channel: Channel,
     code: str,
     expires_at: int,
-    locale: str | None,
     _: CarrierRecord,
 ) -> Parcel:
     team, platform = caller.team, context.store.setup.current.platform
-    country, content = country_of(normal), msgspec.Struct()
+    country, content = country_of(to.normal), msgspec.Struct()
     if channel == "sms":
-        text = code_text(caller, platform, code, locale)
+        text = code_text(caller, platform, code, to.locale)
         content = sms_content(team, platform, sender_id(team, country), text)
     elif channel == "email":
-        language, brand = locale or team.record.verify.language, _brand(caller, platform)
+        language, brand = to.locale or team.record.verify.language, _brand(caller, platform)
         mail = verify_mail(platform.verify_text, language, brand["name"], code)
-        content = to_content(mail, mail_sender(caller, platform), to)
+        content = to_content(mail, mail_sender(caller, platform), to.given)
     elif template := code_template(team):
-        template, brand = in_locale(template, locale), _brand(caller, platform)
+        template, brand = in_locale(template, to.locale), _brand(caller, platform)
         values = Values(dict.fromkeys(asked_names(template), code))
         content = whatsapp_content(template, with_brand(template, values, brand), render(template, values, brand).body)
     return Parcel(
         message_id=id_,
-        address=normal,
-        given=to,
+        address=to.normal,
+        given=to.given,
         content=msgspec.json.encode(content),
         attempt=0,
         country=country,

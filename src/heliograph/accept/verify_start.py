@@ -11,15 +11,16 @@ from msgspec.structs import replace
 from heliograph.accept.context import Context
 from heliograph.accept.phone import check_phone_allowed, phone_price
 from heliograph.accept.verify_send import (
+    CarriersByChannel,
+    CodeTo,
     Dispatched,
-    Ways,
+    carriers_by_channel,
     code_of,
     code_text,
     locale_in,
     locale_used,
     mail_sender,
     send_code,
-    ways_of,
 )
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import CAUGHT, IdempotencyKey, Sent
@@ -45,7 +46,7 @@ from heliograph.rules.mail.recipients import check_allowed, read_recipients, spl
 from heliograph.rules.options import Added, Metadata, Tags, check_metadata, check_tags
 from heliograph.rules.phones.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import FeatureNotOnPlan, VerificationNotFound
-from heliograph.rules.setup.records import Caller, Channel
+from heliograph.rules.setup.records import Caller
 from heliograph.rules.templates.locales import read_locale
 from heliograph.rules.verify.conversion import check_conversion
 from heliograph.rules.verify.verification import (
@@ -104,26 +105,17 @@ class VerifyPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-class CodeTo(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a code is for, and how it may get there."""
-
-    given: str
-    normal: str
-    channels: list[Channel]
-    locale: str | None  # None: the team's
-
-
 async def start_verification(
     context: Context, caller: Caller, request: VerifyRequest, retry_key: IdempotencyKey | None
 ) -> Sent[VerificationRecord]:
     to, id_ = await _check(context, caller, request), context.clock.new_id("vrf_")
-    ways = ways_of(context, caller, to.normal, to.channels)
+    carriers = carriers_by_channel(context, caller, to)
     added = Added(tags=request.tags or {}, metadata=request.metadata or {}, locale=to.locale)
-    start = replace(_start(context, caller, to, id_, ways, retry_key), added=added)
+    start = replace(_start(context, caller, to, id_, carriers, retry_key), added=added)
     replay = await context.store.verifications.start(start)
     if replay is not None:
         return replay
-    sent = await send_code(context, caller, id_, to.given, to.normal, ways, start.expires_at, to.locale)
+    sent = await send_code(context, caller, id_, to, carriers, start.expires_at)
     status = "failed" if sent.error else "pending"
     record = VerificationRecord(
         id=id_,
@@ -151,8 +143,8 @@ async def resend_verification(
     channels = channels_from(found.channels, found.channel)
     to = CodeTo(given=found.to, normal=found.phone, channels=channels, locale=locale_in(found.added))
     await _check_recipient(context, caller, to)
-    ways = ways_of(context, caller, to.normal, channels)
-    start = replace(_start(context, caller, to, id_, ways, retry_key), price=0)
+    carriers = carriers_by_channel(context, caller, to)
+    start = replace(_start(context, caller, to, id_, carriers, retry_key), price=0)
 
     def digest(salt: str) -> str:
         return code_digest(context.code_key, bytes.fromhex(salt), code_of(context, id_, to.normal)).hex()
@@ -160,7 +152,7 @@ async def resend_verification(
     replay = await context.store.verifications.again(Resend(start=start, digest=digest))
     if replay is not None:
         return replay
-    sent = await send_code(context, caller, id_, to.given, to.normal, ways, found.expires_at, to.locale)
+    sent = await send_code(context, caller, id_, to, carriers, found.expires_at)
     record = replace(to_record(found), channel=sent.channel)
     response = msgspec.json.encode(record)
     await _finish(context, start, sent, response)
@@ -200,7 +192,7 @@ def inbox_text(context: Context, caller: Caller, verification: str, added: str) 
 
 async def preview_verification(context: Context, caller: Caller, request: VerifyRequest) -> VerifyPreview:
     to = await _check(context, caller, request)
-    start = _start(context, caller, to, "", ways_of(context, caller, to.normal, to.channels), None)
+    start = _start(context, caller, to, "", carriers_by_channel(context, caller, to), None)
     await context.store.verifications.rehearse(start)
     return VerifyPreview(
         to=to.given,
@@ -249,12 +241,17 @@ async def _finish(context: Context, start: Start, sent: Dispatched, response: by
 
 
 def _start(
-    context: Context, caller: Caller, to: CodeTo, id_: str, ways: Ways, retry_key: IdempotencyKey | None
+    context: Context,
+    caller: Caller,
+    to: CodeTo,
+    id_: str,
+    carriers: CarriersByChannel,
+    retry_key: IdempotencyKey | None,
 ) -> Start:
     record, platform = caller.team.record, context.store.setup.current.platform
     now, salt = context.clock.of(record.ref), context.clock.entropy(16)
-    carriers = [carrier for found in ways.values() for carrier in found]
-    is_counted = caller.team.sandbox and bool(carriers) and routing.leaves(carriers)  # one that no carrier takes is not
+    asked = [carrier for found in carriers.values() for carrier in found]
+    is_counted = caller.team.sandbox and bool(asked) and routing.leaves(asked)  # one that no carrier takes is not
     is_mail = "email" in to.channels
     limits = replace(record.verify, countries=("*",)) if is_mail else record.verify
 
