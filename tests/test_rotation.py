@@ -86,7 +86,7 @@ async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
 async def rotated(store: Store, settings: Settings, tell: Any = lambda *_: None) -> tuple[int, Secrets]:
     before = make_secrets(settings, store)
     await store.secret.known()
-    before.settle(store.secret.seen.digest, store.secret.seen.kept)
+    before.adopt(store.secret.seen.digest, store.secret.seen.kept)
     after = before.make_next()
     count = await rotate(store, COMMAND_LINE, turn_of(before, after), tell)
     assert after.under_others(await store.secret.texts()) == 0
@@ -142,7 +142,7 @@ async def test_a_running_process_opens_both_and_follows(
     assert running.sealer.open(texts["dkim/dom_a/h1"], "dkim/dom_a/h1") == b"pem"  # before it has followed
     late = running.sealer.seal(b"late", "totp/x")
     known = await store.secret.known()
-    assert running.settle(known.digest, known.kept)
+    assert running.adopt(known.digest, known.kept)
     assert running.sealer.open(late, "totp/x") == b"late"
     assert running.sealer.key_of(running.sealer.seal(b"new", "totp/x"), "totp/x") == 0
     assert running.digest == known.digest
@@ -157,7 +157,7 @@ async def test_interrupted_it_goes_on(store: Store, settings: Settings, plain: d
     between = make_secrets(settings)
     await check_secret(store, between)  # a process that starts now
     known = await store.secret.known()
-    assert between.settle(known.digest, known.kept)
+    assert between.adopt(known.digest, known.kept)
     counted = between.count(await store.secret.texts())
     assert sorted(counted.values())[0] > 0 and sum(counted.values()) == len(plain) + 1
     for context, text in (await store.secret.texts()).items():
@@ -201,7 +201,7 @@ async def test_replacing_it_forgets_what_it_kept(store: Store, settings: Setting
     other = make_secrets(replace(settings, secret=bytes([9] * 32)))
     assert await replace_secret(store, COMMAND_LINE, other.digest)
     known = await store.secret.known()
-    assert known.kept is None and other.settle(known.digest, known.kept)
+    assert known.kept is None and other.adopt(known.digest, known.kept)
     with pytest.raises(CannotOpen):
         other.sealer.open((await store.secret.texts())["chat/team_a"], "chat/team_a")
 

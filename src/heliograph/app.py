@@ -21,7 +21,7 @@ from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
 from heliograph.channels.email import dkim, dns_check
-from heliograph.channels.email.bounce_server import Returns, returns_server
+from heliograph.channels.email.bounce_server import IncomingMail, incoming_server
 from heliograph.channels.email.mx import Mx, asking
 from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.relay import Relay
@@ -42,7 +42,6 @@ from heliograph.dashboard.oidc import Provider, ProviderAway, ProviderOptions
 from heliograph.dashboard.visit import PageTools
 from heliograph.datafolder import Secrets, backed_up_at
 from heliograph.deliver.duties import audit, ledger, secret
-from heliograph.deliver.duties.attest import look_back
 from heliograph.deliver.duties.clock import watch_clock
 from heliograph.deliver.duties.follow import follow_others
 from heliograph.deliver.duties.grams import build_grams
@@ -64,7 +63,7 @@ from heliograph.manage.domains import Domains
 from heliograph.manage.management import Management
 from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import RefusalOf, Webhooks
-from heliograph.opening import MEND_LOG, attest, log_fault, sqlite_path
+from heliograph.opening import MEND_LOG, log_fault, pause_if_turned_back, sqlite_path
 from heliograph.rules.delivery.outcome import CarrierReport, IncomingText
 from heliograph.rules.limits import MIB
 from heliograph.rules.mail.address import normal_domain
@@ -329,7 +328,7 @@ def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
         "follow": partial(follow_others, store),
         "clock": partial(watch_clock, store, context.clock),
         "imports": partial(import_suppressions, store),
-        "secret": every(2.0, secret.following(store, secrets.settle)),
+        "secret": every(2.0, secret.following(store, secrets.adopt)),
         # When the database is away, nothing of these two is forgotten.
         "key uses": every(60.0, partial(store.requests.write_key_uses, state.used), finish=True),
         "request log": every(1.0, partial(state.requests.write_in_time, store.requests), finish=True),
@@ -352,7 +351,7 @@ def worker_duties(
         "domain watch": every(2.5, domains.check_watched),  # of domains that were changed lately
         "reclaim": every(5.0, partial(reclaim_dead, store)),
         # A copy of the database that is older than this is recognised when it is restored.
-        "attest": every(10.0, partial(look_back, partial(attest, store, settings.data, sqlite_path(settings)))),
+        "turned back": every(10.0, partial(pause_if_turned_back, store, settings.data, sqlite_path(settings))),
         "audit": every(60.0, partial(audit.link_audit, store, store.clock)),  # those of the version before
         "audit end": every(60.0, audit.telling(store)),
         "ledger": every(60.0, ledger.comparing(store)),
@@ -366,7 +365,7 @@ def worker_duties(
 
 def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock, tls: Tls) -> SmtpServer:
     """Make what listens for bounces, complaints and mail for teams."""
-    returns = Returns(
+    incoming = IncomingMail(
         secrets.envelope,
         clock.now,
         partial(address_of, store),
@@ -376,7 +375,7 @@ def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Cloc
         folder=settings.data,
         ask=asking("{}:{}".format(*settings.resolver) if settings.resolver else None),
     )
-    return returns_server(mail_name(settings, store), tls, returns)
+    return incoming_server(mail_name(settings, store), tls, incoming)
 
 
 def mail_name(settings: Settings, store: Store) -> str:

@@ -77,7 +77,7 @@ class Secrets:
     def sealer(self) -> Sealer:
         return Sealer(*self._sealing(), look=self._sealing)
 
-    def settle(self, digest: str | None, kept: str | None) -> bool:
+    def adopt(self, digest: str | None, kept: str | None) -> bool:
         """Take what the database goes by; return False when the secret is not here. Makes none."""
         if not self.exists() or digest is None:
             return digest is None

@@ -139,7 +139,7 @@ def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
     """Make the secrets, with the one that the store's database goes by, if there is a store."""
     made = Secrets(settings.data, settings.secret, settings.secret_old)
     if store:
-        made.settle(store.secret.seen.digest, store.secret.seen.kept)
+        made.adopt(store.secret.seen.digest, store.secret.seen.kept)
     return made
 
 
@@ -168,7 +168,7 @@ async def open_store(
         await store.refresh()
         found = await store.secret.known()
         with suppress(OSError, ValueError):  # a file that cannot be read breaks what needs it alone
-            known.settle(found.digest, found.kept)
+            known.adopt(found.digest, found.kept)
         yield store
     finally:
         await store.close()
@@ -211,7 +211,7 @@ async def own_attachments(store: Store) -> None:
         log.warning("the object store of attachments is away", error=reason_of(error))
 
 
-async def attest(store: Store, data: Path, file: Path | None = None) -> bool:
+async def pause_if_turned_back(store: Store, data: Path, file: Path | None = None) -> bool:
     """Tell whether the database is older than what its data folder has seen of it, or its file is a copy.
 
     Then delivery is paused now. `file` is None when the database is no file.
@@ -219,14 +219,16 @@ async def attest(store: Store, data: Path, file: Path | None = None) -> bool:
     seen, files = await asyncio.to_thread(seen_numbers, data), await asyncio.to_thread(seen_files, data)
     here = mark_of(file) if file else None
     copied = [identity for identity, known in files.items() if known != here] if file else []
-    attested = await store.upkeep.attest(seen, copied)
-    await asyncio.to_thread(keep_number, data, attested.identity, attested.number)
+    compared = await store.upkeep.pause_if_turned_back(seen, copied)
+    await asyncio.to_thread(keep_number, data, compared.identity, compared.number)
     if file and (marked := here or mark(file)):
-        await asyncio.to_thread(keep_file, data, attested.identity, marked)
-    return attested.turned_back
+        await asyncio.to_thread(keep_file, data, compared.identity, marked)
+    if compared.turned_back:
+        log.error("the database was turned back: delivery is paused")
+    return compared.turned_back
 
 
 async def leave(store: Store, data: Path) -> None:
     """Leave at a clean stop: the next start may find the file elsewhere."""
-    await attest(store, data)
+    await pause_if_turned_back(store, data)
     await asyncio.to_thread(forget_files, data)

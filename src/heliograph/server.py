@@ -15,13 +15,13 @@ from heliograph import __version__
 from heliograph.app import App, build
 from heliograph.datafolder import Seat, keep_address
 from heliograph.opening import (
-    attest,
     check_secret,
     is_outage,
     leave,
     make_secrets,
     open_store,
     own_attachments,
+    pause_if_turned_back,
     sqlite_path,
 )
 from heliograph.rules.limits import SECOND_MS
@@ -109,7 +109,7 @@ async def serve(
                 for step in (
                     partial(check_secret, store, secrets),
                     partial(own_attachments, store),
-                    partial(attest, store, settings.data, sqlite_path(settings)),
+                    partial(pause_if_turned_back, store, settings.data, sqlite_path(settings)),
                     store.upkeep.check_clock,
                     store.outbox.take_back,
                 ):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.channels.email.bounce_server import ListenLimits, Returns, returns_server
+from heliograph.channels.email.bounce_server import IncomingMail, ListenLimits, incoming_server
 from heliograph.channels.email.dkim import Signer, SigningKey, make_key
 from heliograph.channels.email.parts import READ_MAX
 from heliograph.rules.delivery.outcome import Report
@@ -137,15 +137,15 @@ async def listening(
     def keys_of(domain: str) -> list[SigningKey]:
         return [SIGNING] if domain == "acme.test" else []
 
-    returns = Returns(KEY, lambda: NOW, address_of, receive, keys_of, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
-    server = returns_server("mx.example", lambda: tls, returns)
+    incoming = IncomingMail(KEY, lambda: NOW, address_of, receive, keys_of, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
+    server = incoming_server("mx.example", lambda: tls, incoming)
     with socket.create_server(("127.0.0.1", 0)) as bound:
         await server.listen(bound, 100)
         try:
             yield Peer(bound.getsockname()[1], taken, partial(server.drain, PATIENCE_S))
         finally:
             await server.drain(PATIENCE_S)
-    assert returns.waiting == 0
+    assert incoming.waiting == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from heliograph.accept.rate import RateLimits
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver import reports
-from heliograph.deliver.duties import attest, audit, clock, follow, rates, reclaim, reputation, sqlite_log
+from heliograph.deliver.duties import audit, clock, follow, rates, reclaim, reputation, sqlite_log
 from heliograph.deliver.duties.repeat import Round, every, repeat
 from heliograph.opening import log_fault
 from heliograph.rules.audit import COMMAND_LINE
@@ -187,22 +187,6 @@ async def test_a_judgement_is_said() -> None:
         async with repeating(partial(reputation.judge_teams, having(reputation=having(judge=judge)))):
             await until(lambda: logs)
     assert (logs[0]["event"], logs[0]["team"], logs[0]["state"]) == ("reputation judged", "team_acme", "paused")
-
-
-@pytest.mark.parametrize("turned_back", [True, False])
-async def test_a_database_that_was_turned_back_is_said(turned_back: bool) -> None:
-    rounds = 0
-
-    async def ask() -> bool:
-        nonlocal rounds
-        rounds += 1
-        return turned_back
-
-    with capture_logs() as logs:
-        async with repeating(partial(attest.look_back, ask)):
-            await until(lambda: rounds > 1)
-    said = {"the database was turned back: delivery is paused"} if turned_back else set()
-    assert {line["event"] for line in logs} == said
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ async def states(store: Store, id_: str) -> list[str]:
 
 
 async def take(store: Store, *reports: ProviderReport, carrier: str = "relay", once: str = "") -> list[str]:
-    return list(await store.reports.by_provider(carrier, reports, once=once))
+    return list(await store.reports.by_provider(carrier, reports, replay_id=once))
 
 
 @pytest.mark.parametrize(

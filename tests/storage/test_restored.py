@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from heliograph.datafolder import keep_number, seen_numbers
 from heliograph.manage.pause import set_paused
-from heliograph.opening import attest, leave, open_store
+from heliograph.opening import leave, open_store, pause_if_turned_back
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage.restored import COPIED, TURNED_BACK
@@ -23,40 +24,40 @@ async def is_paused(store: Store) -> bool:
 
 
 async def test_starts_grow_the_number(store: Store, settings: Settings) -> None:
-    assert [await attest(store, settings.data) for _ in range(3)] == [False, False, False]
+    assert [await pause_if_turned_back(store, settings.data) for _ in range(3)] == [False, False, False]
     (number,) = seen_numbers(settings.data).values()
     assert number == 3
     assert not await is_paused(store)
 
 
 async def test_a_new_data_folder_makes_no_claim(store: Store, tmp_path: Path) -> None:
-    await attest(store, tmp_path / "one")
-    await attest(store, tmp_path / "one")
-    assert not await attest(store, tmp_path / "two")
-    assert not await attest(store, tmp_path / "one")
+    await pause_if_turned_back(store, tmp_path / "one")
+    await pause_if_turned_back(store, tmp_path / "one")
+    assert not await pause_if_turned_back(store, tmp_path / "two")
+    assert not await pause_if_turned_back(store, tmp_path / "one")
     assert not await is_paused(store)
 
 
 async def test_a_crash_between_the_two_writes_is_no_turn(store: Store, settings: Settings) -> None:
-    await attest(store, settings.data)
+    await pause_if_turned_back(store, settings.data)
     for _ in range(3):
-        await store.upkeep.attest(seen_numbers(settings.data))  # the folder is not told
-    assert not await attest(store, settings.data)
+        await store.upkeep.pause_if_turned_back(seen_numbers(settings.data))  # the folder is not told
+    assert not await pause_if_turned_back(store, settings.data)
     assert not await is_paused(store)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-5", "１２x"])
 async def test_a_file_that_was_only_begun_is_not_read(store: Store, settings: Settings, text: str) -> None:
-    await attest(store, settings.data)
+    await pause_if_turned_back(store, settings.data)
     (file,) = (settings.data / "witness").iterdir()
     file.write_text(text)
-    assert not await attest(store, settings.data)
+    assert not await pause_if_turned_back(store, settings.data)
 
 
 async def test_many_processes_on_one_folder(store: Store, settings: Settings) -> None:
     async def process() -> list[bool]:
         async with open_store(settings) as other:
-            return [await attest(other, settings.data) for _ in range(10)]
+            return [await pause_if_turned_back(other, settings.data) for _ in range(10)]
 
     told = await asyncio.gather(*(process() for _ in range(4)))
     assert told == [[False] * 10] * 4
@@ -67,21 +68,23 @@ async def test_another_database_makes_no_claim(tmp_path: Path) -> None:
     for name in ("one", "two", "one"):
         async with open_store(Settings(database=f"sqlite:///{tmp_path / name}.db", data=tmp_path)) as store:
             for _ in range(3):
-                assert not await attest(store, tmp_path)
+                assert not await pause_if_turned_back(store, tmp_path)
             assert not await is_paused(store)
 
 
 async def test_a_database_that_was_turned_back_is_paused_once(store: Store, settings: Settings) -> None:
-    await attest(store, settings.data)
+    await pause_if_turned_back(store, settings.data)
     ((database, number),) = seen_numbers(settings.data).items()
     keep_number(settings.data, database, number + 1)  # as if the newest commit were gone
-    assert await attest(store, settings.data)
+    with capture_logs() as logs:
+        assert await pause_if_turned_back(store, settings.data)
+    assert [line["event"] for line in logs] == ["the database was turned back: delivery is paused"]
     platform = store.setup.current.platform
     assert (platform.paused, platform.paused_reason) == (True, TURNED_BACK)
     (entry,) = await store.audit.lines(None)
     assert (entry.actor, entry.action, entry.detail) == ("service", "delivery.pause", TURNED_BACK)
     await set_paused(store, COMMAND_LINE, False)
-    assert not await attest(store, settings.data)
+    assert not await pause_if_turned_back(store, settings.data)
     platform = (await store.setup.refresh()).platform
     assert (platform.paused, platform.paused_reason) == (False, "")
 
@@ -93,13 +96,13 @@ def files(tmp_path: Path) -> Callable[[str], Settings]:
 
 async def test_the_original_goes_on_beside_its_copy(tmp_path: Path, files: Callable[[str], Settings]) -> None:
     async with open_store(files("original")) as store:
-        await attest(store, tmp_path)
+        await pause_if_turned_back(store, tmp_path)
     shutil.copy(tmp_path / "original", tmp_path / "copy")
     async with open_store(files("original")) as original, open_store(files("copy")) as copy:
-        await attest(original, tmp_path)
-        assert await attest(copy, tmp_path)
+        await pause_if_turned_back(original, tmp_path)
+        assert await pause_if_turned_back(copy, tmp_path)
         for store in (copy, original, copy, original):
-            assert not await attest(store, tmp_path)
+            assert not await pause_if_turned_back(store, tmp_path)
         assert (await is_paused(original), await is_paused(copy)) == (False, True)
 
 
@@ -108,13 +111,13 @@ async def test_a_copy_as_new_as_its_original(tmp_path: Path, files: Callable[[st
     """Of a database in use it has what was sent since as due; after a clean stop it is but another place."""
     file, copy = tmp_path / "original", tmp_path / "copy"
     async with open_store(files("original")) as store:
-        assert not await attest(store, tmp_path, file)
-        assert not await attest(store, tmp_path, file)
+        assert not await pause_if_turned_back(store, tmp_path, file)
+        assert not await pause_if_turned_back(store, tmp_path, file)
         if stopped:
             await leave(store, tmp_path)
     shutil.copy(file, copy)
     async with open_store(files("original")) as store:  # a restart after a crash, say
-        assert not await attest(store, tmp_path, file)
+        assert not await pause_if_turned_back(store, tmp_path, file)
         assert not await is_paused(store)
         if stopped:
             await leave(store, tmp_path)
@@ -122,7 +125,7 @@ async def test_a_copy_as_new_as_its_original(tmp_path: Path, files: Callable[[st
     numbers = [path for path in seen.iterdir() if path.name.isdecimal()]
     numbers[0].unlink()  # less than ten seconds old: the numbers say nothing
     async with open_store(files("copy")) as store:
-        assert await attest(store, tmp_path, copy) == (not stopped)
+        assert await pause_if_turned_back(store, tmp_path, copy) == (not stopped)
         platform = (await store.setup.refresh()).platform
         assert (platform.paused, platform.paused_reason) == (not stopped, "" if stopped else COPIED)
-        assert not await attest(store, tmp_path, copy)
+        assert not await pause_if_turned_back(store, tmp_path, copy)

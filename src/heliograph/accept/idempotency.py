@@ -14,7 +14,7 @@ from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestIn
 R = TypeVar("R")
 
 
-async def once(
+async def send_once(
     context: Context, key_id: str, retry: Retry | None, send: Callable[[IdempotencyKey | None], Awaitable[Sent[R]]]
 ) -> Sent[R]:
     """Return the first answer again, when the key has one."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.accept.batch import Fates, Prepare, send_batch
-from heliograph.accept.idempotency import once
+from heliograph.accept.idempotency import send_once
 from heliograph.api.call import Call
 from heliograph.rules.acceptance import IdempotencyKey, Sent
 from heliograph.rules.field_docs import Id, ObjectName, says
@@ -47,7 +47,7 @@ def sending(prepare: Prepare, kind: type[Any]) -> Callable[[Call], Awaitable[Res
                 retry_key=retry_key,
             )
 
-        return answer_once(await once(call.context, call.caller.key.id, call.retry(), send))
+        return answer_once(await send_once(call.context, call.caller.key.id, call.retry(), send))
 
     return endpoint
 

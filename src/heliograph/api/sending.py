@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.accept.context import Context
-from heliograph.accept.idempotency import once
+from heliograph.accept.idempotency import send_once
 from heliograph.accept.verify_check import CheckRequest
 from heliograph.accept.verify_check import check_verification as check
 from heliograph.accept.verify_start import cancel_verification as cancel
@@ -40,7 +40,7 @@ def sending(
         if retry is None:
             return answer_once(await send(context, caller, to_request(call.json, kind), None))
         return answer_once(
-            await once(
+            await send_once(
                 context,
                 caller.key.id,
                 retry,
@@ -60,7 +60,7 @@ async def resend_verification(call: Call) -> Response:
     id_ = call.params["id"]
     context, caller = call.context, call.caller
     return answer_once(
-        await once(context, caller.key.id, call.retry(), lambda retry_key: resend(context, caller, id_, retry_key))
+        await send_once(context, caller.key.id, call.retry(), lambda retry_key: resend(context, caller, id_, retry_key))
     )
 
 

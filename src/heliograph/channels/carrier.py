@@ -88,7 +88,7 @@ class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     untimed: bool = False  # it has no time: an exact repetition is ignored
     told: Sequence[ProviderReport] = ()  # by a mail provider
     templates: Sequence[UpstreamNews] = ()
-    once: str = ""  # the same when the same callback comes again, which then changes nothing
+    replay_id: str = ""  # the same when the same callback comes again, which then changes nothing
 
 
 class Carrier(ABC):

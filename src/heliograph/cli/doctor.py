@@ -117,7 +117,7 @@ async def _database(settings: Settings) -> tuple[Examination | None, list[Findin
         secrets, known = make_secrets(settings), examination.secret
         if fault := secret_fault(secrets, known):
             findings.append(Finding("secret", "FAIL", fault))
-        elif secrets.settle(known.digest, known.kept) and examination.sealed:
+        elif secrets.adopt(known.digest, known.kept) and examination.sealed:
             findings.append(sealed(secrets, examination.sealed))
     return examination, [*findings, audit_log(examination.audit)]
 

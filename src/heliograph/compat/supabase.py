@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from heliograph.accept.email import EmailRequest, send_email
-from heliograph.accept.idempotency import once
+from heliograph.accept.idempotency import send_once
 from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
 from heliograph.compat.call import Call
@@ -38,7 +38,7 @@ NO_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooL
 
 async def hook(call: Call) -> Response:
     retry = Retry(call.request.texts()["webhook-id"], call.request.path, call.json, call.size)
-    done = await once(call.context, call.caller.key.id, retry, lambda retry_key: _send(call, retry_key))
+    done = await send_once(call.context, call.caller.key.id, retry, lambda retry_key: _send(call, retry_key))
     return answer_once(done, 200, b"{}")
 
 

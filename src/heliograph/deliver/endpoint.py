@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
 from heliograph.channels.webhook.post import Posted, Poster
-from heliograph.deliver.waiting import happens, settle
+from heliograph.deliver.waiting import happens, wait_for_all
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
@@ -98,8 +98,8 @@ class Endpoint:
         try:
             while self._open() and await self._work():
                 self._wake.clear()
-            await settle(self._sending)
-            await settle([self._recording] if self._recording else [])
+            await wait_for_all(self._sending)
+            await wait_for_all([self._recording] if self._recording else [])
             await self._record()
         finally:
             for task in filter(None, (*self._sending, self._recording)):  # only when we are cancelled

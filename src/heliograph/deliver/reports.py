@@ -109,9 +109,9 @@ def _heard(setup: Setup, _: int, *, team_id: str, news: UpstreamNews, now: int) 
 
 async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer) -> CallbackAnswer:
     """Return its answer, once what it told is stored; 503, so that it comes again, for what cannot be kept yet."""
-    told, once = answer.told, answer.once
+    told, replay_id = answer.told, answer.replay_id
     for start in range(0, len(told), PORTION):
-        taken = await store.reports.by_provider(carrier, told[start : start + PORTION], once=once)
+        taken = await store.reports.by_provider(carrier, told[start : start + PORTION], replay_id=replay_id)
         for result in taken:
             metrics.provider_event(carrier, result).inc()
         if "later" in taken:

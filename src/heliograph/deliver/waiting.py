@@ -14,6 +14,8 @@ async def happens(event: asyncio.Event, within_s: float) -> bool:
     return False
 
 
-async def settle(tasks: "Collection[asyncio.Task[Any]]", limit_s: float | None = None) -> "set[asyncio.Task[Any]]":
+async def wait_for_all(
+    tasks: "Collection[asyncio.Task[Any]]", limit_s: float | None = None
+) -> "set[asyncio.Task[Any]]":
     """Wait for the tasks; returns those that are still running."""
     return (await asyncio.wait(tasks, timeout=limit_s))[1] if tasks else set()

@@ -6,7 +6,7 @@ import structlog
 
 from heliograph.channels.webhook.post import Poster
 from heliograph.deliver.endpoint import AWAY_S, Endpoint, SecretsOf, Shared
-from heliograph.deliver.waiting import happens, settle
+from heliograph.deliver.waiting import happens, wait_for_all
 from heliograph.rules.delivery.lanes import WEBHOOKS
 from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
 from heliograph.rules.setup.records import Webhook
@@ -127,6 +127,6 @@ class WebhookWorker:
                 endpoint.until = count + LEASE_MS if endpoint.lease.webhook in kept else 0
 
     async def _finish(self) -> None:
-        if unfinished := await settle(self._tasks, STOP_S):
+        if unfinished := await wait_for_all(self._tasks, STOP_S):
             # Their leases stay: whether those events arrived is not known, and the next start sends them again.
             log.warning("stopped with endpoints in use", count=len(unfinished))

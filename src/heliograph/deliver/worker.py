@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from heliograph.deliver.dispatch import Dispatch
-from heliograph.deliver.waiting import happens, settle
+from heliograph.deliver.waiting import happens, wait_for_all
 from heliograph.deliver.windows import Windows
 from heliograph.handover import Handover
 from heliograph.rules.delivery.lanes import SLOTS
@@ -146,7 +146,7 @@ class Worker:
 
     async def _end(self, tasks: "Collection[asyncio.Task[Any]]", within_s: float) -> bool:
         """Tell whether all tasks end in time, and before a stop."""
-        ending, stop = asyncio.create_task(settle(tasks)), asyncio.create_task(self._stopping.wait())
+        ending, stop = asyncio.create_task(wait_for_all(tasks)), asyncio.create_task(self._stopping.wait())
         await asyncio.wait([ending, stop], timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         ended = ending.done()
         ending.cancel()
@@ -165,7 +165,7 @@ class Worker:
                 wait_s = AWAY_S
 
     async def _finish(self) -> None:
-        unfinished = await settle(self._in_flight(), STOP_S)
+        unfinished = await wait_for_all(self._in_flight(), STOP_S)
         if unfinished:
             # Their leases stay: whether they were sent is not known, and the next start claims them again.
             log.warning("stopped with hand-overs in flight", count=len(unfinished))

@@ -19,10 +19,10 @@ Taken = Literal["taken", "known", "nobody", "later"]
 
 
 async def report_by_provider(
-    tx: Tx, carrier: str, told: Sequence[ProviderReport], *, once: str, at: int, publisher: Publisher
+    tx: Tx, carrier: str, told: Sequence[ProviderReport], *, replay_id: str, at: int, publisher: Publisher
 ) -> list[Taken]:
-    seen = {"carrier": carrier, "id": once}
-    if once and not await tx.run("insert_callback_seen", **seen, created_at=at):
+    seen = {"carrier": carrier, "id": replay_id}
+    if replay_id and not await tx.run("insert_callback_seen", **seen, created_at=at):
         return ["known"] * len(told)
     places = await _places(tx, carrier, told)
     taken: list[Taken] = []
@@ -45,7 +45,7 @@ async def report_by_provider(
                 taken.append("taken")
     if changes:
         await outcomes.record(tx, list(changes.values()), owner=None, publisher=publisher)
-    if once and "later" in taken:
+    if replay_id and "later" in taken:
         await tx.run("delete_callback_seen", **seen)
     return taken
 

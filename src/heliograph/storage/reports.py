@@ -9,7 +9,7 @@ from heliograph.storage.engine.database import Database
 from heliograph.storage.events import Publisher
 from heliograph.storage.provider_reports import Taken, report_by_provider
 
-ONCE_MAX = 200  # characters
+REPLAY_ID_MAX = 200  # characters
 
 
 class Reports:
@@ -32,11 +32,15 @@ class Reports:
             )
         )
 
-    async def by_provider(self, carrier: str, told: Sequence[ProviderReport], *, once: str = "") -> Sequence[Taken]:
-        """Store reports and return what became of each; `once` is the same when the same callback comes again."""
+    async def by_provider(
+        self, carrier: str, told: Sequence[ProviderReport], *, replay_id: str = ""
+    ) -> Sequence[Taken]:
+        """Store reports and return what became of each; `replay_id` is the same when the same callback comes again."""
         at, publisher = self._clock.now(), self._publisher
         return await self._database.write(
-            lambda tx: report_by_provider(tx, carrier, told, once=once[:ONCE_MAX], at=at, publisher=publisher)
+            lambda tx: report_by_provider(
+                tx, carrier, told, replay_id=replay_id[:REPLAY_ID_MAX], at=at, publisher=publisher
+            )
         )
 
     async def by_recipient(self, message_id: str, position: int, report: Report) -> None:

@@ -21,13 +21,13 @@ TURNED_BACK = "the database is older than its data folder: what was sent since i
 COPIED = "the database is a copy of one that was in use: what was sent since is due again"
 
 
-class Attested(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     identity: int  # the database's name
     number: int  # its new one
     turned_back: bool
 
 
-async def attest(
+async def pause_if_turned_back(
     tx: Tx,
     seen: Mapping[int, int],
     copied: Collection[int],
@@ -35,7 +35,7 @@ async def attest(
     now: int,
     publisher: Publisher,
     setup: Setup,
-) -> Attested:
+) -> Comparison:
     """Compare the database with `seen`: numbers that the data folder holds, by name, read before this transaction.
 
     `copied` has the names whose file was another one. A database that was turned back or copied is paused.
@@ -43,7 +43,7 @@ async def attest(
     ((identity,),) = await tx.run("identify", identity=fresh)
     ((number,),) = await tx.run("bump_attested")
     if number > seen.get(identity, 0) and identity not in copied:
-        return Attested(identity=identity, number=number, turned_back=False)
+        return Comparison(identity=identity, number=number, turned_back=False)
 
     reason = TURNED_BACK if number <= seen.get(identity, 0) else COPIED
     entry = SERVICE.did(now, "delivery.pause", PLATFORM_ID, reason)
@@ -55,4 +55,4 @@ async def attest(
     # A separate history from here: the numbers of the one it was copied from say nothing about it.
     await tx.run("change_identity", identity=fresh)
     await change(tx, pause, now, publisher, setup)
-    return Attested(identity=fresh, number=number, turned_back=True)
+    return Comparison(identity=fresh, number=number, turned_back=True)

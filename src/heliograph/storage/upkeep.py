@@ -7,7 +7,7 @@ from heliograph.storage import restored, retention
 from heliograph.storage.engine.database import Database
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.leases import Leases
-from heliograph.storage.restored import Attested
+from heliograph.storage.restored import Comparison
 from heliograph.storage.setup import SetupStore
 
 
@@ -19,16 +19,16 @@ class Upkeep:
         self._setup = setup
         self.can_commit = Probe(lambda: database.write(lambda tx: tx.run("probe")))
 
-    async def attest(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Attested:
+    async def pause_if_turned_back(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Comparison:
         """Pause delivery now if the database is older than what was seen of it, or its file is a copy."""
         now, publisher = self._clock.now(), self._setup.publisher
         fresh = int.from_bytes(self._clock.entropy(8)) >> 1
-        attested = await self._database.write(
-            lambda tx: restored.attest(tx, seen, copied, fresh, now, publisher, self._setup.current)
+        compared = await self._database.write(
+            lambda tx: restored.pause_if_turned_back(tx, seen, copied, fresh, now, publisher, self._setup.current)
         )
-        if attested.turned_back:
+        if compared.turned_back:
             await self._setup.refresh()
-        return attested
+        return compared
 
     async def check_clock(self) -> None:
         """Compare this process's clock with the one that all share."""

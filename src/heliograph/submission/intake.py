@@ -11,7 +11,7 @@ from structlog.contextvars import bind_contextvars
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, send_email
-from heliograph.accept.idempotency import once
+from heliograph.accept.idempotency import send_once
 from heliograph.rules import idempotency
 from heliograph.rules.acceptance import Sent
 from heliograph.rules.idempotency import Retry
@@ -126,7 +126,7 @@ class MailIntake:
             # Relays hand over a mail once for each recipient: those are others, not the same again.
             key = " ".join([submitted.message_id, *sorted(address.normal for address in once_for)])
         retry = None if key is None else Retry(key, ROUTE, fields, size)
-        return await once(
+        return await send_once(
             context,
             caller.key.id,
             retry,

@@ -73,7 +73,7 @@ class ListenLimits(SmtpLimits, frozen=True, kw_only=True):
 LIMITS = ListenLimits()
 
 
-class Returns:
+class IncomingMail:
     """What the sessions share: whose mail is taken, what waits, and what becomes of it."""
 
     def __init__(
@@ -209,34 +209,34 @@ class Returns:
         return verp.read(self._key, address, self._now())
 
 
-class ReturnsSession(SmtpDialogue[str]):
-    def __init__(self, terms: Terms, returns: Returns, wire: SmtpWire) -> None:
+class IncomingSession(SmtpDialogue[str]):
+    def __init__(self, terms: Terms, incoming: IncomingMail, wire: SmtpWire) -> None:
         super().__init__(terms, wire)
-        self._returns = returns
+        self._incoming = incoming
 
     async def run(self, *, tls_first: bool) -> None:
-        deadline = asyncio.get_running_loop().call_later(self._returns.limits.session_s, self._wire.abort)
+        deadline = asyncio.get_running_loop().call_later(self._incoming.limits.session_s, self._wire.abort)
         try:
             await super().run(tls_first=tls_first)
         finally:
             deadline.cancel()
 
     def _admit(self, envelope: Envelope[str], given: str) -> str:
-        if len(envelope.recipients) >= self._returns.limits.recipients:
+        if len(envelope.recipients) >= self._incoming.limits.recipients:
             return "452 4.5.3 Too many recipients"
-        if refusal := self._returns.refuses(given):
+        if refusal := self._incoming.refuses(given):
             return refusal
         envelope.recipients.append(given)
         return "250 2.1.5 Ok"
 
     async def _take(self, envelope: Envelope[str]) -> None:
-        returns, limits = self._returns, self._returns.limits
-        if returns.waiting > limits.waiting:
+        incoming, limits = self._incoming, self._incoming.limits
+        if incoming.waiting > limits.waiting:
             self._say("452 4.3.1 Too much mail at once, try again later")
             return
         self._say(GO_ON)
-        most = returns.keeps(envelope)
-        with Spool(returns, most) as spool:
+        most = incoming.keeps(envelope)
+        with Spool(incoming, most) as spool:
             async for piece in self._wire.mail():  # to its end, whatever becomes of it: only then come commands
                 spool.write(piece)
             is_too_large = spool.size > (limits.size if most == READ_MAX else most)
@@ -247,7 +247,7 @@ class ReturnsSession(SmtpDialogue[str]):
         try:
             if spool.error:
                 raise spool.error
-            return await self._returns.take(spool.file, envelope, sending)
+            return await self._incoming.take(spool.file, envelope, sending)
         except Exception as error:  # for example, the database is down
             log.error("returned mail not recorded", error=type(error).__name__)
             return AGAIN
@@ -256,13 +256,13 @@ class ReturnsSession(SmtpDialogue[str]):
 class Spool:
     """The beginning of a mail that is coming in, in memory, and in a file once that is large."""
 
-    def __init__(self, returns: Returns, most: int) -> None:
-        self._returns = returns
+    def __init__(self, incoming: IncomingMail, most: int) -> None:
+        self._incoming = incoming
         self._most = most
         self._kept = 0
         self.size = 0  # octets that came, also those that are not kept
         self.error: OSError | None = None  # for example, the disk is full
-        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(READ_MAX, dir=str(returns.folder or "") or None)
+        self.file: IO[bytes] = tempfile.SpooledTemporaryFile(READ_MAX, dir=str(incoming.folder or "") or None)
 
     def write(self, piece: bytes) -> None:
         self.size += len(piece)
@@ -270,7 +270,7 @@ class Spool:
         if not kept or self.error:
             return
         self._kept += len(kept)
-        self._returns.waiting += len(kept)
+        self._incoming.waiting += len(kept)
         try:
             self.file.write(kept)
         except OSError as error:
@@ -280,7 +280,7 @@ class Spool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._returns.waiting -= self._kept
+        self._incoming.waiting -= self._kept
         with suppress(OSError):
             self.file.close()
 
@@ -290,7 +290,7 @@ def _whole(file: IO[bytes]) -> bytes:
     return file.read()
 
 
-def returns_server(name: str, tls: Tls, returns: Returns) -> SmtpServer:
+def incoming_server(name: str, tls: Tls, incoming: IncomingMail) -> SmtpServer:
     """Make the server, which greets with `name`."""
-    terms = Terms(name=name, limits=returns.limits, tls=tls, too_large=TOO_LARGE)
-    return SmtpServer(returns.limits, partial(ReturnsSession, terms, returns))
+    terms = Terms(name=name, limits=incoming.limits, tls=tls, too_large=TOO_LARGE)
+    return SmtpServer(incoming.limits, partial(IncomingSession, terms, incoming))

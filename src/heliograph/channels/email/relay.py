@@ -74,7 +74,7 @@ class Relay(Carrier):
             return CallbackAnswer(status=200 if greeted else 503)
         large = len(callback.body) > IN_THREAD
         told = await asyncio.to_thread(_read, provider, callback.body) if large else _read(provider, callback.body)
-        return CallbackAnswer(told=told, once=provider.once(callback))
+        return CallbackAnswer(told=told, replay_id=provider.replay_id(callback))
 
     async def close(self) -> None:
         await self._pool.close()

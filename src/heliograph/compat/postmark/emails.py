@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from heliograph.accept.batch import Fates, send_batch
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
-from heliograph.accept.idempotency import once
+from heliograph.accept.idempotency import send_once
 from heliograph.compat.call import Call
 from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped
 from heliograph.compat.postmark.shape import INACTIVE, word
@@ -97,7 +97,7 @@ async def _send(call: Call, mail: PostmarkMail) -> Response:
     async def story(retry_key: IdempotencyKey | None) -> Sent[EmailRecord]:
         return await send_email(call.context, call.caller, request, retry_key, headers)
 
-    sent = await once(call.context, call.caller.key.id, call.retry(), story)
+    sent = await send_once(call.context, call.caller.key.id, call.retry(), story)
     record = sent.record or msgspec.json.decode(sent.body, type=EmailRecord)  # what comes again is as it was kept
     return answer_once(sent, 200, msgspec.json.encode(_told(mail, request, record)))
 

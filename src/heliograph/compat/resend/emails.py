@@ -9,7 +9,7 @@ from heliograph.accept import scheduled
 from heliograph.accept.batch import Fates, send_batch
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
-from heliograph.accept.idempotency import once
+from heliograph.accept.idempotency import send_once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
 from heliograph.compat.given import given_as, own_sender, worded
@@ -79,7 +79,7 @@ async def send(call: Call) -> Response:
         request, shown = _to_email(call, call.json)
         return await send_email(call.context, call.caller, request, retry_key, shown)
 
-    sent = await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story)
+    sent = await send_once(call.context, call.caller.key.id, call.retry(KEY_MAX), story)
     return answer_once(sent, 200, msgspec.json.encode({"id": sent.id}))
 
 
@@ -101,7 +101,7 @@ async def send_several(call: Call) -> Response:
             retry_key=retry_key,
         )
 
-    return answer_once(await once(call.context, call.caller.key.id, call.retry(KEY_MAX), story), 200)
+    return answer_once(await send_once(call.context, call.caller.key.id, call.retry(KEY_MAX), story), 200)
 
 
 async def _prepare(context: Context, caller: Caller, mail: tuple[EmailRequest, Shown]) -> Acceptance:

@@ -3,7 +3,7 @@
 from heliograph.dashboard import totp
 from heliograph.dashboard.passkeys import party_of
 from heliograph.dashboard.passwords import complaint, hash_password
-from heliograph.dashboard.views.proof import doubt, must_prove
+from heliograph.dashboard.views.proof import must_prove, why_unproven
 from heliograph.dashboard.views.sign_in import CLOSED, wrong_code
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
@@ -37,7 +37,7 @@ async def set_password(visit: Visit) -> Answer:
     if not visit.tools.passwords:
         raise InvalidRequest(CLOSED)
     person = await themselves(visit)
-    if why := await doubt(visit, person, visit.form.get("old", "")):
+    if why := await why_unproven(visit, person, visit.form.get("old", "")):
         return await show(visit, {"old": why})
     new = visit.form.get("new", "")
     if wrong := complaint(new):
@@ -109,7 +109,7 @@ async def confirm_totp(visit: Visit) -> Answer:
     if step is None:
         wrong = {"code": "This code is wrong or too old. Check the clock of your phone."}
         return await _totp_page(visit, person, secret, wrong)
-    if why := await doubt(visit, person, visit.form.get("check", "")):
+    if why := await why_unproven(visit, person, visit.form.get("check", "")):
         return await _totp_page(visit, person, secret, {"check": why})
     codes = totp.recovery_codes(visit.context.clock.entropy(totp.RECOVERY_CODES * totp.RECOVERY_BYTES))
     await people.start_totp(visit.store, visit.actor, person.id, person.email, sealed, codes, step)

@@ -19,7 +19,7 @@ from heliograph.dashboard.passkeys import (
     to_sign,
 )
 from heliograph.dashboard.views import account
-from heliograph.dashboard.views.proof import doubt
+from heliograph.dashboard.views.proof import why_unproven
 from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX, TOO_MANY, let_in, page
 from heliograph.dashboard.visit import Answer, Download, Gone, Redirect, Visit
 from heliograph.manage import people
@@ -82,7 +82,7 @@ async def add(visit: Visit) -> Answer:
     if not name or not is_line(name):
         return await account.show(visit, {"passkey": "A name is one line of at most 200 characters."})
     person = await account.themselves(visit)
-    if why := await doubt(visit, person, visit.form.get("check", "")):
+    if why := await why_unproven(visit, person, visit.form.get("check", "")):
         return await account.show(visit, {"check": why})
     try:
         if challenge is None:

@@ -13,7 +13,7 @@ WRONG = "This is not your password."
 UNPROVEN = "Show first that it is you."
 
 
-async def doubt(visit: Visit, person: Person, password: str) -> str:
+async def why_unproven(visit: Visit, person: Person, password: str) -> str:
     """Say why it may be somebody else; empty: it is this person."""
     if not person.password:
         return UNPROVEN if must_prove(visit, person) else ""

@@ -10,14 +10,14 @@ from heliograph.storage.store import Store
 log = structlog.get_logger()
 
 
-def following(store: Store, settle: Callable[[str | None, str | None], bool]) -> Round:
-    """Makes a round. `settle` answers whether the secret that the database goes by is here."""
+def following(store: Store, adopt: Callable[[str | None, str | None], bool]) -> Round:
+    """Makes a round. `adopt` answers whether the secret that the database goes by is here."""
     is_here = True
 
     async def follow() -> None:
         nonlocal is_here
         known = await store.secret.known()
-        before, is_here = is_here, settle(known.digest, known.kept)
+        before, is_here = is_here, adopt(known.digest, known.kept)
         if before and not is_here:
             log.error("the master secret was rotated, and the new one is not here", mend="restart with it")
 

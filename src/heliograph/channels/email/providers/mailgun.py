@@ -47,7 +47,7 @@ class Mailgun(MailProvider):
         expected = hmac.new(self.options.secret.encode(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
         return same(str(signed.get("signature")), expected) and is_fresh(signed.get("timestamp"), callback.now)
 
-    def once(self, callback: Callback) -> str:
+    def replay_id(self, callback: Callback) -> str:
         return str(_signed(callback).get("token"))
 
     def read(self, body: bytes) -> Iterable[ProviderEvent]:

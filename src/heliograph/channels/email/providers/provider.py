@@ -47,7 +47,7 @@ class MailProvider(ABC):
     def read(self, body: bytes) -> Iterable[ProviderEvent]:
         """Return what it tells; nothing of what we do not know or need. Whatever the body is, it does not raise."""
 
-    def once(self, callback: Callback) -> str:
+    def replay_id(self, callback: Callback) -> str:
         """Return what is the same when the same callback comes again; empty when nothing is."""
         return ""
 

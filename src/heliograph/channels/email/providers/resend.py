@@ -32,7 +32,7 @@ class ResendProvider(MailProvider):
         expected = f"v1,{base64.b64encode(made).decode()}"
         return any(same(one, expected) for one in given.split()) and bool(key) and is_fresh(time, callback.now)
 
-    def once(self, callback: Callback) -> str:
+    def replay_id(self, callback: Callback) -> str:
         return _header(callback, "id")
 
     def read(self, body: bytes) -> Iterable[ProviderEvent]:

@@ -77,7 +77,7 @@ class Ses(MailProvider):
             return False
         return True
 
-    def once(self, callback: Callback) -> str:
+    def replay_id(self, callback: Callback) -> str:
         return str(_envelope(callback.body).get("MessageId"))
 
     async def greet(self, callback: Callback) -> bool | None:
