@@ -116,7 +116,7 @@ fmt: setup ## Format and sort imports
 
 lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, hashes; no addresses)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for set in ":requirements.lock" "--extra=dist:requirements-dist.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
+	@for set in "--extra=oidc --extra=passkeys:requirements.lock" "--extra=oidc --extra=passkeys --extra=dist:requirements-dist.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
 		$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
 			--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $${set%%:*} -o $${set#*:} pyproject.toml; done
 	@cd tests/judges && rm -f package-lock.json && npm install --silent --package-lock-only --omit-lockfile-registry-resolved \

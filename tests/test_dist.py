@@ -2,7 +2,9 @@
 
 import email.message
 import email.parser
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -18,6 +20,7 @@ from heliograph.api.guides import NAMES
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "heliograph"
 INFO = f"heliograph-{__version__}.dist-info"
+PACKAGES_MAX = 40  # with ours
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
@@ -80,3 +83,43 @@ def test_it_is_built_without_what_tests_need() -> None:
     assert "requirements-dist.lock" in steps and "requirements-dev.lock" not in steps
     pinned = [set((ROOT / f"requirements-{name}.lock").read_text().split("\n")) for name in ("dist", "dev")]
     assert pinned[0] <= pinned[1]
+
+
+def test_a_service_without_extras_is_few_packages() -> None:
+    """What pip brings by name; what differs between machines is left out."""
+    found, left = set[str](), [*PROJECT["dependencies"]]
+    while left:
+        name = re.split(r"[^\w.-]", left.pop())[0].lower().replace("_", "-")
+        if name not in found:
+            found.add(name)
+            left += [one for one in importlib.metadata.requires(name) or () if ";" not in one]
+    assert len(found) < PACKAGES_MAX and not {"joserfc", "webauthn", "obstore"} & found
+
+
+ASKS = """
+import sys
+for name in ("joserfc", "webauthn", "obstore", "opentelemetry"):
+    sys.modules[name] = None
+from heliograph import app, opening, settings  # all that a service imports
+from heliograph.runtime import tracing
+try:
+    found = settings.read_settings({}, %r)
+    opening.make_objects(found), tracing.start("1", %r)
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("extra", "given"),
+    [
+        ("", {}),
+        ("oidc", {"HELIOGRAPH_OIDC_ISSUER": "https://id.example.com", "HELIOGRAPH_OIDC_CLIENT_ID": "us"}),
+        ("s3", {"HELIOGRAPH_ATTACHMENTS": "s3://files"}),
+        ("otel", {"OTEL_TRACES_EXPORTER": "otlp"}),
+    ],
+)
+def test_a_setting_names_the_extra_that_it_needs(extra: str, given: dict[str, str]) -> None:
+    said = subprocess.check_output([sys.executable, "-c", ASKS % (given, given)], text=True)
+    assert said == "" if not extra else f"pip install 'heliograph[{extra}]'" in said
+    assert not extra or extra in PROJECT["optional-dependencies"]

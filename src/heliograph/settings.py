@@ -8,6 +8,7 @@ import ipaddress
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -307,6 +308,8 @@ def read_settings(
         raise BadSetting("submission_tls_listen needs a certificate: set submission_cert and submission_key")
     if bool(settings.oidc_issuer) != bool(settings.oidc_client_id):
         raise BadSetting("oidc_issuer and oidc_client_id belong together: set both, or neither")
+    if settings.oidc_issuer and find_spec("joserfc") is None:
+        raise BadSetting(f"oidc_issuer {settings.oidc_issuer}: needs pip install 'heliograph[oidc]'")
     if not settings.password_sign_in and not settings.oidc_issuer:
         raise BadSetting("password_sign_in=off needs another way to sign in: set oidc_issuer")
     if "processes" in given or settings.database.startswith("sqlite:"):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from heliograph.dashboard.passkeys import WAIT_MS, Party, party_of
+from heliograph.dashboard.views import account, passkeys, sign_in
 from heliograph.dashboard.views.passkeys import COOKIE
 from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX
 from heliograph.storage.passkeys import PASSKEYS_MAX
@@ -239,6 +240,15 @@ async def test_closed_with_the_passwords(house: House, ada: Browser, key: Authen
     assert (await guest.post(DOOR, credential="{}")).status == 404
     assert (await ada.get(f"{ACCOUNT}/new")).status == 404
     assert "passkey" not in (await ada.get("/dashboard/account")).body
+
+
+async def test_without_their_extra(house: House, ada: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    for view in (account, passkeys, sign_in):
+        monkeypatch.setattr(view, "ARE_HERE", False)
+    guest = house.browser()
+    assert (await guest.get(DOOR)).status == (await ada.get(f"{ACCOUNT}/new")).status == 404
+    assert "passkey" not in (await guest.get("/dashboard/sign-in")).body
+    assert "heliograph[passkeys]" in (await ada.get("/dashboard/account")).body
 
 
 @pytest.mark.parametrize(

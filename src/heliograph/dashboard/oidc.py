@@ -2,23 +2,25 @@
 
 What it says is believed when it comes from its own endpoints, is signed with a key of its own by an asymmetric
 algorithm, and is meant for us and for this one sign-in.
+
+The library that reads tokens is imported where it is used: only services with a provider have it.
 """
 
 import base64
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
-from joserfc import jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, JWKRegistry, Key, KeySet, OKPKey, RSAKey
 
 from heliograph.rules.groups import GroupRole
 from heliograph.rules.limits import HOUR_MS, SECOND_MS
 from heliograph.rules.mail.address import parse_address
 from heliograph.storage.people import Identity
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key, KeySet
 
 DISCOVERY = "/.well-known/openid-configuration"
 KEPT_MS = HOUR_MS  # how long discovery and keys are used
@@ -191,6 +193,9 @@ class Provider:
 
     async def _verified(self, found: Discovery, token: str, nonce: str) -> dict[str, Any]:
         """Return the claims of an ID token that is for us, for this sign-in, and in time."""
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+
         try:
             claims = await self._opened(found, token)
             rules = jwt.JWTClaimsRegistry(
@@ -220,6 +225,9 @@ class Provider:
         """Open a token with the keys that are kept; with new ones
         when none of them does: a provider changes them at will.
         """
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+
         now = self._now()
         if self._keys and self._keys[0] > now:
             try:
@@ -254,8 +262,11 @@ def base64url(octets: bytes) -> str:
     return base64.urlsafe_b64encode(octets).rstrip(b"=").decode()
 
 
-def _key_set(found: Mapping[str, Any]) -> KeySet:
+def _key_set(found: Mapping[str, Any]) -> "KeySet":
     """Return the public keys that sign; others, and what we do not know, are left out."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey, JWKRegistry, KeySet, OKPKey, RSAKey
+
     keys: list[Key] = []
     for one in found.get("keys") or ():
         try:

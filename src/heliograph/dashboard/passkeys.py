@@ -3,10 +3,12 @@
 The device verifies its owner (a finger, a face, a PIN): a passkey is both factors.
 
 The library is imported where it is used: it takes a quarter of a second, and most processes never need it.
+A service installed without the extra heliograph[passkeys] has none.
 """
 
 import ipaddress
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +19,9 @@ from heliograph.storage.passkeys import Passkey
 
 WAIT_MS = 5 * MINUTE_MS  # how long a challenge is good
 PORTS = {"https": 443, "http": 80}
+
+
+ARE_HERE = find_spec("webauthn") is not None
 
 
 class NotSigned(Exception):

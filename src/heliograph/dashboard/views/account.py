@@ -1,7 +1,7 @@
 """A person's own account: name, password, the code at sign-in, passkeys and sessions."""
 
 from heliograph.dashboard import totp
-from heliograph.dashboard.passkeys import party_of
+from heliograph.dashboard.passkeys import ARE_HERE, party_of
 from heliograph.dashboard.passwords import complaint, hash_password
 from heliograph.dashboard.views.proof import must_prove, why_unproven
 from heliograph.dashboard.views.sign_in import CLOSED, wrong_code
@@ -54,7 +54,7 @@ async def end_sessions(visit: Visit) -> Answer:
 
 async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
     person = await themselves(visit)
-    has_passkeys = visit.tools.passwords and party_of(visit.context.base_url)
+    may_have_passkeys = visit.tools.passwords and party_of(visit.context.base_url)
     values = {
         "person": person,
         "name": visit.form.get("name", person.name),
@@ -63,7 +63,8 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "identities": await visit.store.people.identities(person.id),
         "passwords": visit.tools.passwords,
         "must_prove": must_prove(visit, person),
-        "passkeys": await visit.store.passkeys.of(person.id) if has_passkeys else None,
+        "passkeys": await visit.store.passkeys.of(person.id) if may_have_passkeys and ARE_HERE else None,
+        "lacks_passkeys": may_have_passkeys and not ARE_HERE,
         "passkey": visit.form.get("passkey", ""),
         "codes_left": await visit.store.people.count_recovery(person.id),
         "browser": browser_of,

@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from heliograph.dashboard.passkeys import (
+    ARE_HERE,
     WAIT_MS,
     NotSigned,
     Party,
@@ -107,7 +108,7 @@ async def remove(visit: Visit) -> Answer:
 
 
 def _party(visit: Visit) -> Party:
-    party = party_of(visit.context.base_url) if visit.tools.passwords else None
+    party = party_of(visit.context.base_url) if visit.tools.passwords and ARE_HERE else None
     if party is None:
         raise Gone
     return party

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from heliograph.dashboard import totp
-from heliograph.dashboard.passkeys import party_of
+from heliograph.dashboard.passkeys import ARE_HERE, party_of
 from heliograph.dashboard.passwords import TRIES_MAX, Busy, is_right
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, session_cookie
 from heliograph.rules.audit import Actor
@@ -91,7 +91,7 @@ def page(
         "provider": provider.options.name if provider else "",
         "next": urlencode({"next": next_page}) if next_page else "",
         "is_out": "out" in visit.query,
-        "passkeys": visit.tools.passwords and party_of(visit.context.base_url) is not None,
+        "passkeys": visit.tools.passwords and ARE_HERE and party_of(visit.context.base_url) is not None,
     }
     return Page("sign_in.html", values, status)
 
