@@ -96,6 +96,10 @@ WORDS_READ = {
     "cli/capacity.py": "the first line of a process that has no other way to tell its port",
 }
 
+# Roles are decided about by rules/people.py and manage/people.py; storage has them as texts.
+ROLE_NAMES = {"viewer", "developer", "owner", "operator", "read-only operator"}
+ROLE_COLUMNS = {"operator", "observer"}
+
 # What libraries keep for themselves, and why we need it; each has a test that fails when it is gone.
 PRIVATE = {
     "channels/email/tls.py": {"_sslobj"},  # the chain of a peer, public since Python 3.13; tests/channels/test_mx.py
@@ -242,6 +246,19 @@ def doors_beside(tree: ast.Module) -> list[str]:
     return named + [f"line {line}" for line in calls_of("find_caller", tree)]
 
 
+def role_decisions(tree: ast.Module) -> list[str]:
+    """What decides by a role: its name imported or compared with, a column that says it, a refusal of a change."""
+    forbidden = ("heliograph.rules.groups", "heliograph.rules.refusals.InvalidRequest")
+    found = [name for _, name in imported(tree) if name.startswith(forbidden)]
+    for node in nodes(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ROLE_COLUMNS:
+            found.append(node.attr)
+        elif isinstance(node, ast.Compare):
+            sides = {one.value for one in [node.left, *node.comparators] if isinstance(one, ast.Constant)}
+            found += [name for name in ROLE_NAMES if name in sides]
+    return found
+
+
 def sql_texts(tree: ast.Module) -> list[str]:
     """String constants, docstrings aside, that look like SQL; the parts of an f-string are read as one."""
     docstrings = {
@@ -380,6 +397,7 @@ def test_file(path: str) -> None:
         assert databases_held(tree) == []
     elif not path.startswith("storage/engine/"):
         assert loose_seams(tree) == []
+        assert role_decisions(tree) == []
     if path not in SQL_ALLOWED:
         assert sql_texts(tree) == []
 
@@ -488,6 +506,24 @@ def test_a_story_outside_storage_is_seen() -> None:
     assert stories_named(ast.parse("from heliograph.storage.inbox import clear")) == ["heliograph.storage.inbox.clear"]
     assert not stories_named(ast.parse("from heliograph.storage.inbox import PAGE, Inbox"))
     assert not stories_named(ast.parse("from heliograph.storage import inbox"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from heliograph.rules.groups import OPERATOR",
+        "from heliograph.rules.refusals import InvalidRequest",
+        "if role != 'owner': ...",
+        "if person.operator: ...",
+    ],
+)
+def test_a_role_decided_about_in_storage_is_seen(source: str) -> None:
+    assert role_decisions(ast.parse(source))
+
+
+def test_no_query_chooses_by_a_role() -> None:
+    texts = "\n".join(path.read_text("utf-8") for path in (SOURCE / "storage" / "queries").glob("*.sql"))
+    assert re.findall(r"\brole\s*(?:=|<>|IN)\s*\(?'\w+'", texts) == []
 
 
 @pytest.mark.parametrize("source", ["import asyncpg", "import os", "from asyncio import sleep", "import time"])

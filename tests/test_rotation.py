@@ -27,7 +27,7 @@ from heliograph.storage.store import Store
 from tests.entries import set_up
 from tests.manage.edges import dump_statement
 from tests.storage.conftest import asking
-from tests.storage.samples import ENTRY
+from tests.storage.samples import ENTRY, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,7 @@ async def plain(store: Store, settings: Settings) -> dict[str, bytes]:
         to_row("carrier", "twilio", carrier, None),
     ]
     await set_up(store, rows=rows)
-    person = await store.people.settle("ada@example.com", "Ada", {}, ENTRY)
+    person = await settle(store.people, "ada@example.com", "Ada", {})
     await store.people.set_totp(person.id, seal(b"totp", f"totp/{person.id}"), ["a"], 1, ENTRY)
     await store.notices.set_hook(ChatHook("team_a", seal(b"https://chat", "chat/team_a"), "chat", 1), ENTRY)
     return {

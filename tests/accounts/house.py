@@ -18,10 +18,11 @@ from heliograph.dashboard.visit import COOKIE, PageTools
 from heliograph.handover import Handover
 from heliograph.rules.delivery.content import EmailContent
 from heliograph.rules.delivery.outcome import Accepted, Outcome
+from heliograph.rules.people import Link, offer
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.sealing import Sealer
-from heliograph.storage.people import Link, Offered
+from heliograph.storage.people import Offered
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
@@ -114,7 +115,8 @@ class House:
 
     async def offer(self, email: str, **roles: str) -> Offered:
         """As the command line invites; an empty team: to run the instance."""
-        return await self.people.offer(email, email, roles, Link("", "invite", proven=1), lambda _: ENTRY)
+        link = Link("", "invite", proven=1)
+        return await self.people.offer(email, email, roles, lambda one: offer(one, roles, link, ENTRY))
 
     async def id_of(self, email: str) -> str:
         person = await self.people.find(email)

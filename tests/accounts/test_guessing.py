@@ -5,6 +5,7 @@ import pytest
 from heliograph.dashboard.passwords import TRIES_MAX, WAITING_MAX, PasswordQueue
 from heliograph.dashboard.views.proof import WRONG as NOT_YOURS
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
+from heliograph.manage import people
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage.tries import SPAN_MS
 from tests.accounts.house import PASSWORD, Browser, House
@@ -124,5 +125,5 @@ async def test_what_is_known_of_a_person_goes_with_the_person(house: House) -> N
     assert person
     network = f"network {HOME}"
     assert await house.store.sessions.familiar(person.id, [f"network {ROAD}", network]) == network
-    await house.people.remove(person.id, COMMAND_LINE.did(at=1, action="remove", subject="x"))
+    await people.remove(house.store, COMMAND_LINE, person)
     assert await house.store.sessions.familiar(person.id, [network]) is None

@@ -4,9 +4,9 @@ import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX
 from heliograph.rules.delivery.outcome import Accepted, Refused
+from heliograph.rules.people import Link
 from heliograph.rules.setup import records
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.people import Link
 from tests.accounts.house import LINK, PASSWORD, House
 from tests.entries import set_up
 

@@ -10,6 +10,7 @@ from heliograph.channels.webhook.post import Posted
 from heliograph.deliver.duties.notices import Teller
 from heliograph.handover import Handover
 from heliograph.manage import notices as manage
+from heliograph.manage.people import assign
 from heliograph.rules.audit import SERVICE, Actor
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Refused
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
@@ -24,7 +25,7 @@ from tests.accounts.house import BASE, House
 from tests.clocks import TestClock
 from tests.entries import set_up
 from tests.storage.conftest import asking
-from tests.storage.samples import ENTRY
+from tests.storage.samples import ENTRY, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -71,9 +72,9 @@ class World:
         await self.store.notices.set_hook(ChatHook(team, f"https://chat.test/{team}", "chat.test", 1), ENTRY)
 
 
-async def settle(store: Store, email: str, roles: dict[str, str]) -> None:
+async def let_in(store: Store, email: str, roles: dict[str, str]) -> None:
     """Somebody who can sign in."""
-    person = await store.people.settle(email, email, roles, ENTRY)
+    person = await settle(store.people, email, email, roles)
     await store.people.set_password(person.id, "hashed", ENTRY)
 
 
@@ -88,7 +89,7 @@ async def world(store: Store, clock: TestClock) -> World:
         EYE: {"team_a": "viewer"},
         OPS: {"": "operator"},
     }.items():
-        await settle(store, email, roles)
+        await let_in(store, email, roles)
     await house.offer(BOB, team_a="owner")  # invited, and has not accepted
     return World(house)
 
@@ -147,7 +148,7 @@ async def test_who_left_or_is_of_a_suspended_team_is_told_nothing(world: World) 
     await world.did("domain.failed")
     await world.store.notices.spread(world.store.setup.current, by_mail=True)
     dev = await world.house.id_of(DEV)
-    await world.store.people.set_role(dev, "team_a", None, ENTRY)  # between the happening and the mail
+    await assign(world.store, dev, "team_a", None, ENTRY)  # between the happening and the mail
     assert [to for to, _ in await world.told()] == [ADA]
     team = TeamRecord(ref=11, id="team_a", name="A", suspended=True)
     await set_up(world.store, rows=[to_row("team", "team_a", team, "team_a")])
@@ -216,7 +217,7 @@ async def test_ten_an_hour_and_the_rest_together(world: World) -> None:
 async def test_without_a_real_email_carrier_only_chats_are_told(store: Store, clock: TestClock) -> None:
     house = House(store, clock)
     await house.set_up()
-    await settle(store, ADA, {"team_a": "owner"})
+    await let_in(store, ADA, {"team_a": "owner"})
     world = World(house)
     await world.set_chat()
     await world.did("domain.failed")

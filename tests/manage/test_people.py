@@ -9,10 +9,10 @@ from heliograph.manage import people
 from heliograph.manage.people import PRINTED, LinkTerms, NewPerson
 from heliograph.rules.audit import COMMAND_LINE, Actor
 from heliograph.rules.groups import OPERATOR
+from heliograph.rules.people import Person
 from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.storage.people import Person
 from heliograph.storage.store import Store
-from tests.storage.samples import ENTRY
+from tests.storage.samples import ENTRY, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ async def entries(store: Store) -> list[tuple[str, str, str, str | None]]:
 
 
 async def known(store: Store, **roles: str) -> Person:
-    return await store.people.settle("ada@example.com", "Ada", roles, ENTRY)
+    return await settle(store.people, "ada@example.com", "Ada", roles)
 
 
 async def test_an_invitation_and_its_link_have_one_entry(store: Store, teams: None) -> None:

@@ -7,11 +7,13 @@ import msgspec
 
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
-from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.limits import VERIFICATION_MS
+from heliograph.rules.people import Person, set_roles
 from heliograph.rules.refusals import Refusal
 from heliograph.runtime.clock import Clock
+from heliograph.storage.people import People
 from heliograph.storage.store import Store
 from heliograph.storage.verifications import Check, Finish, Recent, Start
 from tests.clocks import TestClock
@@ -20,6 +22,12 @@ ENTRY = COMMAND_LINE.did(0, "test", "")  # where the audit log does not matter
 KEY = "key"  # the API key behind everything here
 RIGHT, WRONG = "right", "wrong"
 PHONE = "+14155550100"
+
+
+async def settle(people: People, email: str, name: str, roles: dict[str, str], entry: AuditEntry = ENTRY) -> Person:
+    """Somebody who has these roles without being asked; an empty team: runs the instance."""
+    offered = await people.offer(email, name, roles, lambda one: set_roles(one, roles, entry, asks=False))
+    return offered.person
 
 
 def message(

@@ -34,7 +34,7 @@ from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.entries import set_up
 from tests.storage.conftest import Sql
-from tests.storage.samples import ENTRY, KEY, check, finish, message, retry_key, start
+from tests.storage.samples import ENTRY, KEY, check, finish, message, retry_key, settle, start
 
 pytestmark = pytest.mark.anyio
 
@@ -190,7 +190,7 @@ async def plant(store: Store, clock: TestClock, canary: str, written: str) -> No
 
 async def join(store: Store, team: str, email: str, role: str) -> None:
     add = COMMAND_LINE.did(store.clock.now(), "member.invite", email, role, team=team)
-    await store.people.settle(email.lower(), f"I am {email}", {team: role}, add)
+    await settle(store.people, email.lower(), f"I am {email}", {team: role}, add)
 
 
 def naming(written: str) -> bytes:

@@ -2,16 +2,18 @@
 
 import pytest
 
+from heliograph.rules import people as rules
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.limits import DAY_MS
+from heliograph.rules.people import Link, Person, RoleChange, Standing
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.audit import Audit
-from heliograph.storage.people import Link, People, Person
+from heliograph.storage.people import People
 from heliograph.storage.sessions import Sessions
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
-from tests.storage.samples import ENTRY
+from tests.storage.samples import ENTRY, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +34,29 @@ def entry(action: str, team: str | None = None) -> AuditEntry:
 
 async def add(people: People, name: str, **roles: str) -> Person:
     """Who has these roles; an empty team: runs the instance."""
-    return await people.settle(f"{name}@example.com", name, roles, ENTRY)
+    return await settle(people, f"{name}@example.com", name, roles)
+
+
+async def set_role(people: People, person: Person, role: str | None, entry: AuditEntry = ENTRY) -> None:
+    given = {"team_1": role}
+    await people.change(person.id, given, lambda one: rules.set_roles(one, given, entry))
+
+
+async def offer(people: People, person: Person, entry: AuditEntry = ENTRY, **roles: str) -> None:
+    link = Link("", "invite")
+    await people.offer(person.email, person.name, roles, lambda one: rules.offer(one, roles, link, entry))
+
+
+async def remove(people: People, person: Person) -> None:
+    await people.change(person.id, [""], lambda one: rules.remove(one, entry("remove")))
+
+
+async def follow(people: People, token: str, password: str | None, session: str = "") -> Person | None:
+    def judge(link: Link, standing: Standing) -> RoleChange | None:
+        chosen = entry("account.password")
+        return rules.follow(link, standing, chosen, chooses=password is not None, signed_in=bool(session))
+
+    return await people.follow(token, judge, password, session)
 
 
 async def actions(people: People, team: str | None = None) -> list[str]:
@@ -42,11 +66,12 @@ async def actions(people: People, team: str | None = None) -> list[str]:
 
 async def test_the_first_operator_is_one(people: People) -> None:
     tokens = [await people.make_link(Link("", "first"), ENTRY) for _ in range(2)]
-    made = await people.add_first(tokens[0], "ada@example.com", "Ada", "argon2id…", entry("account.password"))
+    change = RoleChange(entries=(entry("account.password"),), roles={"": "operator"})
+    made = await people.add_first(tokens[0], "ada@example.com", "Ada", "argon2id…", change)
     assert made
     assert (made.email, made.name, made.operator, made.proven) == ("ada@example.com", "Ada", 1, 1)
     for token in tokens:
-        assert await people.add_first(token, "eve@example.com", "Eve", "argon2id…", entry("x")) is None
+        assert await people.add_first(token, "eve@example.com", "Eve", "argon2id…", change) is None
     assert await people.count() == 1
     assert await actions(people) == ["account.password"]
 
@@ -73,13 +98,12 @@ async def test_a_link_followed_as_it_may_not_be_stays(people: People) -> None:
     """Who has a password accepts signed in, and with a new one unless the old one is proven."""
     ada = await add(people, "ada")
     await people.set_password(ada.id, "argon2id…", entry("password"))
-    await people.set_role(ada.id, "team_1", "owner", ENTRY)
+    await set_role(people, ada, "owner")
     link = await people.make_link(Link(ada.id, "invite", "team_1"), ENTRY)
     for password, session in (("new", ""), (None, ""), (None, "ses_1")):
-        assert await people.follow(link, "invite", password, entry("x"), session) is None
+        assert await follow(people, link, password, session) is None
         assert await people.roles(ada.id) == {}
-    assert not await people.accept(ada.id, ["team_1"], entry("x"))
-    followed = await people.follow(link, "invite", "new", entry("account.password"), "ses_1")
+    followed = await follow(people, link, "new", "ses_1")
     assert followed
     assert (followed.password, followed.proven) == ("new", 0)
     assert await people.roles(ada.id) == {"team_1": "owner"}
@@ -104,17 +128,17 @@ async def test_a_link_is_judged_when_it_is_followed(people: People, sql: Sql, ch
     assert await people.find_link(link)
     await sql(change.format(maker=maker.id, person=person.id))
     assert await people.find_link(link) is None
-    assert await people.follow(link, "reset", "new", entry("x")) is None
+    assert await follow(people, link, "new") is None
 
 
 async def test_an_invitation_changed_ends_its_links(people: People) -> None:
     ada = await add(people, "ada")
     for role in ("owner", None):
-        await people.set_role(ada.id, "team_1", "viewer", ENTRY)
+        await set_role(people, ada, "viewer")
         links = [await people.make_link(Link(ada.id, "invite", team), ENTRY) for team in ("team_1", "")]
-        await people.set_role(ada.id, "team_1", role, ENTRY)
+        await set_role(people, ada, role)
         assert [await people.find_link(link) for link in links] == [None, None]
-        await people.set_role(ada.id, "team_1", None, ENTRY)
+        await set_role(people, ada, None)
 
 
 async def test_a_password_changed_while_somebody_signs_in(people: People, sessions: Sessions) -> None:
@@ -149,15 +173,13 @@ async def test_a_session_lasts_while_it_is_used(people: People, sessions: Sessio
 
 async def test_a_team_keeps_an_owner(people: People) -> None:
     ada = await add(people, "ada", team_1="owner")
-    await people.offer(
-        "bob@example.com", "bob", {"team_1": "owner"}, Link("", "invite"), lambda _: ENTRY
-    )  # not yet one
+    await offer(people, await add(people, "bob"), team_1="owner")  # not yet one
     for role in ("viewer", None):
         with pytest.raises(InvalidRequest, match="keeps an owner"):
-            await people.set_role(ada.id, "team_1", role, entry("refused", "team_1"))
+            await set_role(people, ada, role, entry("refused", "team_1"))
     await add(people, "bob", team_1="owner")
     for _ in range(2):
-        await people.set_role(ada.id, "team_1", None, entry("remove", "team_1"))
+        await set_role(people, ada, None, entry("remove", "team_1"))
     assert [(one.email, one.role) for one in await people.members("team_1") if not one.invited] == [
         ("bob@example.com", "owner")
     ]
@@ -168,24 +190,21 @@ async def test_a_team_keeps_an_owner(people: People) -> None:
 async def test_the_instance_keeps_an_operator(people: People, sessions: Sessions) -> None:
     ada, bob = await add(people, "ada", **{"": "operator"}, team_1="owner"), await add(people, "bob")
     token = await sessions.sign_in(ada, "", "") or ""
-    offer = people.offer(bob.email, bob.name, {"": "operator"}, Link("", "invite"), lambda _: entry("operator"))
-    for change in (people.end_operator, people.remove):
+    for _ in range(2):
         with pytest.raises(InvalidRequest, match="keeps an operator"):
-            await change(ada.id, entry("refused"))
-    await offer
-    with pytest.raises(InvalidRequest, match="keeps an operator"):
-        await people.remove(ada.id, entry("refused"))  # bob has not accepted it yet
+            await remove(people, ada)
+        await offer(people, bob, entry("operator"), **{"": "operator"})  # which bob has not accepted yet
     await add(people, "bob", **{"": "operator"})
-    await people.remove(ada.id, entry("remove"))
+    await remove(people, ada)
     assert (await people.find("ada@example.com"), await sessions.find(token)) == (None, None)
     assert await people.members("team_1") == []
-    assert await actions(people) == ["remove", "operator"]
+    assert await actions(people) == ["remove", "operator", "operator"]
 
 
 async def test_nothing_waits_for_who_is_gone(store: Store, people: People) -> None:
     ada = await add(people, "ada")
     await store.decisions.tell(ada.id, "Refused: send as Ada.", "/dashboard")
-    await people.remove(ada.id, entry("remove"))
+    await remove(people, ada)
     assert await store.decisions.take(ada.id) == []
 
 

@@ -13,9 +13,10 @@ from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.groups import ROLES
 from heliograph.rules.ids import timestamp
 from heliograph.rules.mail.address import parse_address
+from heliograph.rules.people import Person
 from heliograph.rules.refusals import NotFound
 from heliograph.settings import Settings
-from heliograph.storage.people import Offered, Person
+from heliograph.storage.people import Offered
 from heliograph.storage.store import Store
 
 

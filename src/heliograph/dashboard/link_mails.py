@@ -4,9 +4,9 @@ from heliograph.dashboard.visit import Visit
 from heliograph.manage import platform_mail
 from heliograph.manage.people import LinkTerms
 from heliograph.rules.mail.own_mail import OwnMail
+from heliograph.rules.people import Person
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.text import without_addresses
-from heliograph.storage.people import Person
 
 MAILED = "The link is mailed to {}."
 NAME_MAX = 60  # characters of the team's name

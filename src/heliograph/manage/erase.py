@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 
+from heliograph.manage import people
 from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
 from heliograph.rules.delivery.magic import is_magic
@@ -51,11 +52,10 @@ async def _end_account(store: Store, actor: Actor, wanted: Wanted) -> None:
     person = await store.people.find(wanted.address)
     if person is None:
         return
-    now, subject = store.clock.now(), short_name(wanted.name)
-    end = actor.did(now, "member.remove", subject, team=wanted.team)
-    await store.people.set_role(person.id, wanted.team, None, end)
+    subject = short_name(wanted.name)
+    await people.end_role(store, actor, person.id, subject, wanted.team, "")
     if wanted.whole:
-        await store.people.remove(person.id, actor.did(now, "person.remove", subject, person.id))
+        await people.remove(store, actor, person, subject)
 
 
 def named_in(setup: Setup, wanted: Wanted) -> list[tuple[tuple[str, str], Setting]]:

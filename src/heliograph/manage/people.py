@@ -3,19 +3,21 @@
 A role is an invitation until the person accepts it, and a password is proven or not (ADR 0020).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from heliograph.manage.fields import check_fields, is_line
 from heliograph.manage.teams import find_team
+from heliograph.rules import people as rules
 from heliograph.rules.audit import SERVICE, Actor, AuditEntry
 from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
 from heliograph.rules.mail.address import parse_address
+from heliograph.rules.people import Link, Person, RoleChange, Standing
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.passkeys import Passkey
-from heliograph.storage.people import Identity, Link, Offered, Person, Standing, Stranger
+from heliograph.storage.people import Identity, Offered, Stranger
 from heliograph.storage.store import Store
 
 
@@ -35,6 +37,7 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.by_operator or self.mailed)
 
 
+EntryOf = Callable[[Standing], AuditEntry | None]  # of a change; None: there is nothing to change
 PRINTED = LinkTerms(by_operator=True, mailed=False)  # by the command line
 
 
@@ -52,7 +55,7 @@ async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role:
                 raise InvalidRequest(f"They are {state} already, as {held[team]}.", param="email")
         return actor.did(store.clock.now(), "member.invite", email, role, team=team)
 
-    return await store.people.offer(email, name, {team: role}, _link(actor, "invite", team, terms), judge)
+    return await _offer(store, email, name, {team: role}, _link(actor, "invite", team, terms), judge)
 
 
 async def add(store: Store, actor: Actor, wanted: NewPerson, instance_role: str, terms: LinkTerms) -> Offered:
@@ -64,7 +67,7 @@ async def add(store: Store, actor: Actor, wanted: NewPerson, instance_role: str,
             raise InvalidRequest("This person is here already.", param="email")
         return actor.did(store.clock.now(), "person.add", email, instance_role)
 
-    return await store.people.offer(email, name, _roles(instance_role), _link(actor, "invite", "", terms), judge)
+    return await _offer(store, email, name, _roles(instance_role), _link(actor, "invite", "", terms), judge)
 
 
 async def add_or_offer(
@@ -81,79 +84,104 @@ async def add_or_offer(
             action = "member.role" if team in standing.roles else "member.invite"
             detail = f"{role}, {instance_role}" if instance_role else role
             return actor.did(store.clock.now(), action, email, detail, team=team)
-        if instance_role and not (standing.person and standing.person.instance_role == instance_role):
+        if instance_role and standing.roles.get("") != instance_role:
             return actor.did(store.clock.now(), "person.operator", email, _told(instance_role))
         if standing.person and standing.person.password and not standing.invited:
             return None
         return actor.did(store.clock.now(), "person.add", email)
 
-    return await store.people.offer(email, name, offered, _link(actor, "invite", "", PRINTED), judge)
+    return await _offer(store, email, name, offered, _link(actor, "invite", "", PRINTED), judge)
 
 
 async def offer_operator(store: Store, actor: Actor, person: Person, role: str, terms: LinkTerms) -> Offered:
     """An operator who is to read only does so at once."""
+    entry = actor.did(store.clock.now(), "person.operator", person.email, _told(role))
+    return await _offer_known(store, person, "", role, _link(actor, "invite", "", terms), entry)
+
+
+async def offer_role(store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms) -> Offered:
+    """Invite somebody known, by who runs the instance: the link is for all that they are invited to."""
+    find_team(store.setup.current, team)
+    entry = actor.did(store.clock.now(), "member.invite", person.email, role, team=team)
+    return await _offer_known(store, person, team, role, _link(actor, "invite", "", terms), entry)
+
+
+async def _offer_known(store: Store, person: Person, team: str, role: str, link: Link, entry: AuditEntry) -> Offered:
+    """Offer a role to who has none in the team, or another one in the instance."""
 
     def judge(standing: Standing) -> AuditEntry | None:
-        if _still(standing).instance_role == role:
-            return None
-        return actor.did(store.clock.now(), "person.operator", person.email, _told(role))
+        if standing.person is None:
+            raise NotFound("There is no such person any more.")
+        has_it = team in standing.roles if team else standing.roles.get("") == role
+        return None if has_it else entry
 
-    link = _link(actor, "invite", "", terms)
-    return await store.people.offer(person.email, person.name, _roles(role), link, judge)
+    return await _offer(store, person.email, person.name, {team: role}, link, judge)
+
+
+async def _offer(
+    store: Store,
+    email: str,
+    name: str,
+    roles: Mapping[str, str],
+    link: Link,
+    judge: Callable[[Standing], AuditEntry | None],
+) -> Offered:
+    """Invite somebody, made when new, with the entry that the judge says; None: there is nothing to offer."""
+
+    def change(standing: Standing) -> RoleChange | None:
+        entry = judge(standing)
+        return rules.offer(standing, roles, link, entry) if entry else None
+
+    return await store.people.offer(email, name, roles, change)
 
 
 def _told(role: str) -> str:
     return "yes" if role == OPERATOR else "read-only"
 
 
-def _still(standing: Standing) -> Person:
-    if standing.person is None:
-        raise NotFound("There is no such person any more.")
-    return standing.person
-
-
 async def end_operator(store: Store, actor: Actor, person: Person) -> None:
-    await store.people.end_operator(person.id, actor.did(store.clock.now(), "person.operator", person.email, "no"))
-
-
-async def offer_role(store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms) -> Offered:
-    """Invite somebody known, by who runs the instance: the link is for all that they are invited to."""
-    find_team(store.setup.current, team)
-
-    def judge(standing: Standing) -> AuditEntry | None:
-        _still(standing)
-        if team in standing.roles:
-            return None
-        return actor.did(store.clock.now(), "member.invite", person.email, role, team=team)
-
-    link = _link(actor, "invite", "", terms)
-    return await store.people.offer(person.email, person.name, {team: role}, link, judge)
+    """End the role: they no longer run the instance, nor are invited to."""
+    entry = actor.did(store.clock.now(), "person.operator", person.email, "no")
+    await assign(store, person.id, "", None, entry)
 
 
 async def set_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str, role: str) -> None:
     """Set the role of a member, or of somebody who is invited."""
     entry = actor.did(store.clock.now(), "member.role", email, f"{before} → {role}", team=team)
-    await store.people.set_role(person, team, role, entry)
+    await assign(store, person, team, role, entry)
 
 
 async def end_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str) -> None:
     """End a role; this also ends an invitation."""
-    entry = actor.did(store.clock.now(), "member.remove", email, before, team=team)
-    await store.people.set_role(person, team, None, entry)
+    await assign(store, person, team, None, actor.did(store.clock.now(), "member.remove", email, before, team=team))
 
 
-async def remove(store: Store, actor: Actor, person: Person) -> None:
-    await store.people.remove(person.id, actor.did(store.clock.now(), "person.remove", person.email, person.id))
+async def assign(
+    store: Store, person: str, team: str, role: str | None, entry: AuditEntry, *, asks: bool = True
+) -> None:
+    """Set a role, or end it and the invitation to it; who has none yet is invited, unless nobody asks them."""
+    await store.people.change(person, [team], lambda one: rules.set_roles(one, {team: role}, entry, asks=asks))
+
+
+async def remove(store: Store, actor: Actor, person: Person, subject: str = "") -> None:
+    """Forget a person; the audit log keeps the id, and the subject, which is the address unless it is to be erased."""
+    entry = actor.did(store.clock.now(), "person.remove", subject or person.email, person.id)
+    await store.people.change(person.id, [""], lambda standing: rules.remove(standing, entry))
 
 
 async def answer(store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool) -> bool:
     """Tell whether this person, who is signed in, could answer an invitation; an empty team: to run the instance."""
     action = f"{'member' if team else 'operator'}.{'accept' if accepts else 'decline'}"
     entry = actor.did(store.clock.now(), action, email, role, team=team or None)
-    if accepts:
-        return await store.people.accept(person, [team], entry)
-    await store.people.decline(person, team, entry)
-    return True
+    if not accepts:
+        await _decline(store, person, team, entry)
+        return True
+
+    def judge(standing: Standing) -> RoleChange | None:
+        """Let the proven say yes, signed in; the others do it by the link of that team."""
+        return rules.accept(standing, [team], entry) if standing.person and standing.person.proven else None
+
+    return await store.people.change(person, [], judge)
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
@@ -170,9 +198,10 @@ async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequen
     """Make a link for one who runs the demo and owns its teams without being asked: it leads to the first of them."""
     email, name = read_person(wanted)
     roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
-    person = await store.people.settle(email, name, roles, actor.did(store.clock.now(), "person.add", email, "demo"))
+    added = actor.did(store.clock.now(), "person.add", email, "demo")
+    made = await store.people.offer(email, name, roles, lambda one: rules.set_roles(one, roles, added, asks=False))
     entry = actor.did(store.clock.now(), "person.link", email, "demo")
-    return await store.people.make_link(Link(person.id, "demo", team=teams[0]), entry)
+    return await store.people.make_link(Link(made.person.id, "demo", team=teams[0]), entry)
 
 
 async def make_link(
@@ -206,20 +235,30 @@ async def follow(
     None: it is invalid now.
     """
     entry = actor.did(store.clock.now(), "account.password", person.email, f"by a link ({purpose})")
-    return await store.people.follow(token, purpose, password, entry, kept_session)
+    given = {"chooses": password is not None, "signed_in": bool(kept_session)}
+
+    def judge(link: Link, standing: Standing) -> RoleChange | None:
+        return rules.follow(link, standing, entry, **given) if link.purpose == purpose else None
+
+    return await store.people.follow(token, judge, password, kept_session)
 
 
 async def follow_first(store: Store, actor: Actor, wanted: NewPerson, token: str, password: str) -> Person | None:
     """Make the account of the first operator, who has none yet."""
     email, name = read_person(wanted)
     entry = actor.did(store.clock.now(), "account.password", email, "by a link (first)")
-    return await store.people.add_first(token, email, name, password, entry)
+    change = RoleChange(entries=(entry,), roles={"": OPERATOR})
+    return await store.people.add_first(token, email, name, password, change)
 
 
 async def decline(store: Store, actor: Actor, person: Person, team: str) -> None:
     """Decline an invitation by the link of the team."""
     entry = actor.did(store.clock.now(), "member.decline", person.email, "by a link", team=team)
-    await store.people.decline(person.id, team, entry)
+    await _decline(store, person.id, team, entry)
+
+
+async def _decline(store: Store, person: str, team: str, entry: AuditEntry) -> None:
+    await store.people.change(person, [], lambda standing: rules.decline(standing, team, entry))
 
 
 def _link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
@@ -268,12 +307,7 @@ async def _follow_group(
     detail = f"{before or 'none'} → {role or 'none'}, by {provider}"
     entry = actor.did(store.clock.now(), action, person.email, detail, team=team or None)
     with suppress(InvalidRequest):  # the last owner or operator stays: nobody else could mend it
-        if role and not (team and before):
-            await store.people.give(person.id, team, role, entry)
-        elif team:
-            await store.people.set_role(person.id, team, role, entry)
-        else:
-            await store.people.end_operator(person.id, entry)
+        await assign(store, person.id, team, role, entry, asks=False)
 
 
 async def disconnect(store: Store, actor: Actor, person: Person) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-ROLES: tuple[str, ...] = ("viewer", "developer", "owner")  # each may do what the one before may
+OWNER = "owner"
+ROLES: tuple[str, ...] = ("viewer", "developer", OWNER)  # each may do what the one before may
 OPERATOR, READ_ONLY = "operator", "read-only operator"  # in the instance; the second sees all and changes nothing
 EXPECTED = (
     "expected group=team:role or group=operator (or read-only operator), such as ops=operator,shop=team_shop:developer"

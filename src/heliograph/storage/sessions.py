@@ -9,10 +9,11 @@ import msgspec
 
 from heliograph.rules.audit import AuditEntry
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.rules.people import Person
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx
-from heliograph.storage.people import Person, hashed, lock_person
+from heliograph.storage.people import hashed, lock_person
 
 SESSION_MS = 14 * DAY_MS  # since it was last used
 FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there

@@ -7,10 +7,10 @@ from heliograph.dashboard.views.proof import must_prove, why_unproven
 from heliograph.dashboard.views.sign_in import CLOSED, wrong_code
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import people
+from heliograph.rules.people import Person
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.runtime.threads import LOOKING
 from heliograph.sealing import CannotOpen
-from heliograph.storage.people import Person
 
 HERE = "/dashboard/account"
 # What a browser calls itself → its name. They name each other: the first that fits is it.

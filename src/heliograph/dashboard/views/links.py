@@ -6,8 +6,8 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, erro
 from heliograph.manage import people
 from heliograph.manage.people import NewPerson, read_person
 from heliograph.rules.audit import Actor
+from heliograph.rules.people import Link, Person
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.storage.people import Link, Person
 
 CLOSED = "Passwords are not in use here: sign in, and answer invitations there."
 OVER = "This link is good no more. Ask whoever gave it to you for a new one."

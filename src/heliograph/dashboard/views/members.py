@@ -5,8 +5,9 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, erro
 from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
 from heliograph.rules.groups import ROLES
+from heliograph.rules.people import Person
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.people import Member, Person
+from heliograph.storage.people import Member
 
 
 async def invite(visit: Visit) -> Answer:

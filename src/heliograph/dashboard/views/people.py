@@ -7,8 +7,8 @@ from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, erro
 from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
 from heliograph.rules.groups import OPERATOR, ROLES
+from heliograph.rules.people import Person
 from heliograph.rules.refusals import Refusal
-from heliograph.storage.people import Person
 
 HERE = "/dashboard/operator/people"
 PAGE = 50

@@ -4,8 +4,8 @@ from heliograph.dashboard.passwords import is_right
 from heliograph.dashboard.views.sign_in import begin_try
 from heliograph.dashboard.visit import Visit
 from heliograph.rules.limits import MINUTE_MS, SECOND_MS
+from heliograph.rules.people import Person
 from heliograph.sealing import CannotOpen
-from heliograph.storage.people import Person
 
 COOKIE = "heliograph_proof"
 LASTS_MS = 10 * MINUTE_MS

@@ -12,8 +12,8 @@ from heliograph.rules.audit import Actor
 from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import MINUTE_MS
 from heliograph.rules.mail.address import parse_address
+from heliograph.rules.people import Link, Person
 from heliograph.sealing import CannotOpen
-from heliograph.storage.people import Link, Person
 
 NETWORK_TRIES_MAX = 100  # wrong ones from a network, for whatever account: a whole office may share one
 FAMILIAR_TRIES_MAX = 20  # for an account, from a browser or a network that it was signed in from before

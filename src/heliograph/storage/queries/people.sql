@@ -38,8 +38,9 @@ UPDATE person SET name = :name WHERE id = :id AND name <> :name RETURNING id;
 -- name: set_operator
 UPDATE person SET operator = :operator, observer = :observer WHERE id = :id;
 
--- name: operators
-SELECT id FROM person WHERE operator = 1
+-- name: lock_operators
+-- Before one of them stops being one: others must be left.
+SELECT id, email, name, password, totp, operator, proven, observer FROM person WHERE operator = 1
 FOR UPDATE  --postgres
 ;
 
@@ -104,8 +105,9 @@ DELETE FROM invitation WHERE person = :person AND team = :team RETURNING role;
 -- name: delete_invitations
 DELETE FROM invitation WHERE person = :person;
 
--- name: owners
-SELECT person FROM member WHERE team = :team AND role = 'owner'
+-- name: lock_members
+-- Before the role of one of them changes: what the others have is what it may depend on.
+SELECT person, role FROM member WHERE team = :team
 FOR UPDATE  --postgres
 ;
 
