@@ -7,7 +7,7 @@ import asyncio
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
@@ -19,17 +19,20 @@ import pytest
 import heliograph
 from heliograph.app import App, build
 from heliograph.cli.apply import apply_file
+from heliograph.deliver.webhooks import WebhookWorker
+from heliograph.deliver.worker import Worker
 from heliograph.opening import make_secrets, open_store
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.settings import Settings
 from heliograph.web.connection import Connection, Connections
+from tests.channels.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages
 from tests.service import PATIENCE_S, SETUP, TOKENS
 
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row.
-ACCEPT, HANDOVER, READ, PAGE = 123, 165, 95, 4900
+ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 123, 165, 68, 95, 4900
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +122,7 @@ class Client(asyncio.Transport):
         typed = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
         self._connection.data_received(f"{head}{typed}\r\n".encode() + body)
         head_, _, answer = (await self._answer).partition(b"\r\n\r\n")
-        assert head_.split()[1] in (b"200", b"202"), head_ + answer
+        assert head_.split()[1] in (b"200", b"201", b"202"), head_ + answer
         return msgspec.json.decode(answer)
 
 
@@ -164,14 +167,35 @@ async def test_a_read(app: App, steps: Steps) -> None:
 @SQLITE
 async def test_a_handover(app: App, steps: Steps) -> None:
     """By the simulator: handed over, and its report of the delivery."""
-    worker = app.workers[0]
     made = await Clients(app).send()
     with steps.counted():
-        running = asyncio.create_task(worker.run())
-        await until_delivered(app, made)
-        await worker.stop()
-        await running
+        await work(app.workers[0], until_delivered(app, made))
     assert steps.each(AT_ONCE) <= HANDOVER, steps.table(AT_ONCE)
+
+
+@SQLITE
+async def test_a_webhook_delivery(app: App, steps: Steps) -> None:
+    worker, webhooks = app.workers
+    async with Receiver() as receiver:
+        hook = {"url": receiver.url, "events": ["email.delivered"]}
+        await Client(Connections(app.front)).ask("POST", "/v1/webhooks", msgspec.json.encode(hook))
+        await work(worker, until_delivered(app, await Clients(app).send()))
+        with steps.counted():
+            await work(webhooks, until_told(receiver))
+    assert steps.each(AT_ONCE) <= DELIVERY, steps.table(AT_ONCE)
+
+
+async def work(worker: Worker | WebhookWorker, done: Awaitable[None]) -> None:
+    running = asyncio.create_task(worker.run())
+    await done
+    await worker.stop()
+    await running
+
+
+async def until_told(receiver: Receiver) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while len(receiver.received) < AT_ONCE:
+            await asyncio.sleep(0.2)
 
 
 async def until_delivered(app: App, made: list[Any]) -> None:
