@@ -45,6 +45,11 @@ WELL_AND_ILL: dict[str, dict[str, tuple[str, str]]] = {
     "HeliographCarrierUnreachable": {
         'heliograph_carrier_reachable{carrier="relay",channel="email"}': ("1x60", "0x60"),
     },
+    # It called back two minutes ago, or more than a day; messages went out all the time.
+    "HeliographCarrierSilent": {
+        'heliograph_carrier_last_callback_seconds{carrier="relay",channel="email"}': ("120x200", "100000+60x200"),
+        'heliograph_handovers_total{carrier="relay",channel="email",outcome="accepted"}': ("0+5x200", "0+5x200"),
+    },
     "HeliographWorkerStuck": {
         f"heliograph_worker_progress_timestamp_seconds{{{INSTANCE}}}": ("0+60x60", "60x60"),
     },
@@ -60,7 +65,11 @@ WELL_AND_ILL: dict[str, dict[str, tuple[str, str]]] = {
     },
     "HeliographComplaints": {MAILS: ("0+100x200", "0+100x200"), COMPLAINTS: ("0x200", "0+1x200")},
 }
-AT = {"HeliographRefusedByProvider": "90m", "HeliographComplaints": "150m"}  # others: within the hour
+AT = {
+    "HeliographCarrierSilent": "150m",
+    "HeliographRefusedByProvider": "90m",
+    "HeliographComplaints": "150m",
+}  # others: within the hour
 
 
 def test_each_has_a_case() -> None:

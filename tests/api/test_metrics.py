@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import threading
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -195,6 +196,17 @@ def test_what_happened_is_counted(told: dict[str, float]) -> None:
     assert [re.findall('le="(.+?)"', name)[0] for name in served] == BOUNDS
 
 
+def test_strangers_make_no_series(told: dict[str, float], shared_service: Service) -> None:
+    """Else every route that they ask for is 17 lines more."""
+    nobody = 'heliograph_http_request_duration_seconds_count{method="other",route="none",status="4xx"}'
+    before = figures(shared_service)
+    for path in ("/v1/test-clock", "/v1/templates/tpl_x/versions", "/compat/resend/api-keys"):
+        assert shared_service.ask("GET", path, key=None).status == 401
+    after = figures(shared_service)
+    assert after[nobody] == before[nobody] + 3
+    assert {name for name in after if "route=" in name} == {name for name in before if "route=" in name}
+
+
 @pytest.fixture(scope="module")
 def there(told: dict[str, float], shared_service: Service) -> set[str]:
     """Every metric by its name, whether it has counted anything yet or not."""
@@ -279,7 +291,7 @@ async def test_what_the_machine_says(store: Store, clock: TestClock) -> None:
 
 async def test_when_a_carrier_last_called_back(store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
     await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="twilio"), None)])
-    assert "carrier_last_callback_seconds c sms" not in await shown(store)
+    assert (await shown(store))["carrier_last_callback_seconds c sms"] == inf  # Twilio always calls back
     for carrier in ("c", "gone"):
         await store.carrier_use.heard(carrier, clock.now() - 90_000)
     monkeypatch.setattr(store.carrier_use, "last_callbacks", Probe(store.carrier_use.callbacks))
@@ -287,7 +299,8 @@ async def test_when_a_carrier_last_called_back(store: Store, clock: TestClock, m
     assert told["carrier_last_callback_seconds c sms"] == pytest.approx(90, abs=5)
     assert not [name for name in told if "gone" in name]
     monkeypatch.setattr(store.carrier_use, "last_callbacks", knows(StoreUnavailable("away")))
-    assert (await shown(store))["ready"] == 1
+    told = await shown(store)
+    assert told["ready"] == 1 and "carrier_last_callback_seconds c sms" not in told
 
 
 def test_when_the_certificate_ends(tmp_path: Path) -> None:

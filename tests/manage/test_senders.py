@@ -87,12 +87,12 @@ async def test_a_refusal_needs_a_reason(store: Store, shop: None) -> None:
 
 
 async def test_recipients(store: Store, teams: None) -> None:
-    address = recipients.read_new(store.setup.current.teams["team_1"], " Ada@Example.com ")
+    address = recipients.read_new(ADA, store.setup.current.teams["team_1"], " Ada@Example.com ")
     await recipients.note_asked(store, ADA, "team_1", address)
     for _ in range(2):
         await recipients.add(store, ADA, "team_1", address)
     with pytest.raises(InvalidRequest, match="may send to ada@example.com already"):
-        recipients.read_new(store.setup.current.teams["team_1"], "ada@example.com")
+        recipients.read_new(ADA, store.setup.current.teams["team_1"], "ada@example.com")
     await recipients.remove(store, COMMAND_LINE, "team_1", address)
     with pytest.raises(NotFound):
         await recipients.remove(store, COMMAND_LINE, "team_1", address)

@@ -76,11 +76,12 @@ class Api:
             extra.append(NO_STORE)
         time = asyncio.get_running_loop().time
         name, keyed, began = "none", False, time()
-        labels = ("none", "other")
+        labels = counted = ("none", "other")
         surface = self._surface(request.path)
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             name, keyed, labels = route.name, route.scopes is not None, (route.path, route.method)
+            counted = labels
             call_task(name)
             if not keyed:
                 read = partial(request.read_body, route.body_max, self._budget, request.path)
@@ -93,7 +94,8 @@ class Api:
             raise
         except Refusal as refusal:
             response = self._refused(refusal, surface, request, name)
-            keyed = len(extra) > 2  # else it was refused at the door, which has told nothing
+            if keyed and len(extra) == 2:  # refused at the door, which has told nothing: strangers make no series
+                keyed, counted = False, ("none", "other")
         except StoreUnavailable as error:
             log.error("store unavailable", request_id=request.id, error=str(error))
             response = self._refused(ServiceUnavailable(retry_after=2), surface, request, name)
@@ -111,7 +113,7 @@ class Api:
             traced.end(f"{labels[1]} {labels[0]}", failed=response.status >= 500)
         # One series for all refusals of a route: which they are, refusals_total has by their codes.
         status = "4xx" if 400 <= response.status < 500 else response.status
-        metrics.answered(*labels, status).observe(time() - began)
+        metrics.answered(*counted, status).observe(time() - began)
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     async def no_room(self, request: Request) -> Response:

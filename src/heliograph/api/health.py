@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from heliograph.accept.context import Context
 from heliograph.api.call import Call
 from heliograph.rules.client_address import is_inside
+from heliograph.rules.delivery.callbacks import calls_back
 from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.field_docs import says
 from heliograph.rules.instance import name_of_instance
@@ -89,7 +91,7 @@ async def _asked(context: Context) -> Families:
     found.gauge("ready", "Whether /readyz says so.", not isinstance(ready, BaseException))
     _tell_queues(found, context, [] if isinstance(waiting, BaseException) else waiting)
     _tell_behind(found, context.clock.now(), None if isinstance(behind, BaseException) else behind)
-    _tell_callbacks(found, context, {} if isinstance(heard, BaseException) else heard)
+    _tell_callbacks(found, context, None if isinstance(heard, BaseException) else heard)
     _tell_machine(found, context)
     return found
 
@@ -121,13 +123,17 @@ def _tell_behind(found: Families, now: int, behind: Behind | None) -> None:
         lag(max((now - hook.since for hook in behind.hooks), default=0) / SECOND_MS)
 
 
-def _tell_callbacks(found: Families, context: Context, heard: Mapping[str, int]) -> None:
+def _tell_callbacks(found: Families, context: Context, heard: Mapping[str, int] | None) -> None:
     since = found.declare(
-        "carrier_last_callback_seconds", "Since the carrier's last callback that was verified.", "carrier", "channel"
+        "carrier_last_callback_seconds", "Since its last callback that was verified.", "carrier", "channel"
     )
+    if heard is None:
+        return
     for carrier in context.store.setup.current.carriers:
         if carrier.id in heard:
             since(max(0, context.clock.now() - heard[carrier.id]) / SECOND_MS, carrier.id, carrier.channel)
+        elif calls_back(carrier):
+            since(inf, carrier.id, carrier.channel)
 
 
 def _tell_machine(found: Families, context: Context) -> None:

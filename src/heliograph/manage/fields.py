@@ -2,10 +2,20 @@
 
 from collections.abc import Mapping
 
+from heliograph.rules.audit import COMMAND_LINE, Actor
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.text import line
 
+RECORDS_MAX = 500  # of a kind that a team makes by itself: every process has all of them in memory
 ONE_LINE = "Write one line of up to 200 characters."
+
+
+def check_room(actor: Actor, param: str, many: int, what: str, most: int = 0) -> None:
+    """Raises InvalidRequest when a team has as many of a kind as it may make; the command line may make more."""
+    most = most or RECORDS_MAX
+    if many >= most and actor != COMMAND_LINE:
+        why = f"A team has at most {most} {what}. Remove one that is not needed, or ask the operator."
+        raise InvalidRequest(why, param=param)
 
 
 def check_fields(errors: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.manage.fields import check_fields, is_line
+from heliograph.manage.fields import check_fields, check_room, is_line
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.client_address import is_network
 from heliograph.rules.field_docs import TIME, says
@@ -25,6 +25,7 @@ from heliograph.storage.store import Store
 
 OVERLAP_MS = DAY_MS  # for so long a rotated key still works
 NETWORKS_MAX = 20  # of a key
+KEYS_MAX = 5000  # of a team, with those that have ended
 STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
@@ -81,6 +82,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | Non
     def decide(setup: Setup, _: int) -> SetupChange:
         check_fields(wrong_fields(setup, made.key, now))
         check_giver(_giver(setup, actor, now), made.key)
+        _check_room(setup, actor, made.key.team, now)
         row = to_row("key", made.key.id, made.key, made.key.team)
         return SetupChange(rows=[row], audit=_entry(store, actor, "key.create", made.key))
 
@@ -103,6 +105,7 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
         new = replace(new, expires_at=giver.expires_at if giver else None)
         check_giver(giver, new)
         ended = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
+        _check_room(setup, actor, old.team, now)
         made.append(MadeKey(key=new, token=token, old=ended))
         rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended, old.team)]
         return SetupChange(rows=rows, audit=_entry(store, actor, "key.rotate", new))
@@ -159,6 +162,13 @@ def to_record(line: KeyLine) -> KeyRecord:
 
 def keys_of(setup: Setup, team: str | None) -> list[Key]:
     return [caller.key for caller in setup.callers.values() if team in (None, caller.team.record.id)]
+
+
+def _check_room(setup: Setup, actor: Actor, team: str, now: int) -> None:
+    """Refuse one key more than a team may have; one that has ended is kept, so that it stays so."""
+    states = [state_of(key, now) for key in keys_of(setup, team)]
+    check_room(actor, "name", len(states), "keys, with those that were revoked", most=KEYS_MAX)
+    check_room(actor, "name", sum(state not in ("revoked", "expired") for state in states), "keys that work")
 
 
 def state_of(key: Key, now: int) -> str:

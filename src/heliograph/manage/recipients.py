@@ -1,5 +1,6 @@
 """Recipients of a sandbox team: asked by a code whether they want its messages, added with it, removed."""
 
+from heliograph.manage.fields import check_room
 from heliograph.manage.setup import change_rows
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
@@ -13,7 +14,7 @@ from heliograph.storage.store import Store
 CODES_MAX = 10  # that a team may try in 15 minutes
 
 
-def read_new(team: Team, given: str) -> str:
+def read_new(actor: Actor, team: Team, given: str) -> str:
     """Return the address or number in its normal form, of somebody whom the team may not send to yet."""
     try:
         address: str = read_recipient(given.strip())
@@ -22,6 +23,7 @@ def read_new(team: Team, given: str) -> str:
         raise InvalidRequest(why, param="address") from None
     if address in team.recipients or is_magic(address):
         raise InvalidRequest(f"This team may send to {address} already.", param="address")
+    check_room(actor, "address", len(team.recipients), "recipients")
     return address
 
 
@@ -34,8 +36,10 @@ async def add(store: Store, actor: Actor, team: str, address: str) -> None:
     """Add a recipient who gave the right code."""
 
     def rows(setup: Setup) -> list[Row]:
-        if address in find_team(setup, team).recipients:
+        known = find_team(setup, team).recipients
+        if address in known:
             return []
+        check_room(actor, "address", len(known), "recipients")
         return [to_row("recipient", f"{team}/{address}", Recipient(team=team, address=address), team)]
 
     await change_rows(store, actor, team, "recipient.add", address, rows)

@@ -1,7 +1,7 @@
 """Display names and sender ids: asked for and removed by the team; an operator's word about them and about domains."""
 
 from heliograph.manage.decisions import Ruling, asker, decided
-from heliograph.manage.fields import ONE_LINE, check_fields, is_line
+from heliograph.manage.fields import ONE_LINE, check_fields, check_room, is_line
 from heliograph.manage.setup import change_rows
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
@@ -40,6 +40,7 @@ async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: 
         if any((old.domain, old.name) == (domain, name) for old in own.display_names.values()):
             errors["name"] = "This domain has the name already."
         check_fields(errors)
+        check_room(actor, "name", len(own.display_names), "display names")
         return [to_row("display_name", new.id, new, team)]
 
     await change_rows(store, actor, team, "display_name.submit", name, rows)

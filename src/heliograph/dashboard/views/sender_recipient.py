@@ -27,7 +27,7 @@ async def ask(visit: Visit) -> Answer:
     if not visit.team.sandbox:
         raise Gone
     try:
-        address = recipients.read_new(visit.team, visit.form.get("address", ""))
+        address = recipients.read_new(visit.actor, visit.team, visit.form.get("address", ""))
         there = {"address": address}
         if not is_simulated(visit, address):
             there |= await _send_mail(visit, address) if "@" in address else await _send_sms(visit, address)
