@@ -20,6 +20,7 @@ from heliograph.rules.limits import MIB, PARSED
 from heliograph.rules.mail.captured import code_in, find_code, find_links
 from heliograph.rules.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
 from heliograph.rules.setup.records import Channel
+from heliograph.rules.text import whole_number
 from heliograph.storage.inbox import CHANNELS, Captured, CodeLine, InboxLine, InboxSearch
 from heliograph.web.paging import LIMIT, Listed, read_limit
 from heliograph.web.reading import work
@@ -112,9 +113,10 @@ def _check_sandbox(call: Call) -> None:
 
 def _wait(query: dict[str, str]) -> int:
     given = query.get("wait", "0")
-    if not (given.isascii() and given.isdigit() and len(given) < 3 and int(given) <= WAIT_MAX):
+    seconds = whole_number(given, 2)
+    if seconds is None or seconds > WAIT_MAX:
         raise InvalidRequest(f"wait is a number of seconds from 0 to {WAIT_MAX}, not {given[:80]!r}.", param="wait")
-    return int(given)
+    return seconds
 
 
 def _kinds(query: dict[str, str]) -> Sequence[str]:

@@ -26,6 +26,11 @@ def quoted(value: str) -> str:
     return repr(value if len(value) <= QUOTED_MAX else value[: QUOTED_MAX - 1] + "…")
 
 
+def whole_number(text: str, digits: int) -> int | None:
+    """Read a number of at most so many digits; None: it is something else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
 def line(given: str) -> str:
     """Check a name that people see: it is one line, with nothing invisible."""
     if not given.strip() or len(given) > LINE_MAX or CONTROLS.search(given):

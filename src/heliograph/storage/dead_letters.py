@@ -16,6 +16,7 @@ from heliograph.rules.options import read_record
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
 from heliograph.rules.setup.records import Channel
+from heliograph.rules.text import whole_number
 from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST
@@ -59,10 +60,9 @@ class LetterKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "LetterKey | None":
-        parts = text.split("-")
-        if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
-            return None
-        return cls(int(parts[0]), int(parts[1]))
+        left, _, right = text.partition("-")
+        message, position = whole_number(left, 18), whole_number(right, 4)
+        return None if message is None or position is None else cls(message, position)
 
 
 FIRST = LetterKey(NEWEST, 0)  # where a list begins

@@ -7,6 +7,7 @@ import msgspec
 from heliograph.rules.field_docs import HasMore, ObjectName
 from heliograph.rules.ids import PREFIXES, parse_timestamp
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.text import whole_number
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
 
@@ -39,10 +40,10 @@ def page(found: list[Any], limit: int) -> Response:
 def read_limit(query: dict[str, str], default: int = PAGE) -> int:
     if "limit" not in query:
         return default
-    given = query["limit"]
-    if not (given.isascii() and given.isdigit() and len(given) < 4 and 1 <= int(given) <= PAGE_MAX):
-        raise InvalidRequest(f"limit is a number from 1 to {PAGE_MAX}, not {given[:80]!r}.", param="limit")
-    return int(given)
+    limit = whole_number(query["limit"], 3)
+    if limit is None or not 1 <= limit <= PAGE_MAX:
+        raise InvalidRequest(f"limit is a number from 1 to {PAGE_MAX}, not {query['limit'][:80]!r}.", param="limit")
+    return limit
 
 
 def read_after(query: dict[str, str], prefix: str) -> str | None:

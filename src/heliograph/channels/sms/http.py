@@ -33,7 +33,7 @@ from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import MINUTE_MS, SECOND_MS
 from heliograph.rules.phones.phone import to_e164
 from heliograph.rules.setup.carrier_kinds import PLACEHOLDER, CallbackMap, HttpOptions, IncomingMap
-from heliograph.rules.text import CONTROLS
+from heliograph.rules.text import CONTROLS, whole_number
 
 NAME = "http"
 FORM = "application/x-www-form-urlencoded"
@@ -167,8 +167,6 @@ def _scalar(value: Any) -> str | None:
 
 def _is_fresh(value: Any, now: int) -> bool:
     text = _scalar(int(value) if isinstance(value, float) else value) or ""
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        moment: int | None = int(text) * (1 if int(text) >= MS_FROM else SECOND_MS)
-    else:
-        moment = parse_timestamp(text)
+    number = whole_number(text, 19)
+    moment = parse_timestamp(text) if number is None else number * (1 if number >= MS_FROM else SECOND_MS)
     return moment is not None and abs(now - moment) <= WINDOW_MS

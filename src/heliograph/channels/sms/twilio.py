@@ -42,6 +42,7 @@ from heliograph.rules.delivery.outcome import (
 from heliograph.rules.ids import ulid_ms
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.carrier_kinds import TwilioOptions
+from heliograph.rules.text import whole_number
 
 NAME = "twilio"
 SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds
@@ -164,7 +165,8 @@ class Twilio(Carrier):
         if not id_ or status not in STATES:
             return CallbackAnswer()
         code = fields.get("ErrorCode", "")
-        words = _words(int(code)) if code.isascii() and code.isdigit() else status
+        number = whole_number(code, 9)
+        words = status if number is None else _words(number)
         detail = reply(NAME, code or status, words, **_price(fields.get("Price"), fields.get("PriceUnit")))
         return CallbackAnswer(reports=[CarrierReport(id_, Report(status=STATES[status], detail=detail))], untimed=True)
 

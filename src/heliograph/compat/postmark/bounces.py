@@ -12,6 +12,7 @@ from heliograph.rules.ids import ulid
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.refusals import MessageNotFound, SuppressionNotFound
+from heliograph.rules.text import whole_number
 from heliograph.rules.webhooks.event import StoredEvent
 from heliograph.rules.webhooks.formats.formats import CANCELED
 from heliograph.rules.webhooks.formats.postmark import HARD, SOFT, SPAM, bounce_number, bounced, second_of
@@ -91,8 +92,7 @@ async def _pages(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
 
 async def _found(call: Call) -> Bounce:
     """Its number has the second in which it was made: only those of that second are looked at."""
-    given = call.params["id"]
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 17 else 0
+    number = whole_number(call.params["id"], 16) or 0
     second = second_of(number)
     async for some in _pages(call, "evt_" + ulid((second + 1) * 1000, 0)):
         for bounce in some:
@@ -100,7 +100,7 @@ async def _found(call: Call) -> Bounce:
                 return bounce
         if not some or second_of(bounce_number(some[-1].event.id)) < second:
             break
-    raise MessageNotFound(f"No bounce {given[:80]!r}.", param="id", details={"code": NOT_FOUND})
+    raise MessageNotFound(f"No bounce {call.params['id'][:80]!r}.", param="id", details={"code": NOT_FOUND})
 
 
 def _fits(call: Call, query: Mapping[str, str]) -> Callable[[Bounce], bool]:

@@ -11,6 +11,7 @@ from heliograph.rules import refusals as r
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidRequest, MissingApiKey, Refusal
+from heliograph.rules.text import whole_number
 from heliograph.storage.search import FOREVER
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
@@ -152,9 +153,10 @@ def _ends(query: Mapping[str, str]) -> tuple[int, int]:
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:
     text = query.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    number = whole_number(text, 9)
+    if number is None:
         raise InvalidRequest(f"{name} is a whole number, not {text[:80]!r}.", param=name)
-    return int(text)
+    return number
 
 
 def span(query: Mapping[str, str]) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from heliograph.rules import refusals as r
 from heliograph.rules.ids import timestamp, ulid_ms
 from heliograph.rules.limits import JSON_VALUES_MAX
 from heliograph.rules.refusals import InvalidRequest, Refusal
+from heliograph.rules.text import whole_number
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers
 from heliograph.web.large import text_end
@@ -184,7 +185,7 @@ def counted(call: Call, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The page that was asked for, of a short list in its own order, whose ids count."""
     limit, after, before = ends(call)
     for name, id_ in (("after", after), ("before", before)):
-        if id_ is not None and not (id_.isascii() and id_.isdigit() and len(id_) < 10):
+        if id_ is not None and whole_number(id_, 9) is None:
             raise InvalidRequest(f"{name} is an id of this list, not {id_[:80]!r}.", param=name)
     left = [
         one

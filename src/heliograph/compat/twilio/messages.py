@@ -31,6 +31,7 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.setup.records import Caller, Channel
 from heliograph.rules.templates.values import asked_names, only_declared, wrong_passthrough
+from heliograph.rules.text import whole_number
 from heliograph.rules.webhooks.formats.twilio import ACCOUNT, SERVICE, WHATSAPP, error_code, sender, to_status
 from heliograph.storage.search import FOREVER, MessageDetails, Search
 from heliograph.web.bodies import parse_json
@@ -203,7 +204,7 @@ def _variables(text: str) -> dict[str, Any]:
 
 def _name(key: str, names: list[str]) -> str:
     """Twilio's variables may be called by their position."""
-    position = int(key) if key.isascii() and key.isdigit() and len(key) < 4 else 0
+    position = whole_number(key, 3) or 0
     return names[position - 1] if 1 <= position <= len(names) else key
 
 
@@ -235,9 +236,10 @@ def _expires_at(form: dict[str, str], now: int) -> str | None:
 
 
 def _number(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 7):
+    number = whole_number(text, 6)
+    if number is None:
         raise InvalidRequest(f"{name} is a number, not {text[:80]!r}.", param=name)
-    return int(text)
+    return number
 
 
 def _days(query: dict[str, str]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from heliograph.dashboard.changes import AREAS, actor_of, in_words, subject_of
 from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.rules.ids import timestamp
+from heliograph.rules.text import whole_number
 from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
 
 PAGE = 50
@@ -111,5 +112,5 @@ def _team(visit: Visit) -> str | None:
 
 
 def _before(visit: Visit) -> int:
-    given = visit.query.get("before", "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 19 else NEWEST
+    before = whole_number(visit.query.get("before", ""), 18)
+    return NEWEST if before is None else before

@@ -8,6 +8,7 @@ from heliograph.dashboard.csv_lines import csv_lines
 from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money, month_of, verify_price
+from heliograph.rules.text import whole_number
 from heliograph.storage.ledger import Cursor, Entry
 
 PAGE = 50
@@ -74,7 +75,6 @@ def _row(entry: Entry, currency: str) -> tuple[str, ...]:
 
 def _cursor(text: str) -> Cursor | None:
     """Read `key.credit`; anything else begins with the newest entry."""
-    key, _, balance = text.partition(".")
-    if not (0 < len(key) < 19 and 0 < len(balance) < 19 and key.isascii() and balance.isascii()):
-        return None
-    return Cursor(int(key), int(balance)) if key.isdigit() and balance.isdigit() else None
+    left, _, right = text.partition(".")
+    key, balance = whole_number(left, 18), whole_number(right, 18)
+    return None if key is None or balance is None else Cursor(key, balance)

@@ -27,6 +27,7 @@ from heliograph.rules.mail.captured import check_link, code_in, find_links, firs
 from heliograph.rules.phones.gsm import segment
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.templates.mail_clients import ALL, FEATURES, check_html
+from heliograph.rules.text import whole_number
 from heliograph.storage.inbox import CHANNELS, CodeLine, InboxItem, InboxSearch
 from heliograph.web.reading import work
 
@@ -181,11 +182,11 @@ async def download(visit: Visit) -> Answer:
 
 async def attachment(visit: Visit) -> Answer:
     _, content = await _read(visit)
-    number = visit.params["number"]
+    number = whole_number(visit.params["number"], 3)
     files = content.attachments if isinstance(content, EmailContent) else []
-    if not (number.isascii() and number.isdigit() and len(number) < 4 and int(number) < len(files)):
+    if number is None or number >= len(files):
         raise Gone
-    file = files[int(number)]
+    file = files[number]
     await visit.hold(file.size)
     return shown_or_saved(visit, file, await _bytes_of(visit, file))
 

@@ -11,6 +11,7 @@ from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Team
 from heliograph.rules.templates.values import wrong_passthrough
+from heliograph.rules.text import whole_number
 
 HERE = "/dashboard/operator"
 PAGE = 50
@@ -118,10 +119,8 @@ async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: d
 
 def _typed(given: dict[str, str]) -> dict[str, Any]:
     """Read numbers as numbers; what is none stays as it is, and is complained about."""
-    return {
-        name: int(value) if name in NUMBERS and value.isascii() and value.isdigit() and len(value) < 16 else value
-        for name, value in given.items()
-    }
+    numbers = {name: whole_number(given[name], 15) for name in NUMBERS if name in given}
+    return given | {name: number for name, number in numbers.items() if number is not None}
 
 
 def _fits(team: Team, wanted: str) -> bool:

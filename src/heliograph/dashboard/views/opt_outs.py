@@ -3,6 +3,7 @@
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import opt_outs
 from heliograph.rules.refusals import OptOutNotFound, Refusal
+from heliograph.rules.text import whole_number
 from heliograph.storage.opt_outs import START, OptOutPlace
 
 SHOWN = 50
@@ -53,9 +54,9 @@ async def remove(visit: Visit) -> Answer:
 
 
 def _place(text: str) -> OptOutPlace:
-    at, _, rest = text.partition("~")
+    time, _, rest = text.partition("~")
     phone, _, channel = rest.partition("~")
-    return OptOutPlace(int(at), phone, channel) if at.isascii() and at.isdigit() and len(at) < 16 else START
+    return START if (at := whole_number(time, 15)) is None else OptOutPlace(at, phone, channel)
 
 
 def _here(visit: Visit) -> str:

@@ -11,6 +11,7 @@ from heliograph.manage.dead_letters import ALL_MOST
 from heliograph.manage.pause import set_paused
 from heliograph.rules.limits import DEATHS_MAX
 from heliograph.rules.setup.records import Webhook
+from heliograph.rules.text import whole_number
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import COUNT_MOST, FIRST, PAGE, LetterKey, WaitingHook
 from heliograph.storage.queues import PAGE_MOST
@@ -121,9 +122,7 @@ async def drop_all(visit: Visit) -> Answer:
 
 def _sure_until(visit: Visit) -> int | None:
     """Return when the page had counted them; None: the box is not ticked."""
-    until = visit.form.get("until", "")
-    is_time = until.isascii() and until.isdigit() and len(until) <= 15
-    return int(until) if is_time and visit.form.get("sure") == "yes" else None
+    return whole_number(visit.form.get("until", ""), 15) if visit.form.get("sure") == "yes" else None
 
 
 def _webhook(visit: Visit, hook: WaitingHook) -> Webhook | None:

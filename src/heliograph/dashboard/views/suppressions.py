@@ -11,6 +11,7 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.mail.suppression_file import DEFAULT
 from heliograph.rules.refusals import Refusal, SuppressionNotFound
+from heliograph.rules.text import whole_number
 from heliograph.storage.imports import Import
 from heliograph.storage.suppressions import START, End
 
@@ -143,8 +144,8 @@ def part_of(text: str) -> str:
 
 
 def _end(text: str) -> End:
-    at, _, address = text.partition("~")
-    return End(int(at), address) if at.isascii() and at.isdigit() and len(at) < 16 else START
+    time, _, address = text.partition("~")
+    return START if (at := whole_number(time, 15)) is None else End(at, address)
 
 
 def _here(visit: Visit) -> str:

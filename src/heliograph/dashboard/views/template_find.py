@@ -6,6 +6,7 @@ from heliograph.dashboard.visit import Gone, Visit
 from heliograph.manage.templates import find
 from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft
+from heliograph.rules.text import whole_number
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -32,6 +33,7 @@ async def written(visit: Visit, id_: str) -> Written:
 
 
 def number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    found = whole_number(text, 9)
+    if found is None:
         raise Gone
-    return int(text)
+    return found

@@ -11,6 +11,7 @@ from heliograph.channels.carrier import Callback
 from heliograph.channels.email.providers.told import FIELD, ProviderEvent
 from heliograph.channels.web import Web
 from heliograph.rules.limits import MINUTE_MS, SECOND_MS
+from heliograph.rules.text import whole_number
 
 WINDOW_MS = 5 * MINUTE_MS  # how far a callback's own time may be off
 
@@ -57,8 +58,8 @@ class MailProvider(ABC):
 
 
 def is_fresh(seconds: object, now: int) -> bool:
-    text = str(seconds)
-    return text.isascii() and text.isdigit() and len(text) < 12 and abs(now - int(text) * SECOND_MS) <= WINDOW_MS
+    number = whole_number(str(seconds), 11)
+    return number is not None and abs(now - number * SECOND_MS) <= WINDOW_MS
 
 
 def decoded(text: str) -> bytes:
