@@ -75,6 +75,7 @@ def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
     ]
     (first,) = shared_service.get(f"{path}/versions?after=2").json["data"]
     assert first["version"] == 1
+    assert_refused(shared_service.get(f"{path}/versions?after=first"), 400, "invalid_request")
 
     assert shared_service.post(f"{path}/archive", None).json["status"] == "archived"
     assert text_of(shared_service, one["id"]) == "template_not_found"

@@ -28,6 +28,8 @@ ZONE: Zone = {
     ("include.test", "TXT"): ["v=spf1 include:example.org -all"],
     ("lost.test", "TXT"): ["v=spf1 include:nothing.test -all"],
     ("redirect.test", "TXT"): ["v=spf1 redirect=example.org"],
+    ("redirect-neutral.test", "TXT"): ["v=spf1 redirect=neutral.test"],
+    ("redirect-lost.test", "TXT"): ["v=spf1 redirect=nothing.test"],
     ("a.test", "TXT"): ["v=spf1 a mx/24 -all"],
     ("a.test", "A"): ["203.0.113.1"],
     ("a.test", "MX"): ["mx.a.test"],
@@ -76,6 +78,8 @@ def sending(sender: str = "ann@example.org", peer: str = "192.0.2.9", helo: str 
         ("ann@include.test", "198.51.100.1", "fail"),
         ("ann@lost.test", "192.0.2.9", "permerror"),
         ("ann@redirect.test", "192.0.2.9", "pass"),
+        ("ann@redirect-neutral.test", "192.0.2.9", "none"),
+        ("ann@redirect-lost.test", "192.0.2.9", "permerror"),
         ("ann@a.test", "203.0.113.1", "pass"),
         ("ann@a.test", "192.0.2.9", "pass"),
         ("ann@a.test", "203.0.113.2", "fail"),
@@ -142,6 +146,7 @@ async def test_signatures_by_dkimpy_hold(form: str, mail: bytes) -> None:
         (signed().replace(b"s=s1", b"s=s2"), "permerror"),
         (signed(domain="other.test"), "pass"),
         (b"DKIM-Signature: v=1; a=rsa-sha256\r\n" + MAIL, "permerror"),
+        (signed().replace(b"v=1;", b"v=1; x=" + b"9" * 5000 + b";"), "fail"),  # no number that Python reads
     ],
 )
 async def test_dkim(raw: bytes, verdict: str) -> None:

@@ -11,12 +11,14 @@ from msgspec.structs import asdict, replace
 
 from heliograph.api.call import Call
 from heliograph.rules.audit import Actor
-from heliograph.rules.field_docs import says
+from heliograph.rules.field_docs import TIME, says
 from heliograph.rules.ids import PREFIXES, timestamp
 from heliograph.rules.limits import MIB, PARSED
+from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Layout, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import TemplateProblem
+from heliograph.rules.text import quoted, whole_number
 from heliograph.storage.store import Store
 from heliograph.storage.versions import Versions
 from heliograph.web.bodies import to_request
@@ -28,6 +30,13 @@ R = TypeVar("R", Template, Layout)
 
 PAGE_OCTETS = 4 * MIB  # of words, after which a page ends
 BEFORE = Query("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
+
+
+VersionNumber = Annotated[int, says("Counts from 1, and on with each approved change.")]
+SubmittedAt = Annotated[str | None, says("Since when the draft waits for approval; null: it does not.", **TIME)]
+MadeAt = Annotated[
+    str | None, says("When it was made; null before that was kept.", example="2026-11-15T09:30:00.000Z", **TIME)
+]
 
 
 class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +54,9 @@ class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
             example="there is no text part: some people read mail as text, and some filters distrust mail without one",
         ),
     ]
+
+
+Problems = Annotated[list[ProblemView], says("What should be looked at in its newest words.")]
 
 
 class Managed(Protocol[R]):
@@ -115,8 +127,10 @@ class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     async def list_versions(self, call: Call) -> Response:
         query, id_, versions = call.query(), self._own(call).id, call.context.store.versions
-        before = int(query["after"]) if query.get("after", "").isdecimal() and len(query["after"]) < 10 else None
-        limit, lines = read_limit(query), await versions.of(id_, before)
+        limit, before = read_limit(query), whole_number(query.get("after", "0"), 9)
+        if before is None:
+            raise InvalidRequest(f"after is the number of a version, not {quoted(query['after'])}.", param="after")
+        lines = await versions.of(id_, before)
         found: list[msgspec.Struct] = []
         octets = 0
         for line in lines[:limit]:

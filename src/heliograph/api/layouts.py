@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.api.drafts import Drafts, ProblemView
+from heliograph.api.drafts import Drafts, MadeAt, Problems, SubmittedAt, VersionNumber
 from heliograph.manage import layouts
-from heliograph.rules.field_docs import TIME, Id, Records, says
+from heliograph.rules.field_docs import Id, Records, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.layout_drafts import find_draft
 from heliograph.rules.setup.records import Layout
@@ -37,13 +37,13 @@ class LayoutWords(msgspec.Struct, frozen=True, kw_only=True):
 class LayoutLine(LayoutWords, frozen=True, kw_only=True):
     id: Id
     status: Annotated[str, says("A template takes an approved one.", enum=["approved", "draft", "archived"])]
-    version: Annotated[int, says("Counts from 1, and on with each approved change.")]
+    version: VersionNumber
     draft: Annotated[LayoutWords | None, says("The words that are not approved; null: there are none.")]
-    submitted_at: Annotated[str | None, says("Since when the draft waits for approval; null: it does not.", **TIME)]
+    submitted_at: SubmittedAt
 
 
 class LayoutView(LayoutLine, frozen=True, kw_only=True):
-    problems: Annotated[list[ProblemView], says("What should be looked at in its newest words.")]
+    problems: Problems
 
 
 class LayoutList(Listed, frozen=True, kw_only=True):
@@ -52,9 +52,7 @@ class LayoutList(Listed, frozen=True, kw_only=True):
 
 class LayoutVersion(LayoutWords, frozen=True, kw_only=True):
     version: Annotated[int, says("Counts from 1.")]
-    created_at: Annotated[
-        str | None, says("When it was made; null before that was kept.", example="2026-11-15T09:30:00.000Z", **TIME)
-    ]
+    created_at: MadeAt
 
 
 class LayoutVersionList(Listed, frozen=True, kw_only=True):

@@ -4,10 +4,10 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
-from heliograph.api.drafts import Drafts, ProblemView
+from heliograph.api.drafts import Drafts, MadeAt, Problems, SubmittedAt, VersionNumber
 from heliograph.manage import templates
 from heliograph.manage.templates import REMOVABLE, Proposal
-from heliograph.rules.field_docs import MONEY, TIME, ChannelName, Id, Records, says
+from heliograph.rules.field_docs import MONEY, ChannelName, Id, Records, says
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.records import Template, UpstreamState
@@ -72,7 +72,7 @@ class TemplateLine(TemplateWords, frozen=True, kw_only=True):
     id: Id
     channel: ChannelName
     status: Annotated[str, says("Only an approved one is sent.", enum=["approved", "draft", "archived"])]
-    version: Annotated[int, says("Counts from 1, and on with each approved change.")]
+    version: VersionNumber
     price: Annotated[str, says("Of one message, or of one segment of an SMS.", example="0.0000", **MONEY)]
     prices: Annotated[dict[str, str], says("By ISO country.")]
     upstream_status: Annotated[
@@ -82,12 +82,12 @@ class TemplateLine(TemplateWords, frozen=True, kw_only=True):
     upstream_reason: Annotated[str | None, says("Why, in Meta's words.")]
     upstream_quality: Annotated[str | None, says("How its recipients like it, in Meta's words: `green`, `red`.")]
     draft: Annotated[TemplateWords | None, says("The words that are not approved; null: there are none.")]
-    submitted_at: Annotated[str | None, says("Since when the draft waits for approval; null: it does not.", **TIME)]
+    submitted_at: SubmittedAt
     refused_reason: Annotated[str | None, says("Why an operator did not approve the draft.")]
 
 
 class TemplateView(TemplateLine, frozen=True, kw_only=True):
-    problems: Annotated[list[ProblemView], says("What should be looked at in its newest words.")]
+    problems: Problems
 
 
 class TemplateList(Listed, frozen=True, kw_only=True):
@@ -96,9 +96,7 @@ class TemplateList(Listed, frozen=True, kw_only=True):
 
 class VersionView(TemplateWords, frozen=True, kw_only=True):
     version: Annotated[int, says("Counts from 1.")]
-    created_at: Annotated[
-        str | None, says("When it was made; null before that was kept.", example="2026-11-15T09:30:00.000Z", **TIME)
-    ]
+    created_at: MadeAt
 
 
 class VersionList(Listed, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.mail.incoming import EVENT, ReceivedRecord, Texts
+from heliograph.rules.mail.incoming import EVENT, ReceivedRecord, Texts, with_texts
 from heliograph.rules.pricing import take_octets
 from heliograph.runtime.clock import Clock
 from heliograph.storage.accepts import lock_accounts, save_accounts
@@ -91,8 +91,7 @@ class Received:
 
 def _whole(record: str, body: str | None) -> ReceivedRecord:
     told = msgspec.json.decode(record, type=ReceivedRecord)
-    texts = msgspec.json.decode(body, type=Texts) if body else None
-    return msgspec.structs.replace(told, **msgspec.structs.asdict(texts)) if texts else told
+    return with_texts(told, msgspec.json.decode(body, type=Texts)) if body else told
 
 
 async def _is_loop(tx: Tx, since: int, given: dict[str, Any]) -> bool:

@@ -61,7 +61,7 @@ class _Check:
     async def check(self, domain: str) -> Verdict:
         if not domain or "." not in domain or len(domain) > NAME_MAX:
             return "none"
-        found = [text for text in await self._ask(domain, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
+        found = await self._records(domain)
         if len(found) != 1:
             if found:
                 raise BadRecord
@@ -78,10 +78,16 @@ class _Check:
         if not redirect:
             return "none"
         self._count()
-        verdict = await self.check(self._expanded(redirect, domain))
-        if verdict == "none":
+        return await self._other(self._expanded(redirect, domain))
+
+    async def _other(self, domain: str) -> Verdict:
+        """Check a record that this one leads to; where there is none, this one is bad."""
+        if not await self._records(domain):
             raise BadRecord
-        return verdict
+        return await self.check(domain)
+
+    async def _records(self, domain: str) -> list[str]:
+        return [text for text in await self._ask(domain, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
 
     async def _matches(self, term: str, domain: str) -> str:
         """Return the sign of the result when the term matches; empty when it does not."""
@@ -102,9 +108,7 @@ class _Check:
             return True
         self._count()
         if name == "include" and is_given:
-            if (verdict := await self._included(target)) == "none?":
-                raise BadRecord
-            return verdict == "pass"
+            return await self._other(target) == "pass"
         if name == "a":
             return self._among(await self._addresses(target), four, six)
         if name == "mx":
@@ -117,11 +121,6 @@ class _Check:
         if name == "ptr":  # nobody should use it (RFC 7208, 5.5)
             return False
         raise BadRecord
-
-    async def _included(self, target: str) -> str:
-        """Return what the other record says; `none?` when there is none, which is an error here."""
-        found = [text for text in await self._ask(target, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
-        return await self.check(target) if found else "none?"
 
     async def _addresses(self, host: str) -> list[str]:
         return await self._asked(host, "A" if self._ip.version == 4 else "AAAA")

@@ -18,6 +18,7 @@ from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.mail.incoming import Verdict
 from heliograph.rules.mail.mime_text import PIECE
 from heliograph.rules.mail.mime_tree import HEADER_MAX
+from heliograph.rules.text import whole_number
 
 RSA_BITS_MIN = 1024
 ALGORITHMS = {"rsa-sha256": "rsa", "ed25519-sha256": "ed25519"}
@@ -75,7 +76,8 @@ def _judge(signature: ForeignSignature, head: bytes, texts: list[str], body_of: 
     tags = signature.tags
     if not signature.key_name or "from" not in _names(tags) or "l" in tags:  # a length lets others write on
         return "permerror"
-    if tags.get("x", "").isdigit() and int(tags["x"]) < now_s:
+    expires_s = whole_number(tags.get("x", ""), 12)
+    if expires_s is not None and expires_s < now_s:
         return "fail"
     header_form, _, body_form = (tags.get("c") or "simple/simple").partition("/")
     if base64.b64encode(body_of(body_form or "simple")).decode() != _bare(tags["bh"]):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Annotated, Literal, get_args
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from heliograph.rules.field_docs import Id, ObjectName, says
 from heliograph.rules.limits import BODY_OCTETS_MAX, KIB
@@ -131,6 +131,7 @@ class Texts(msgspec.Struct, frozen=True):
     reply_text: str | None
     headers: list[tuple[str, str]]
     truncated: bool
+    attachments: list[AttachmentRecord] | None = None  # None: as the event has them
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -294,7 +295,7 @@ def told(record: ReceivedRecord) -> ReceivedRecord:
     while most and len(msgspec.json.encode(shown)) > RECORD_MAX:
         most //= 2
         shown = _told(record, most)
-    return shown if most else replace(shown, headers=[], attachments=shown.attachments[:20])
+    return shown if most else replace(shown, headers=[], attachments=shown.attachments[:20], truncated=True)
 
 
 def _told(record: ReceivedRecord, most: int) -> ReceivedRecord:
@@ -304,7 +305,15 @@ def _told(record: ReceivedRecord, most: int) -> ReceivedRecord:
 
 
 def texts_of(record: ReceivedRecord) -> Texts:
-    return Texts(record.text, record.html, record.reply_text, record.headers, record.truncated)
+    return Texts(record.text, record.html, record.reply_text, record.headers, record.truncated, record.attachments)
+
+
+def with_texts(short: ReceivedRecord, texts: Texts) -> ReceivedRecord:
+    """Return the whole record."""
+    whole = asdict(texts)
+    return replace(
+        short, **whole | {"attachments": short.attachments if texts.attachments is None else texts.attachments}
+    )
 
 
 def _cut(text: str | None, most: int) -> str | None:
