@@ -421,7 +421,6 @@ INDEXES = {
     "received_records": "received_by_team received_pkey",
     "find_received": "received_by_team received_pkey",
     "read_received": "received_by_team received_pkey",
-    "old_received_bodies": "received_by_age",
     "purge_received_bodies": "received_pkey",
     "old_received": "received_by_age",
     "purge_received": "received_pkey",

@@ -59,7 +59,7 @@ async def test_free_space_is_given_back(store: Store, path: Path, monkeypatch: p
     await store.upkeep.purge()
     left, still_free = space(path)
     assert still_free <= max(left // retention.FREE_SHARE, retention.FREE_PAGES) and left < pages / 2
-    assert max(writes) <= retention.FREED_AT_ONCE  # the writer is never held for long
+    assert max(writes) <= 100  # pages, as `free_pages` says: the writer is never held for long
     vacuum(path)  # its log goes into the file
     assert path.stat().st_size == space(path)[0] * 4096
 

@@ -22,7 +22,7 @@ from heliograph.rules.refusals import (
     ServiceUnavailable,
 )
 from heliograph.rules.request_log import subject_of
-from heliograph.rules.trouble import HEADER, read_trouble, refused
+from heliograph.rules.trouble import HEADER, Trouble, read_trouble, refused
 from heliograph.runtime import metrics, tracing
 from heliograph.storage.store import StoreUnavailable
 from heliograph.web.bodies import NoFields, to_request
@@ -160,9 +160,8 @@ class Api:
         if not route.query and not surface.any_query:
             request.query(())
         call = Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
-        trouble = caller.team.sandbox and request.headers.get(SIMULATE)
-        if trouble:
-            await self._meet(trouble)
+        asked = caller.team.sandbox and request.headers.get(SIMULATE)
+        trouble = await self._meet(asked) if asked else None
         self._active += 1
         try:
             response = await route.call(call)
@@ -185,16 +184,17 @@ class Api:
                 subject=subject_of(response.made or params.get("id", "")),
                 replayed=response.headers is REPLAYED,
             )
-        if trouble and read_trouble(trouble.decode("latin-1")).silent:
+        if trouble and trouble.silent:
             await self._keep_silent(request)
         return response
 
-    async def _meet(self, given: bytes) -> None:
+    async def _meet(self, asked: bytes) -> Trouble:
         """Do what `X-Heliograph-Simulate` asks for before the request is carried out, or instead."""
-        trouble = read_trouble(given.decode("latin-1"))
+        trouble = read_trouble(asked.decode("latin-1"))
         await asyncio.sleep(trouble.latency_ms / SECOND_MS)
         if trouble.refusal:
             raise refused(trouble.refusal)
+        return trouble
 
     async def _keep_silent(self, request: Request) -> None:
         """Keep silent until the client gives up."""

@@ -21,7 +21,6 @@ COUNTS_KEPT_MS = 8 * DAY_MS  # longer than any window
 FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
 # Free pages of SQLite's file are given back beyond so many, and beyond this share of all: what comes uses the rest.
 FREE_PAGES, FREE_SHARE = 1000, 10
-FREED_AT_ONCE = 100  # pages, as `free_pages` says
 PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wait long for it
 CALLBACKS_KEPT_MS = 30 * DAY_MS  # longer than any provider repeats one
 # What is deleted by age alone, and at which age.
@@ -48,7 +47,6 @@ LONE = {
     "old_verifications": "purge_verifications",
     "old_lone_events": "purge_lone_events",
     "old_batches": "purge_batches",
-    "old_received": "purge_received",
 }
 DEFAULTS = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_MESSAGES_DAYS}
 
@@ -65,11 +63,14 @@ async def purge(
             continue
     contents, messages = (_kept(teams, field, now, moved) for field in ("keep_content_days", "keep_messages_days"))
     await _put_away(database, "ended_messages", contents | {"has_body": 1}, partial(purge_ended, queries=BODY))
-    await _put_away(database, "old_received_bodies", contents, partial(_purge_lone, query="purge_received_bodies"))
+    await _put_away(
+        database, "old_received", contents | {"has_body": 1}, partial(_purge_lone, query="purge_received_bodies")
+    )
     for find, query in LONE.items():
         await _put_away(database, find, messages, partial(_purge_lone, query=query))
     # No team keeps contents longer than messages: what goes now has none any more.
     await _put_away(database, "ended_messages", messages | {"has_body": 0}, partial(purge_ended, queries=WHOLE))
+    await _put_away(database, "old_received", messages | {"has_body": 0}, partial(_purge_lone, query="purge_received"))
     for portion in (
         partial(deliveries.purge, before=now - DELIVERIES_KEPT_MS),
         partial(requests.purge, now=now),

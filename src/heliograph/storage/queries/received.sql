@@ -29,16 +29,6 @@ FROM received WHERE team = :team AND id = :id;
 -- name: read_received
 SELECT record, body FROM received WHERE team = :team AND id = :id;
 
--- name: old_received_bodies
-SELECT x.id FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-CROSS JOIN received x INDEXED BY received_by_age ON x.team = a.team AND x.has_body = 1   --sqlite
-    AND x.created_at <= coalesce(r.before, :before)                            --sqlite
-CROSS JOIN LATERAL (                                                           --postgres
-    SELECT i.id FROM received i WHERE i.team = a.team AND i.has_body = 1       --postgres
-      AND i.created_at <= coalesce(r.before, :before)                          --postgres
-    ORDER BY i.created_at LIMIT :limit) AS x                                   --postgres
-LIMIT :limit;
-
 -- name: purge_received_bodies
 UPDATE received SET has_body = 0, raw = NULL, body = NULL,
     record = json_set(record, '$.text', NULL, '$.html', NULL, '$.reply_text', NULL)                     --sqlite
@@ -47,10 +37,10 @@ WHERE id IN (SELECT id FROM rows(:old, id text) AS r);
 
 -- name: old_received
 SELECT x.id FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
-CROSS JOIN received x INDEXED BY received_by_age ON x.team = a.team AND x.has_body = 0   --sqlite
+CROSS JOIN received x INDEXED BY received_by_age ON x.team = a.team AND x.has_body = :has_body   --sqlite
     AND x.created_at <= coalesce(r.before, :before)                            --sqlite
 CROSS JOIN LATERAL (                                                           --postgres
-    SELECT i.id FROM received i WHERE i.team = a.team AND i.has_body = 0       --postgres
+    SELECT i.id FROM received i WHERE i.team = a.team AND i.has_body = :has_body  --postgres
       AND i.created_at <= coalesce(r.before, :before)                          --postgres
     ORDER BY i.created_at LIMIT :limit) AS x                                   --postgres
 LIMIT :limit;
