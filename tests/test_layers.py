@@ -27,11 +27,16 @@ MAY_IMPORT: dict[str, str] = {
     "smtp/": "rules/ runtime/ smtp/",
     "channels/carrier.py": "rules/",
     "channels/resolver.py": "",
-    "channels/line.py channels/web.py": "rules/ runtime/ channels/carrier.py channels/line.py",
+    "channels/line.py channels/web.py channels/phone_simulator.py": (
+        "rules/ runtime/ channels/carrier.py channels/line.py"
+    ),
     "channels/email/": (
         "rules/ runtime/ smtp/ channels/carrier.py channels/line.py channels/web.py channels/resolver.py itself"
     ),
-    "channels/*/": "rules/ runtime/ channels/carrier.py channels/line.py channels/web.py channels/resolver.py itself",
+    "channels/*/": (
+        "rules/ runtime/ channels/carrier.py channels/line.py channels/web.py channels/phone_simulator.py "
+        "channels/resolver.py itself"
+    ),
     "storage/engine/": "rules/ runtime/ storage/engine/",
     "storage/": "rules/ runtime/ storage/ storage/engine/",
     "handover.py": "rules/ runtime/ channels/carrier.py storage/",

@@ -1,57 +1,26 @@
-"""The WhatsApp carrier that sends nothing: magic numbers decide what happens, any other is read (contract 13)."""
+"""The WhatsApp carrier that sends nothing: whoever has a number that is not magic reads the message."""
 
-from typing import Any
-
-import msgspec
-
-from heliograph.channels.carrier import Carrier, Parcel
+from heliograph.channels.phone_simulator import PhoneScript, PhoneSimulator, simulated
 from heliograph.rules.delivery.content import WhatsappContent
-from heliograph.rules.delivery.magic import ANSWERS, PhoneBehaviour, phone_behaviour
-from heliograph.rules.delivery.outcome import Accepted, DueReport, IncomingText, Outcome, Refused, Report
+from heliograph.rules.delivery.outcome import Refused, Report
+
+DELIVERED = Report(status="delivered", detail=simulated("delivered", "delivered"))
+READ = Report(status="read", detail=simulated("read", "read"))
+FAILED = Report(status="failed", detail=simulated("131026", "message undeliverable"))
 
 
-def _reply(code: str, text: str) -> dict[str, Any]:
-    return {"carrier": "simulator", "code": code, "text": f"{text} (simulator)"}
-
-
-TAKEN = _reply("accepted", "accepted")
-DELIVERED = Report(status="delivered", detail=_reply("delivered", "delivered"))
-READ = Report(status="read", detail=_reply("read", "read"))
-FAILED = Report(status="failed", detail=_reply("131026", "message undeliverable"))
-
-REFUSALS: dict[PhoneBehaviour, Refused] = {
-    "failed": Refused(detail=_reply("131009", "invalid number")),
-    "no_carrier": Refused(detail=_reply("131030", "no route to this destination")),
-}
-REPORTS: dict[PhoneBehaviour, tuple[Report, ...]] = {
-    "delivered": (DELIVERED, READ),
-    "delivered_unread": (DELIVERED,),
-    "read_undelivered": (READ,),
-    "sent_then_failed": (FAILED,),
-}
-
-
-class WhatsappSimulator(Carrier):
-    def __init__(self, step_ms: int) -> None:
-        self._step_ms = step_ms
-
-    async def hand_over(self, parcel: Parcel) -> Outcome:
-        behaviour = phone_behaviour(parcel.address)
-        if behaviour in REFUSALS:
-            return REFUSALS[behaviour]
-        reports = REPORTS[behaviour] if behaviour != "answers" else _answers(parcel)
-        return Accepted(
-            carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
-            detail=TAKEN,
-            reports=[DueReport(self._step_ms, report) for report in reports],
-        )
-
-
-def _answers(parcel: Parcel) -> tuple[Report, ...]:
-    """Answer once: what it is answered is left without an answer."""
-    content = msgspec.json.decode(parcel.content, type=WhatsappContent)
-    if content.is_answer:
-        return (DELIVERED, READ)
-    words = ANSWERS[parcel.address]
-    text = IncomingText(id=f"sim-{parcel.message_id}", sender=parcel.address, to="simulator", text=words)
-    return (*(DELIVERED, READ), Report(status="read", detail=_reply("answer", f"answers: {words}"), text=text))
+class WhatsappSimulator(PhoneSimulator):
+    script = PhoneScript(
+        content=WhatsappContent,
+        taken=simulated("accepted", "accepted"),
+        refused={
+            "failed": Refused(detail=simulated("131009", "invalid number")),
+            "no_carrier": Refused(detail=simulated("131030", "no route to this destination")),
+        },
+        later={
+            "delivered": (DELIVERED, READ),
+            "delivered_unread": (DELIVERED,),
+            "read_undelivered": (READ,),
+            "sent_then_failed": (FAILED,),
+        },
+    )
