@@ -128,11 +128,9 @@ if __name__ == "__main__":
     import heliograph.cli.serve  # noqa: F401  the second that is saved
     from heliograph.dashboard.render import environment
     from heliograph.storage.engine.query import Dialect, load_queries
-    from tests.cheap import RSA_KEYS, cheapen, rsa_key
+    from tests.cheap import cheapen
 
     cheapen()
-    for number in range(RSA_KEYS):
-        rsa_key(number)
     for dialect in get_args(Dialect):
         load_queries(dialect)
     for template in environment().list_templates():

@@ -7,16 +7,17 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from heliograph.channels.email.providers.ses import DIGESTS, FIELDS
+from tests.cheap import RSA_KEYS
 
 GOLDEN = Path(__file__).parent / "golden" / "providers"
 OWN = "eml_01J8ZQ4V6N7M8K9P0R1S2T3V4W"  # the message in the golden payloads
@@ -24,7 +25,7 @@ TO = "ada@example.com"
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:heliograph"
 
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
-RSA_KEY = rsa.generate_private_key(65537, 2048)
+RSA_KEY = cast(rsa.RSAPrivateKey, load_pem_private_key(RSA_KEYS[0], None, unsafe_skip_rsa_key_validation=True))
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sns.amazonaws.com")])
 CERT = (
     x509.CertificateBuilder()

@@ -14,6 +14,7 @@ from heliograph.channels.email.named import is_ours
 from heliograph.channels.email.parts import DEPTH_MAX, PARTS_MAX, READ_MAX, TEXT_MAX, read_mail
 from heliograph.channels.email.returned import Returned, signed_sender, to_report
 from heliograph.rules.mail.address import parse_address
+from tests.proof.size import drawn
 
 GOLDEN = Path(__file__).parent / "golden" / "bounces.tsv"
 ALIASES = GOLDEN.parent / "aliases"
@@ -476,7 +477,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=drawn(500), deadline=None)
 @given(st.lists(PIECES | st.binary(max_size=8), max_size=40).map(b"".join))
 def test_any_shuffled_report_is_read(raw: bytes) -> None:
     returned = read_returned(raw, "ann@example.com")
@@ -484,7 +485,7 @@ def test_any_shuffled_report_is_read(raw: bytes) -> None:
     to_report(returned)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.data())
 def test_any_damaged_report_is_read(data: st.DataObject) -> None:
     raw = bytearray(dsn("Action: failed", "Status: 5.1.1"))

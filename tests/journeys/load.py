@@ -14,7 +14,7 @@ from tests.proof.size import FULL
 from tests.service import PATIENCE_S, Answer, Service, until
 
 AGAIN_S = 0.02
-BREATH_S = 0.0 if FULL else 0.02  # while a process starts, thousands more would show nothing that dozens do not
+BREATH_S = 0.0 if FULL else 0.06  # while a process starts, thousands more would show nothing that dozens do not
 
 
 def email(subject: str, to: str = "ada@example.com") -> dict[str, Any]:

@@ -50,13 +50,13 @@ def check_arrived(cluster: Service, load: Load) -> None:
 
 def test_no_message_is_handed_over_twice(cluster: Service) -> None:
     with Load(cluster) as load:
-        load.more(200)
+        load.more(60)
     check_arrived(cluster, load)
 
 
 def test_one_message_for_one_key(cluster: Service) -> None:
     before = ask_database(cluster.database, "SELECT count(*) FROM message")[0][0]
-    for number in range(10):
+    for number in range(3):
         key = {"Idempotency-Key": f"both {number}"}
         answers = at_once(cluster, "/v1/emails", [email(f"both {number}")] * 20, headers=key)
         told = Counter((a.status, a.code) for a in answers)
@@ -64,7 +64,7 @@ def test_one_message_for_one_key(cluster: Service) -> None:
         taken = [a for a in answers if a.status == 202]
         assert len({a.raw for a in taken}) == 1
         assert sum("idempotency-replayed" not in a.headers for a in taken) == 1
-    assert ask_database(cluster.database, "SELECT count(*) FROM message") == [(before + 10,)]
+    assert ask_database(cluster.database, "SELECT count(*) FROM message") == [(before + 3,)]
 
 
 def test_sixty_four_race_for_credit_for_ten(cluster: Service) -> None:
@@ -168,8 +168,8 @@ def test_the_work_of_a_dead_worker_goes_to_the_other_when_its_lease_ends(cluster
 
 def test_a_killed_worker_under_load_loses_nothing(cluster: Service) -> None:
     with Load(cluster) as load:
-        for _ in range(3):
-            load.more(50)
+        for _ in range(2):
+            load.more(20)
             cluster.kill(cluster.processes[WORKERS[1]])
             cluster.processes[WORKERS[1]] = cluster.start("worker")
     check_arrived(cluster, load)

@@ -17,20 +17,20 @@ def test_processes_are_killed_and_replaced_and_nothing_is_lost(postgres: str, tm
         service.apply()
         parent = service.start("all", 0, "--processes", "2")
         killed, other = children(parent)
-        with Load(service) as load:
-            load.more(50)
+        with Load(service, clients=1) as load:
+            load.more(10)
             os.kill(killed, signal.SIGKILL)
             until(lambda: len(children(parent)) == 2 and killed not in children(parent))
-            load.more(50)
+            load.more(10)
         assert other in children(parent)
         accepted = load.accepted
 
         before = set(children(parent))
-        with Load(service, name="reload") as load:
-            load.more(20)
+        with Load(service, clients=1, name="reload") as load:
+            load.more(10)
             parent.send_signal(signal.SIGHUP)
             until(lambda: len(children(parent)) == 2 and not before & set(children(parent)))
-            load.more(20)
+            load.more(10)
         assert (load.refused, load.broken) == ([], [])  # no request suffered from it
         check_all_arrived(service.database, accepted | load.accepted)
 

@@ -42,7 +42,7 @@ def test_no_error_while_one_after_the_other_is_restarted(postgres: str, tmp_path
         door = Service(url, tmp_path)
         door.ports.append(proxy)
         until(lambda: service.get("/readyz", port=proxy).status == 200)
-        with Load(door) as load:
+        with Load(door, clients=4 if FULL else 2) as load:
             for _ in rounds("P10", RESTARTS):
                 for place, port in enumerate(ports):
                     load.more(20)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.journeys.load import Load, check_all_arrived
 from tests.journeys.test_webhooks import Hooks, HookService, waiting
+from tests.proof.size import DATABASES
 from tests.service import until
 
 PHONE, CODE = "+15005550006", "000000"
@@ -20,6 +21,7 @@ def hooks(tmp_path: Path) -> Iterator[Hooks]:
     receiver.stop()
 
 
+@pytest.mark.parametrize("database_url", DATABASES, indirect=True)
 def test_nobody_notices(database_url: str, tmp_path: Path, hooks: Hooks) -> None:
     with HookService(database_url, tmp_path / "data") as service:
         service.apply()

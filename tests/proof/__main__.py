@@ -60,6 +60,13 @@ PROOFS = {
     "guessing": ["tests/accounts/test_guessing.py"],
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
+    "draws": [
+        "tests/rules/test_placeholders.py",
+        "tests/rules/test_template_blocks.py",
+        "tests/rules/test_template_bounds.py",
+        "tests/channels/test_returned.py",
+        "tests/web/test_bodies.py",
+    ],
     "access": ["tests/dashboard/test_access.py", "tests/dashboard/test_injection.py"],
     "pages": ["tests/dashboard"],
     "postgres": [f"tests/{folder}" for folder in sorted(ONE_DATABASE)],

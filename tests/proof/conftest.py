@@ -4,9 +4,11 @@ from tests.proof.size import FULL
 
 LONG = {
     "test_failover.py": "ten minutes, and a cluster",
+    "test_hostile.py": "what it asserts, it asserts in full",
     "test_install.py": "installs all dependencies anew",
     "test_memory.py": "needs a control group of its own",
     "test_pitr.py": "two servers of its own",
+    "test_pumping.py": "fifty thousand verifications",
     "test_ten_million.py": "an hour, and 50 GB",
     "test_upgrade.py": "a minute of starting processes",
 }

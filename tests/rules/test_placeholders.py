@@ -13,6 +13,7 @@ from heliograph.rules.templates.check import check_template, placeholder_names
 from heliograph.rules.templates.placeholders import complete, cure, known_of
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import Values
+from tests.proof.size import drawn
 
 BASE = Template(id="tpl_a", team="team_a", channel="email", name="A", subject="s", text="t")
 
@@ -81,7 +82,7 @@ def template_of(subject: str, html: str, text: str, names: list[str]) -> Templat
     return replace(BASE, subject=subject, html=html, text=text, variables=tuple(dict.fromkeys(names)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drawn(400), deadline=None)
 @given(WORDS, WORDS, WORDS, st.lists(NAMES, max_size=3))
 def test_what_was_accepted_stays_as_it_was(subject: str, html: str, text: str, names: list[str]) -> None:
     old = template_of(subject, html, text, names)
@@ -94,7 +95,7 @@ def test_what_was_accepted_stays_as_it_was(subject: str, html: str, text: str, n
     assert set(done.errors) <= set(errors), "an editor refuses nothing that a file may say"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drawn(400), deadline=None)
 @given(WORDS, st.lists(NAMES, max_size=3))
 def test_what_is_kept_has_full_names_and_is_not_changed_again(text: str, names: list[str]) -> None:
     given: dict[str, Any] = {"subject": "s", "text": text or None, "variables": list(dict.fromkeys(names))}

@@ -21,6 +21,7 @@ from heliograph.rules.templates.check import check_layout, check_template
 from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import check_variables, only_declared, read_variables
+from tests.proof.size import drawn
 
 ITEMS = Shape(list=("title", "price"), max=3)
 LINES = [{"title": "Tea", "price": 2}, {"title": "<Milk>", "price": "0.5"}]
@@ -395,7 +396,7 @@ GIVEN = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(SOURCES, GIVEN)
 def test_the_renderer_agrees_with_a_slow_and_obvious_one(source: str, given: dict[str, Any]) -> None:
     template = email(html=source)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from heliograph.rules.setup.records import Layout, LocaleParts, Segmenting, Shape, Template
 from heliograph.rules.templates.bounds import Bounds, bounds_of
 from heliograph.rules.templates.check import check_template
+from tests.proof.size import drawn
 from tests.rules.template_worlds import BRANDS, make_world, measured, some_values
 
 TEN = Shape(max_length=10)
@@ -95,7 +96,7 @@ def test_lists_and_lengths_together() -> None:
     assert bounds(template(subject="s", text=text, shapes={"x": items})).octets == 1 + 3 * (8 + 4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_render_is_above_its_bound(seed: int) -> None:
     random = Random(seed)

@@ -16,6 +16,7 @@ from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.web import bodies, large
 from tests.api.sends import EMAIL, SENDS
 from tests.api.test_requests import NOT_JSON, nested
+from tests.proof.size import drawn
 
 CASES = 20_000
 FILE = {"filename": "a.txt", "content": base64.b64encode(b"\xff" * 30).decode(), "content_type": "text/plain"}
@@ -175,7 +176,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(VALUES, st.booleans(), st.sampled_from([None, 0, 2]))
 def test_any_value(value: object, ascii_: bool, indent: int | None) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_, indent=indent).encode("utf-8", "surrogatepass")
