@@ -37,7 +37,6 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.by_operator or self.mailed)
 
 
-EntryOf = Callable[[Standing], AuditEntry | None]  # of a change; None: there is nothing to change
 PRINTED = LinkTerms(by_operator=True, mailed=False)  # by the command line
 
 
