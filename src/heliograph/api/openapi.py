@@ -373,7 +373,7 @@ def _refined(schema: Schema, answered: bool) -> Schema:
 
 
 def _property(base: Schema, answered: bool) -> Schema:
-    """The limits are in each form that is not null."""
+    """Describe a field; its limits are in each form that is not null."""
     limits = {key: value for key, value in base.items() if key not in SAID}
     if base.get("fixed"):
         limits["const"] = base["default"]

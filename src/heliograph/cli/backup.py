@@ -54,7 +54,7 @@ def backup(settings: Settings, folder: Path) -> None:
 
 
 def copy(database: Path, data: Path, folder: Path) -> None:
-    """Under another name until all of it is on disk: a folder of this name is a whole backup."""
+    """Copy under another name until all of it is on disk: a folder of this name is a whole backup."""
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.new")
     temporary.mkdir(0o700, parents=True)
     try:

@@ -64,7 +64,7 @@ def demo(settings: Settings) -> None:
 
 
 def in_own_folder(settings: Settings) -> Settings:
-    """What is not set goes into the demo's folder, so that it never mixes with a real service."""
+    """Put what is not set into the demo's folder, so that it never mixes with a real service."""
     usual = Settings()
     data = FOLDER if settings.data == usual.data else settings.data
     own = f"sqlite:///{data / 'heliograph.db'}"
@@ -90,7 +90,7 @@ def with_loopback(settings: Settings) -> Settings:
 
 
 def _is_free(host: str, port: int) -> bool:
-    """A second demo beside the first goes without bounces rather than not at all."""
+    """Tell whether a port is free: a second demo goes without bounces rather than not at all."""
     try:
         socket.create_server((host, port)).close()
     except OSError:
@@ -141,7 +141,7 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
 
 
 def for_others(base: str, token: str, mails: Sequence[str]) -> list[str]:
-    """The sandbox for programs of other services: whatever they send is taken, and ends in its inbox."""
+    """Make the sandbox for programs of other services: whatever they send is taken, and ends in its inbox."""
     compat = f"{base}/compat"
     return [
         "",

@@ -18,7 +18,7 @@ Own = Callable[[Team], Iterable[Template | Layout]]
 def list_all(
     settings: Settings, name: str, own: Own, waits: Callable[[Setup, str], bool], *, team: str | None, as_json: bool
 ) -> None:
-    """Those of all teams, or of one, and which have a draft that waits."""
+    """List those of all teams, or of one, and which have a draft that waits."""
     setup = read_setup(settings)
     found = [(one, waits(setup, one.id)) for each in setup.teams.values() for one in own(each)]
     shown = [pair for pair in found if team in (None, pair[0].team)]

@@ -99,7 +99,7 @@ class Feed:
         self._after = after
 
     def events(self) -> Iterator[tuple[HeardEvent, bytes]]:
-        """Waits while there are none, and while the service is away."""
+        """Yield events; it waits while there are none, and while the service is away."""
         pause = 0.0
         while True:
             try:
@@ -130,7 +130,7 @@ class Feed:
         return msgspec.json.decode(body, type=FeedPage)
 
     def _ask(self, query: str) -> tuple[bytes, str | None]:
-        """The answer and its Date."""
+        """Return the answer and its Date."""
         try:
             with open_url(Request(self._url + query, headers=self._headers), timeout=TIMEOUT_S) as answer:
                 return answer.read(), answer.headers["Date"]
@@ -143,7 +143,7 @@ class Feed:
 
 
 def _forwarded(target: str, secret: str, event: HeardEvent, body: bytes, clock: Clock) -> str:
-    """What came back, in words."""
+    """Say what came back, in words."""
     start = clock.now()
     signed = signature.headers([secret], event.id, start // SECOND_MS, body)
     request = Request(target, body, {"Content-Type": "application/json", "User-Agent": "Heliograph-Listen/1", **signed})

@@ -37,7 +37,6 @@ def migrate(settings: Settings, plan: bool) -> None:
 
 
 async def _migrate(settings: Settings) -> list[int]:
-    """A flag says that a new database is meant."""
     source = settings.sources.get("database")
     if source is None or source.kind != "flag":
         await refuse_second(settings)

@@ -88,7 +88,7 @@ def _checked(settings: Settings) -> Settings:
 
 
 def shown(database: str) -> str:
-    """The database's URL without its password."""
+    """Return the database's URL without its password."""
     if database.startswith("sqlite:"):
         return database
     scheme, netloc, path, _, _ = urlsplit(database)
@@ -150,7 +150,7 @@ def progress(doing: str) -> Iterator[None]:
 
 @contextmanager
 def clear_mistakes(settings: Settings) -> Iterator[None]:
-    """What the machine says about the database or a folder, as one line that says what to do."""
+    """Say what the machine says about the database or a folder, as one line that says what to do."""
     try:
         yield
     except (*DATABASE_ERRORS, OSError) as error:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def tell(as_json: bool, record: Any, text: str, *, indented: bool = False) -> None:
-    """One answer; a text that is empty is no line."""
+    """Tell one answer; a text that is empty is no line."""
     if as_json:
         encoded = msgspec.json.encode(record)
         click.echo(msgspec.json.format(encoded, indent=2) if indented else encoded)
@@ -28,7 +28,7 @@ def show(
     none: str = "",
     indented: bool = False,
 ) -> None:
-    """A list: a line of columns for each record, or its fields under that name. `none`: said where it is empty."""
+    """Show a list: a line of columns for each record, or its fields under that name. `none`: said where it is empty."""
     found = [fields(record) for record in records] if as_json else []
     text = "" if as_json else "\n".join(map(line, records)) or none
     tell(as_json, {name: found} if name else found, text, indented=indented)

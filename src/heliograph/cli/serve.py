@@ -78,7 +78,7 @@ def run(
 
 
 def run_many(settings: Settings, role: str, count: int) -> int:
-    """The exit code."""
+    """Run several processes and return the exit code."""
     try:
         sockets = server.bind(settings, role)
     except server.CannotListen as error:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def present(given: Any) -> Any:
-    """Without empty fields, its own and those in its lists: clients send them where there is nothing to say."""
+    """Leave out empty fields, its own and those in its lists: clients send them where there is nothing to say."""
     if not isinstance(given, dict):
         return given
     return {name: _items(value) for name, value in given.items() if not _is_empty(value)}
@@ -69,7 +69,7 @@ class Mailbox(NamedTuple):
 
 
 def split_mailboxes(text: str | None, field: str) -> list[Mailbox]:
-    """Of a list with commas."""
+    """Split a list at its commas."""
     given = (text or "").strip(" \t\r\n,")
     return [_mailbox(one, field) for one in _split(given, field)] if given else []
 
@@ -88,18 +88,18 @@ def shown(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> Shown:
 
 
 def own_sender(caller: Caller) -> str | None:
-    """For a mail that names none: at the brand's domain; in a sandbox it is the platform's."""
+    """Choose the sender of a mail that names none: at the brand's domain; in a sandbox it is the platform's."""
     domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
     return f"{SENDER}@{domain.name}" if domain else None
 
 
 def unwrapped(base64: str) -> str:
-    """In one line: mail has it in many."""
+    """Write it in one line: mail has it in many."""
     return base64.replace("\r", "").replace("\n", "")
 
 
 def _split(text: str, field: str) -> Iterator[str]:
-    """Stops where it cannot go on, so that each character is looked at once or twice."""
+    """Split it; stops where it cannot go on, so that each character is looked at once or twice."""
     at, count = 0, 0
     while found := _ONE.match(text, at):
         at, count = found.end() + 1, count + 1

@@ -70,7 +70,7 @@ async def _send(call: Call, retry_key: IdempotencyKey | None) -> Sent[Any]:
 
 
 def _fill(template: Template, told: dict[str, str]) -> dict[str, str]:
-    """What the template declares; what has one variable gets the one value there is, whatever it calls it."""
+    """Fill in what the template declares; what has one variable gets the one value there is, whatever it calls it."""
     names = asked_names(template)
     if len(names) == 1 and len(told) == 1:
         return dict.fromkeys(names, *told.values())
@@ -78,7 +78,7 @@ def _fill(template: Template, told: dict[str, str]) -> dict[str, str]:
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """A refusal of a hook is a 200 that holds it, as Supabase wants. What is no hook, or is to come again, is not."""
+    """Answer a refusal of a hook by a 200 that holds it, as Supabase wants; but not what is to come again."""
     status = status_of(type(refusal))
     body = msgspec.json.encode({"error": {"http_code": status, "message": refusal.message}})
     kept = status in AGAIN or isinstance(refusal, NO_HOOK)

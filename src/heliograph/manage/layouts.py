@@ -50,7 +50,7 @@ def _unsubmitted(base: Layout, new: Layout) -> Layout:
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
-    """Its draft is for an operator to judge."""
+    """Give its draft to an operator to judge."""
     find(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -63,7 +63,7 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 
 
 async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None) -> bool:
-    """The draft that was submitted is in use at once. `mark` names what the operator saw; None: as it is."""
+    """Approve the submitted draft: it is in use at once. `mark` names what the operator saw; None: as it is."""
     own = find(store.setup.current, None, id_).team
 
     def rows(setup: Setup) -> list[Row]:
@@ -73,7 +73,7 @@ async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None)
 
 
 async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason: str) -> bool:
-    """The draft is its team's again; the team's log has the reason."""
+    """Refuse a draft: it is its team's again, and the team's log has the reason."""
     own, reason = find(store.setup.current, None, id_).team, reason.strip()[:REASON_MAX]
     if not reason:
         raise InvalidRequest("Say why, so that the team can mend it.")
@@ -86,7 +86,7 @@ async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason:
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """No new template takes it; those that have it keep it."""
+    """Archive a layout: no new template takes it; those that have it keep it."""
     own = find(store.setup.current, team, id_).team
     return await change_rows(
         store, actor, own, "layout.archive", id_, lambda setup: drafts.archived_rows(setup, find(setup, team, id_))

@@ -9,7 +9,7 @@ from heliograph.storage.store import Store
 
 
 async def advance(store: Store, actor: Actor, team: Team, seconds: int) -> None:
-    """What becomes due on the way is done by the workers, in its order; then the clock has arrived."""
+    """Set where the clock is to go; the workers do what becomes due on the way, in its order; then it has arrived."""
     id_ = team.record.id
 
     def decide(current: Setup, _: int) -> SetupChange:

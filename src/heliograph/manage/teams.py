@@ -94,7 +94,7 @@ async def set_retention(store: Store, actor: Actor, team: str, given: Fields) ->
 
 
 async def set_test_clock(store: Store, actor: Actor, team: str, on: bool) -> TeamRecord:
-    """Turning it off deletes the team's messages, codes and events: they have times that have not come."""
+    """Turn it on or off, which deletes the team's messages, codes and events: they have times that have not come."""
 
     def revise(found: Team, _: Setup) -> TeamRecord:
         after = replace(found.record, test_clock=on)

@@ -113,7 +113,7 @@ def check_problems(problems: Sequence[TemplateProblem]) -> None:
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
-    """Its draft is for an operator to judge, whatever a person of the team could put into use at once."""
+    """Give its draft to an operator to judge, whatever a person of the team could put into use at once."""
     find(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -143,7 +143,7 @@ async def publish(
 async def restore(
     store: Store, actor: Actor, team: str | None, id_: str, version: int, *, by_operator: bool, free: bool = False
 ) -> bool:
-    """An old version's content becomes the newest version."""
+    """Make an old version's content the newest version."""
     template, old = find(store.setup.current, team, id_), await store.versions.find(id_, version)
     if old is None:
         raise TemplateNotFound(f"There is no version {version} of {id_}.")

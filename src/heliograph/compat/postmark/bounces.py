@@ -78,7 +78,7 @@ async def count(call: Call) -> Response:
 
 
 async def _pages(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
-    """Newest first."""
+    """Yield pages, newest first."""
     store = call.context.store
     for _ in range(SPANS):
         page = await store.events.newest(call.team, TYPES, before, COUNT_MAX)
@@ -91,7 +91,7 @@ async def _pages(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
 
 
 async def _found(call: Call) -> Bounce:
-    """Its number has the second in which it was made: only those of that second are looked at."""
+    """Find a bounce: its number has the second in which it was made, and only those of that second are looked at."""
     number = whole_number(call.params["id"], 16) or 0
     second = second_of(number)
     async for some in _pages(call, "evt_" + ulid((second + 1) * 1000, 0)):

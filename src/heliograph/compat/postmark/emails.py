@@ -103,7 +103,6 @@ async def _send(call: Call, mail: PostmarkMail) -> Response:
 
 
 async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -> Response:
-    """What is refused says so in its place."""
     if len(messages) > BATCH_MAX:
         told = f"There are {len(messages)} messages, {BATCH_MAX} is the most."
         raise InvalidRequest(told, details={"code": TOO_MANY})

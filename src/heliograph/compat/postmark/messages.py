@@ -103,7 +103,7 @@ async def _pages(call: Call, wanted: Search) -> AsyncIterator[Sequence[MessageLi
 
 
 def _fits(query: Mapping[str, str]) -> Callable[[MessageLine], bool]:
-    """What the store's search does not look at."""
+    """Tell whether it fits what the store's search does not look at."""
     sender, subject = query.get("fromemail", "").lower(), query.get("subject", "").lower()
     metadata = {name.removeprefix(METADATA): text for name, text in query.items() if name.startswith(METADATA)}
     left = query.get("status", WAITS).lower() != WAITS

@@ -118,14 +118,14 @@ def word(refusal: Refusal) -> dict[str, Any]:
 
 
 def asked(call: Call) -> dict[str, str]:
-    """Its clients do not agree about capitals in names."""
+    """Read the query: its clients do not agree about capitals in names."""
     return {name.lower(): value for name, value in call.request.loose_query().items() if value}
 
 
 async def page_of(
     query: Mapping[str, str], pages: AsyncIterator[Sequence[T]], fits: Callable[[T], bool]
 ) -> tuple[list[T], int]:
-    """Those that were asked for, and how many there are, as far as was looked."""
+    """Return those that were asked for, and how many there are, as far as was looked."""
     count, offset = _ends(query)
     if count > COUNT_MAX or count + offset > LOOKED:
         raise InvalidRequest(
@@ -142,7 +142,7 @@ async def page_of(
 
 
 def cut(query: Mapping[str, str], records: Sequence[T]) -> Sequence[T]:
-    """Of a list that memory holds."""
+    """Cut the page that was asked for out of a list that memory holds."""
     count, offset = _ends(query)
     return records[offset : offset + count]
 
@@ -160,7 +160,7 @@ def _number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def span(query: Mapping[str, str]) -> tuple[int, int]:
-    """After and before which times: fromdate and todate are days or times, of UTC where they do not say; both count."""
+    """Return after and before which times: fromdate and todate are days or times, of UTC by default; both count."""
     after, before = -1, FOREVER
     if text := query.get("fromdate"):
         after = _time(text, "fromdate") - 1

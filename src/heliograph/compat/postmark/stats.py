@@ -61,7 +61,7 @@ async def overview(call: Call) -> Response:
 
 
 def by_day(**names: str) -> Callable[[Call], Awaitable[Response]]:
-    """The call that tells these figures: Postmark's name of each, and ours."""
+    """Make the call that tells these figures: Postmark's name of each, and ours."""
 
     def told(reached: Reached) -> dict[str, int]:
         return {theirs: getattr(reached, own) for theirs, own in names.items()}

@@ -95,7 +95,6 @@ async def remove(call: Call) -> Response:
 
 
 async def _each(call: Call, do: Callable[[str], Awaitable[str]]) -> Response:
-    """What is refused says so in its place."""
     check_stream(call.params["stream"])
     given = given_as(PostmarkAddresses, call.json).suppressions
     if len(given) > CHANGE_MAX:

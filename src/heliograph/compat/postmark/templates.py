@@ -85,7 +85,7 @@ async def delete(call: Call) -> Response:
 
 
 async def validate(call: Call) -> Response:
-    """What is wrong with each part, and what it becomes with these values, and the names of those that are missing."""
+    """Tell what is wrong with each part, what it becomes with these values, and which are missing."""
     given = _read(call, PostmarkTrial)
     base = Template(id="tpl_trial", team=call.caller.team.record.id, channel="email", name="Trial")
     edited = _edited(base, given)

@@ -115,7 +115,7 @@ def _made(told: Fates, *, with_errors: bool) -> bytes:
 
 
 def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
-    """The same mail as /v1/emails is sent it, with recipients' names; whatever is wrong with it is refused there."""
+    """Return the mail as /v1/emails is sent it, with recipients' names; whatever is wrong with it is refused there."""
     given, now = given_as(ResendEmail, value), call.context.clock.of(call.team)
     if given.topic_id is not None:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
@@ -144,7 +144,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
 
 
 def _mailboxes(given: str | list[str] | None) -> list[tuple[str, str]]:
-    """Names and addresses; what is no address is left for the use case to refuse."""
+    """Return names and addresses; what is no address is left for the use case to refuse."""
     texts = [given] if isinstance(given, str) else given or []
     parsed = [(text, parse_name_addr(text)) for text in texts]
     return [(found[0] or "", found[1].given) if found else ("", text) for text, found in parsed]
@@ -159,7 +159,7 @@ def _named(given: str | list[str] | None) -> list[str]:
 
 
 def _lowered(variables: dict[str, Any]) -> dict[str, Any]:
-    """Resend's are written in capitals, ours in small letters."""
+    """Write names in small letters, as ours are: Resend takes capitals."""
     lowered = {name.lower(): _lowered_items(value) for name, value in variables.items()}
     if len(lowered) < len(variables):
         raise InvalidRequest("A variable is given twice, in capital and small letters.", param="template")
@@ -256,7 +256,7 @@ async def _found(call: Call) -> tuple[MessageRow, EmailContent]:
 
 
 async def _recipients(call: Call, line: MessageRow | MessageLine) -> list[RecipientLine]:
-    """Only what failed needs them: they say why."""
+    """Read the recipients of what failed: they say why."""
     if line.status != "failed":
         return []
     found = await call.context.store.messages.get(call.team, line.id)

@@ -88,7 +88,7 @@ class ResendDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """The refusal in our own words."""
+    """Answer a refusal in our own words."""
     own = status_of(type(refusal))
     status, name = ERRORS.get(type(refusal)) or OTHERS.get(own) or (422, "validation_error")
     message = worded(refusal, FIELDS)
@@ -111,7 +111,7 @@ def parse(raw: bytes) -> Any:
 
 
 def _packed(raw: bytes) -> bytes:
-    """With each list of octets as base64; whatever else is in its place stays, and is refused later."""
+    """Write each list of octets as base64; whatever else is in its place stays, and is refused later."""
     parts: list[bytes] = []
     done, start = 0, raw.find(b'"')
     for _ in range(2 * JSON_VALUES_MAX):  # beyond them the body is refused anyway
@@ -134,7 +134,7 @@ def _numbers_end(raw: bytes, at: int) -> int:
 
 
 def _octets(numbers: bytes) -> bytes | None:
-    """None when it is no list of octets."""
+    """Return the octets; None when it is no list of them."""
     octets, at = bytearray(), 0
     while True:
         comma = numbers.find(b",", at + PIECE, at + 2 * PIECE)
@@ -152,7 +152,7 @@ def _octets(numbers: bytes) -> bytes | None:
 
 
 def made_at(id_: str) -> str | None:
-    """When the record was made; of one whose id an operator chose nobody knows it."""
+    """Return when the record was made; of one whose id an operator chose nobody knows it."""
     body = id_.partition("_")[2]
     return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
 
@@ -171,7 +171,7 @@ def ends(call: Call) -> tuple[int, str | None, str | None]:
 
 
 def cut(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Sequence[T], bool]:
-    """The page that was asked for, of a list that memory holds: newest first, by ids, of which none has to be there."""
+    """Cut a page out of a list that memory holds: newest first, by ids, of which none has to be there."""
     limit, after, before = ends(call)
     records = [
         record
@@ -182,7 +182,7 @@ def cut(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Se
 
 
 def counted(call: Call, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The page that was asked for, of a short list in its own order, whose ids count."""
+    """Return the page that was asked for, of a short list in its own order, whose ids count."""
     limit, after, before = ends(call)
     for name, id_ in (("after", after), ("before", before)):
         if id_ is not None and whole_number(id_, 9) is None:

@@ -117,7 +117,7 @@ async def replay(call: Call) -> Response:
 
 
 async def _delivery(call: Call) -> DeliveryRecord:
-    """The newest one that is not newer than this event: its own, when there is one."""
+    """Find the newest one that is not newer than this event: its own, when there is one."""
     id_, event = call.params["id"], call.params["event"]
     found = await call.management.webhooks.deliveries(_team(call), id_, event + "!", 1)
     if not found or found[0].event_id != event:
@@ -141,7 +141,7 @@ def _known(names: Iterable[str]) -> list[str]:
 
 
 def _ours(names: Iterable[str]) -> list[str]:
-    """What we never tell, such as opened mail, is left out; somebody who wants nothing else is told so."""
+    """Leave out what we never tell, such as opened mail; somebody who wants nothing else is told so."""
     found = [own for name in names for own in OURS.get(name, [])]
     if not found:
         raise InvalidRequest(f"events: this service tells {', '.join(OURS)}.", param="events")

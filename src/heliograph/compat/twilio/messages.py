@@ -102,7 +102,7 @@ async def delete(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    """Both channels, newest first; the token of a page is where the one before ended. `From` leaves some out of it."""
+    """List both channels, newest first; the token of a page is where the one before ended. `From` leaves some out."""
     query = present(call.request.loose_query())
     query |= {name: query[name].replace(" ", "+") for name in ("To", "From") if name in query}  # a plus not encoded
     size = _number(query.get("PageSize", str(PAGE)), "PageSize")
@@ -151,7 +151,7 @@ async def list_all(call: Call) -> Response:
 
 
 def _template(call: Call) -> tuple[str, dict[str, Any]]:
-    """The template and its values."""
+    """Return the template and its values."""
     form = call.json
     id_ = template_id(form.get("ContentSid", ""))
     if not id_:
@@ -163,7 +163,7 @@ def _template(call: Call) -> tuple[str, dict[str, Any]]:
 
 
 def _free_text(call: Call) -> FreeText | None:
-    """The body as it is, where it is caught and no template is named for it."""
+    """Return the body as it is, where it is caught and no template is named for it."""
     form, caller = call.json, call.caller
     named = form.get("ContentSid") or _passthrough_id(caller, form)
     if not caller.caught or named or not form.get("Body"):
@@ -172,7 +172,7 @@ def _free_text(call: Call) -> FreeText | None:
 
 
 def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """The template that takes any text: named in place of a service, or by the key or the team."""
+    """Return the template that takes any text: named in place of a service, or by the key or the team."""
     templates, id_ = caller.team.templates, _passthrough_id(caller, form)
     if not id_ or not form.get("Body"):
         raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
@@ -209,7 +209,7 @@ def _name(key: str, names: list[str]) -> str:
 
 
 async def _callback(call: Call) -> str | None:
-    """Where the message's own events are told; what signs them is the secret of the team's endpoint of this format."""
+    """Return where the message's own events are told; the secret of the team's endpoint of this format signs them."""
     url: str | None = call.json.get("StatusCallback")
     if not url:
         return None
@@ -243,7 +243,7 @@ def _number(text: str, name: str) -> int:
 
 
 def _days(query: dict[str, str]) -> tuple[int, int]:
-    """After and before which times: `DateSent`, `DateSent>` and `DateSent<` are days or times."""
+    """Return after and before which times: `DateSent`, `DateSent>` and `DateSent<` are days or times."""
     after, before = 0, FOREVER
     for name, value in query.items():
         if name.startswith("DateSent"):

@@ -79,12 +79,12 @@ def token(request: Request) -> bytes:
 
 
 def account(request: Request) -> str:
-    """The SID that the caller goes by: answers repeat it."""
+    """Return the SID that the caller goes by: answers repeat it."""
     return _credentials(request)[2].decode("utf-8", "replace")
 
 
 def _credentials(request: Request) -> tuple[bytes, bytes, bytes, bytes]:
-    """The scheme in small letters, the colon if there is one, user and password."""
+    """Return the scheme in small letters, the colon if there is one, user and password."""
     scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
     try:
         user, separator, password = b64decode(given.strip(), validate=True).partition(b":")
@@ -102,7 +102,7 @@ def check_media_type(request: Request) -> None:
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Without a `type` and a `title`, which would be another kind of error to its libraries."""
+    """Answer without a `type` and a `title`, which would be another kind of error to its libraries."""
     status = status_of(type(refusal))
     status, code = CODES.get(type(refusal), (status, 20000 + status))
     for name in (*(refusal.details or {}), refusal.param):
@@ -116,12 +116,12 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
 
 
 def iso_time(ms: int) -> str:
-    """Of Verify: with milliseconds its library would not read it."""
+    """Write a time as Verify does: with milliseconds its library would not read it."""
     return f"{_moment(ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def mail_time(ms: int | None) -> str | None:
-    """Of messages: as in a mail."""
+    """Write a time as messages do: as in a mail."""
     return None if ms is None else format_datetime(_moment(ms))
 
 

@@ -125,7 +125,7 @@ def _service(call: Call, sid: str, name: str) -> dict[str, Any]:
 
 
 async def _named(call: Call, name: str) -> VerificationLine:
-    """By its id, or the newest of a number or address."""
+    """Find it by its id, or the newest of a number or address."""
     if name.startswith("vrf_"):
         return await find_verification(call.context, call.caller, name)
     found = await _newest(call, name)
@@ -176,7 +176,7 @@ def _record(call: Call, found: VerificationLine) -> dict[str, Any]:
 
 
 def _times(found: VerificationLine) -> list[int]:
-    """When its code was sent."""
+    """Return when its code was sent."""
     return [found.created_at, *map(int, found.resent.split())]
 
 

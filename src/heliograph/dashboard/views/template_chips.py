@@ -15,12 +15,12 @@ def chip(name: str) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Text and names in turn."""
+    """Return text and names in turn."""
     return _CHIP.split(text)
 
 
 def drawn(html: str) -> str:
-    """Chips in the text; inside of tags a name stays a name."""
+    """Draw chips in the text; inside of tags a name stays a name."""
     html = _QUOTED.sub(r"\1", html)
     inside = iter(tags(html, len(html)))
     tag = next(inside, None)

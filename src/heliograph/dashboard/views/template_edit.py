@@ -112,7 +112,7 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
 
 
 async def _with_locale(visit: Visit, base: Template, lines: list[FormLine]) -> Page:
-    """The form with another language; nothing is saved."""
+    """Show the form with another language; nothing is saved."""
     try:
         return await _editor(visit, base, with_locale(visit.form, base.channel), lines)
     except InvalidRequest as refusal:
@@ -185,13 +185,13 @@ async def _editor(
 
 
 def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
-    """The language that is shown: one that has something to mend, or the one that was."""
+    """Choose the language that is shown: one that has something to mend, or the one that was."""
     wrong = [tag for tag in locales_of(form) if any(field.startswith(f"locales.{tag}") for field in errors)]
     return wrong[0] if wrong else form.get("shown", "")
 
 
 def _by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem]]:
-    """The warnings; errors are told when they refuse a save."""
+    """Map fields to their warnings; errors are told when they refuse a save."""
     found: dict[str, list[TemplateProblem]] = {}
     for problem in problems:
         own = found.setdefault(problem.field, [])

@@ -40,13 +40,13 @@ def to_form(template: Template) -> dict[str, str]:
 
 
 def locales_of(form: dict[str, str]) -> list[str]:
-    """The other languages that stand in the form."""
+    """List the other languages that stand in the form."""
     names = (name.split(".") for name in form if name.startswith("locales."))
     return list(dict.fromkeys(name[1] for name in names if len(name) == 3))
 
 
 def with_locale(form: dict[str, str], channel: Channel) -> dict[str, str]:
-    """With the language that is asked for, as a copy of the template's own words."""
+    """Add the language that is asked for, as a copy of the template's own words."""
     tag = read_locale(form.get("add_locale", "").strip())
     copied = {f"locales.{tag}.{part}": form.get(part, "") for part in TRANSLATED[channel]}
     return {**copied, **form, "add_locale": "", "shown": tag or ""}

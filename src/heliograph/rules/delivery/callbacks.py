@@ -8,14 +8,14 @@ _VERIFIED_BY = {"ses": "callback_topic", "sendgrid": "callback_key"}
 
 
 def has_address(carrier: CarrierRecord) -> bool:
-    """Whether it can be told where to call."""
+    """Tell whether it can be told where to call."""
     return carrier.kind in ("cloud_api", "http", "twilio") or (
         carrier.kind == "smtp" and bool(carrier.options.get("provider"))
     )
 
 
 def calls_back(carrier: CarrierRecord) -> bool:
-    """Whether reports are to be expected of it."""
+    """Tell whether reports are to be expected of it."""
     options = carrier.options
     match carrier.kind:
         case _ if not carrier.enabled:
@@ -33,5 +33,5 @@ def calls_back(carrier: CarrierRecord) -> bool:
 
 
 def is_silent(day: int, hour: int, last_at: int | None, now: int) -> bool:
-    """Messages went out within a day, not only in the last hour, and no callback came within that day."""
+    """Tell whether messages went out within a day, not only in the last hour, and no callback came within that day."""
     return day > hour and (last_at is None or last_at < now - DAY_MS)

@@ -21,18 +21,18 @@ def template_id(alias: str) -> str:
 
 
 def number_of(id_: str) -> int:
-    """Its ids are numbers; one that every program can hold."""
+    """Make a number of an id, as Postmark has: one that every program can hold."""
     return int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=6).digest())
 
 
 def template_number(id_: str) -> int:
-    """The one that it had at Postmark, where it came from there by its number."""
+    """Return the number that it had at Postmark, where it came from there."""
     own = id_.removeprefix("tpl_")
     return int(own) if _NUMBER.fullmatch(own) else number_of(id_)
 
 
 def find_template(templates: Mapping[str, Template], given: str) -> Template | None:
-    """Ours by its id, by the alias or number that it had at Postmark, or by those that we told."""
+    """Find ours by its id, by the alias or number that it had at Postmark, or by those that we told."""
     if found := templates.get(template_id(given)):
         return found
     return next((one for one in templates.values() if given in (one.alias, str(template_number(one.id)))), None)

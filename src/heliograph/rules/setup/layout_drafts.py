@@ -30,7 +30,7 @@ def find_draft(setup: Setup, id_: str) -> Layout | None:
 
 
 def list_pending(setup: Setup) -> list[Layout]:
-    """Drafts of the whole instance that wait for an operator."""
+    """List the drafts of the whole instance that wait for an operator."""
     found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in ("layout", "layout_draft"))
     waiting = {draft.id: draft for draft in found if draft and draft.submitted_at and draft.team in setup.teams}
     return sorted(waiting.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))

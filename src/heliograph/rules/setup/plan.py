@@ -290,7 +290,7 @@ class _Planner:
         self._look_at(id_, where, found)
 
     def _look_at(self, id_: str, where: str, problems: list[TemplateProblem]) -> None:
-        """Errors refuse the file, warnings are told."""
+        """Look at problems: errors refuse the file, warnings are told."""
         told = [FileProblem(template_id=id_, **msgspec.structs.asdict(one)) for one in problems]
         for problem in problems:
             if problem.level == "error":

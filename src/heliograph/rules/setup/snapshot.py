@@ -95,7 +95,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
 
     def ahead(self, team: str) -> int:
-        """By how many ms the team's test clock is ahead."""
+        """Return by how many ms the team's test clock is ahead."""
         found = self.teams.get(team) if self.moved else None
         return self.moved.get(found.record.ref, 0) if found else 0
 

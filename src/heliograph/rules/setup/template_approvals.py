@@ -75,7 +75,7 @@ def check_price(template: Template, *, free: bool) -> None:
 
 
 def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:
-    """The draft stays with the team, with the reason."""
+    """Refuse a draft, which stays with the team, with the reason."""
     draft = seen(setup, id_, mark)
     if draft.template.refused_reason == reason:
         return []

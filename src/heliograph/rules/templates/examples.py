@@ -38,12 +38,12 @@ _MOMENT = "2026-11-15T09:30:00Z"
 
 
 def guess(name: str) -> str:
-    """A value that a variable of this name may have; empty: nobody can tell."""
+    """Guess a value that a variable of this name may have; empty: nobody can tell."""
     return next((value for pattern, value in _GUESSES if pattern.search(name)), "")
 
 
 def example_values(template: Template, without: Callable[[str], str] = str) -> Values:
-    """With the examples; a list's is a JSON array, and a few made-up items where there is none.
+    """Return the examples as values; a list's is a JSON array, and a few made-up items where there is none.
 
     `without`: what stands for a variable that has none, by its name.
     """
