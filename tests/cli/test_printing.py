@@ -27,7 +27,7 @@ def decides(path: Path) -> bool:
 
 
 def test_no_command_describes_what_it_shows_twice() -> None:
-    files = Path(heliograph.cli.__file__).parent.glob("*.py")
+    files = Path(heliograph.cli.__file__).parent.rglob("*.py")
     assert {path.name for path in files if decides(path)} == APART.keys()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.cli.doctor import audit_log
+from heliograph.cli.checks.store import audit_log
 from heliograph.opening import examine, migrate, open_store
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings

@@ -54,6 +54,13 @@ class NameServers:
         except (dns.exception.DNSException, OSError) as error:
             raise DnsSilent(type(error).__name__) from None
 
+    async def servers(self) -> list[str]:
+        """Return the addresses of those that are asked."""
+        try:
+            return [str(server) for server in (await self._make()).nameservers]
+        except (dns.exception.DNSException, OSError):
+            return []
+
     async def _make(self) -> dns.asyncresolver.Resolver:
         resolver = dns.asyncresolver.Resolver(configure=self._server is None)
         if self._server:

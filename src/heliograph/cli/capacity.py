@@ -15,7 +15,7 @@ import msgspec
 
 from heliograph.app import CARRIERS, make_signature
 from heliograph.cli.apply import apply_file
-from heliograph.cli.findings import there
+from heliograph.cli.checks.machine import there
 from heliograph.cli.options import AS_JSON, clear_mistakes, with_settings
 from heliograph.cli.sink import Sink
 from heliograph.opening import open_store

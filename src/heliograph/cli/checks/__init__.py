@@ -1,0 +1,1 @@
+"""What `doctor` and `preflight` look at: `table.py` lists all of it."""

@@ -1,0 +1,70 @@
+"""A check, what it finds with how to fix it, and how findings are told."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import click
+import msgspec
+
+from heliograph.channels.resolver import NameServers
+from heliograph.settings import Settings
+from heliograph.storage.examination import Examination
+
+LOOKS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
+
+Level = Literal["ok", "warn", "FAIL"]
+Command = Literal["doctor", "preflight"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    check: str
+    level: Level
+    message: str
+    fix: str | None = None
+
+
+ok, warn, fail = partial(Finding, "", "ok"), partial(Finding, "", "warn"), partial(Finding, "", "FAIL")
+
+
+class Site(msgspec.Struct):
+    """What is looked at, and what earlier checks found for later ones."""
+
+    settings: Settings
+    resolver: NameServers
+    probe: str = ""  # a domain whose mail exchangers are greeted, on this port
+    port: int = 25
+    relays: Sequence[str] = ()
+    seen: Examination | None = None  # of a database that can be read
+    server: dict[str, Any] | None = None  # what PostgreSQL answered
+    exchangers: Sequence[str] = ()  # of the probed domain
+    source: str | None = None  # the address that mail leaves from
+    addresses: Sequence[str] = ()  # of our name
+
+
+class SiteCheck(msgspec.Struct, frozen=True):
+    name: str
+    by: Command | Literal["both"]
+    asks: str
+    look: Callable[[Site], Iterable[Finding] | Coroutine[Any, Any, Iterable[Finding]]]
+    fix: str | None = None  # what to do where a finding does not say it
+
+    def findings(self, site: Site) -> Iterable[Finding]:
+        found = self.look(site)
+        for one in asyncio.run(found) if isinstance(found, Coroutine) else found:
+            yield Finding(self.name, one.level, one.message, one.fix or (self.fix if one.level != "ok" else None))
+
+
+def tell(context: click.Context, findings: Iterable[Finding], as_json: bool) -> None:
+    """Each when it is found; exit code 1 when something must be fixed."""
+    told = []
+    for finding in findings:
+        told.append(finding)
+        if not as_json:
+            level = click.style(finding.level.ljust(4), fg=LOOKS[finding.level])
+            click.echo(f"{level}  {finding.check}: {finding.message}" + (f" → {finding.fix}" if finding.fix else ""))
+    failed = any(finding.level == "FAIL" for finding in told)
+    if as_json:
+        click.echo(msgspec.json.encode({"ok": not failed, "findings": told}))
+    context.exit(1 if failed else 0)
