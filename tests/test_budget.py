@@ -32,7 +32,7 @@ from tests.service import PATIENCE_S, SETUP, TOKENS
 
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row.
-ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 123, 165, 68, 95, 4900
+ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 122, 119, 65, 92, 4900
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
 
 pytestmark = pytest.mark.anyio

@@ -46,10 +46,13 @@ class Handover:
 
     def closed_to(self) -> dict[str, int]:
         """Return the carriers that may not be asked now, with the time when they may be again."""
+        circuits = self._store.circuits.current
+        if not circuits:
+            return {}
         now = self._clock.now()
         return {
             id_: max(circuit.until, now)
-            for id_, circuit in self._store.circuits.current.items()
+            for id_, circuit in circuits.items()
             if circuit.is_open(now) or id_ in self._probing
         }
 
@@ -87,8 +90,8 @@ class Handover:
             took = time() - began
             asked.append(Asked(carrier=carrier, outcome=outcome, took_ms=int(took * 1000)))
             labels = (carrier.channel, carrier.id, word_of(outcome))
-            metrics.handed_over(*labels).inc()
-            metrics.handover_s(*labels).observe(took)
+            metrics.handed_over[labels].inc()
+            metrics.handover_s[labels].observe(took)
             if not (isinstance(outcome, Deferred) and (outcome.unreachable or not may_wait)):
                 break
         return asked

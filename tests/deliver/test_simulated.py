@@ -32,6 +32,7 @@ CLAIM = Claim(
     attempt=0,
     deferrals={},
     uncertain=None,
+    queue="email",
 )
 
 

@@ -69,15 +69,15 @@ async def test_each_team_that_sends_it_is_told_of_each_of_its_templates(world: S
 async def test_what_comes_again_or_late_or_about_nothing_of_ours_changes_nothing(
     world: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began, unclaimed = clock.now(), list[str]()
-    monkeypatch.setattr(metrics, "unclaimed_templates", lambda carrier: Mock(inc=lambda: unclaimed.append(carrier)))
+    began, unclaimed = clock.now(), Mock()
+    monkeypatch.setitem(metrics.unclaimed_templates, "meta", unclaimed)
     await tell(world, clock)
     before, version = await told(world, clock), world.setup.current.version
     await tell(world, clock)
     await tell(world, clock, at=began - 1, status="approved", reason="")
     await tell(world, clock, name="of nobody", status="disabled")
     assert await told(world, clock) == before and world.setup.current.version == version
-    assert unclaimed == ["meta"]
+    unclaimed.inc.assert_called_once_with()
     await tell(world, clock, status="approved", reason="")
     assert [one["upstream_status"] for one in (await told(world, clock))[len(before) :]] == ["approved"] * 2
 

@@ -144,7 +144,7 @@ async def test_two_processes_that_end_the_last_two_tell_it_once(
 
     first = asyncio.create_task(store.database.write(slowly))
     await written.wait()
-    second = asyncio.create_task(other.outbox.record(theirs[0]))
+    second = asyncio.ensure_future(other.outbox.record(theirs[0]))
     while not await sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
         assert not second.done()
         await asyncio.sleep(0.01)

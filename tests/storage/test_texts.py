@@ -71,12 +71,12 @@ async def answers(store: Store) -> list[str]:
 async def test_the_team_that_has_the_number_is_told(
     texting: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch, to: str, team: int | None
 ) -> None:
-    unclaimed: list[tuple[str, ...]] = []
-    monkeypatch.setattr(metrics, "unclaimed_texts", lambda *of: Mock(inc=lambda: unclaimed.append(of)))
+    unclaimed = Mock()
+    monkeypatch.setitem(metrics.unclaimed_texts, ("sms", "c"), unclaimed)
     await write(texting, to=to)
     for ref in (1, 2):
         assert await told(texting, clock, ref) == ([("sms.received", "Hi")] if ref == team else [])
-    assert unclaimed == ([] if team else [("sms", "c")])
+    assert unclaimed.inc.call_count == (0 if team else 1)
 
 
 async def test_else_who_wrote_last_on_that_channel_within_thirty_days(texting: Store, clock: TestClock) -> None:

@@ -113,7 +113,7 @@ class Api:
             traced.end(f"{labels[1]} {labels[0]}", failed=response.status >= 500)
         # One series for all refusals of a route: which they are, refusals_total has by their codes.
         status = "4xx" if 400 <= response.status < 500 else response.status
-        metrics.answered(*counted, status).observe(time() - began)
+        metrics.answered[*counted, status].observe(time() - began)
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     async def no_room(self, request: Request) -> Response:
@@ -234,7 +234,7 @@ class Api:
         if route == "none" and surface.prefix and isinstance(refusal, NotFound):
             told = f"There is no such call here: {self.context.base_url}/docs/guides/compat lists those there are."
             refusal = NotFound(told)
-        metrics.refused(refusal.code).inc()
+        metrics.refused[refusal.code].inc()
         response = surface.error(refusal, request, self.context.base_url)
         with suppress(Refusal):
             caller = request.caller or self._door.find(self._token(surface, request))

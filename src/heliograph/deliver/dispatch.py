@@ -104,11 +104,11 @@ class Dispatch:
             carrier, outcome = self._said(claim, asked)
             span.note(heliograph_carrier=carrier.id if carrier else "none", heliograph_outcome=word_of(outcome))
         passage.end()
+        now = self._clock.of(claim.team)
         if isinstance(outcome, Accepted):
-            waited = self._clock.of(claim.team) - (claim.first_at if claim.attempt else claim.held_at or claim.due_at)
-            metrics.to_handover(claim.channel, LANE[claim.channel], claim.priority).observe(waited / SECOND_MS)
-        change = to_change(claim, carrier, outcome, self._clock.of(claim.team), self._jitter)
-        return replace(change, asked=asked)
+            waited = now - (claim.first_at if claim.attempt else claim.held_at or claim.due_at)
+            metrics.to_handover[claim.channel, LANE[claim.channel], claim.priority].observe(waited / SECOND_MS)
+        return replace(to_change(claim, carrier, outcome, now, self._jitter), asked=asked)
 
     def bar(self, claim: Claim, suppressed: bool) -> Refused | None:
         """Return why it is not handed over any more (contract 16)."""
@@ -151,14 +151,14 @@ class Dispatch:
 
     def _said(self, claim: Claim, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
         """Return the carrier whose answer counts, if any, and the answer, with what earlier ones said as `missed`."""
-        now = self._clock.now()
         if not asked:
-            return None, _nobody(self._closed_to(claim), now, self._clock.below(REST_MS))
+            return None, _nobody(self._closed_to(claim), self._clock.now(), self._clock.below(REST_MS))
         *missed, last = asked
         outcome, said = last.outcome, [{"carrier": one.carrier.id, **one.outcome.detail} for one in missed]
         if said:
             outcome = replace(outcome, detail={**outcome.detail, "missed": said})
         if isinstance(outcome, Deferred) and outcome.unreachable:
+            now = self._clock.now()
             closed = {one.carrier.id: now + FIRST_MS for one in asked} | self._closed_to(claim)
             return None, replace(outcome, retry_after_ms=_until_open(closed, now) + self._clock.below(SPREAD_MS))
         return last.carrier, outcome

@@ -255,7 +255,7 @@ class Endpoint:
 
     def _end(self, made: DeliveryTry, failing_since: int | None | Exception) -> str | None:
         """Return why the webhook is to be disabled, if it is."""
-        metrics.webhook_tried("retried" if made.state == "waiting" else made.state).inc()
+        metrics.webhook_tried["retried" if made.state == "waiting" else made.state].inc()
         del self._begun[made.due.key]
         self._recorded.add(made.due.key)
         self._shared.unrecorded.discard(made.due.key)

@@ -85,7 +85,7 @@ async def take_template_news(store: Store, carrier: str, news: UpstreamNews, now
     """Take what Meta told of a template, for each team that sends it; what is known already changes nothing."""
     found = [team for team in store.setup.current.teams.values() if named_by(team, news)]
     if not found:
-        metrics.unclaimed_templates(carrier).inc()
+        metrics.unclaimed_templates[carrier].inc()
     for team in found:
         if after(news, team):
             await store.setup.change(partial(_heard, team_id=team.record.id, news=news, now=now))
@@ -113,7 +113,7 @@ async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer)
     for start in range(0, len(told), PORTION):
         taken = await store.reports.by_provider(carrier, told[start : start + PORTION], replay_id=replay_id)
         for result in taken:
-            metrics.provider_event(carrier, result).inc()
+            metrics.provider_event[carrier, result].inc()
         if "later" in taken:
             return LATER
     return answer

@@ -30,14 +30,17 @@ class Windows:
     def enter(self, queue: str) -> None:
         self._used[queue] += 1
 
-    def leave(self, queue: str) -> None:
+    def leave(self, queue: str, _: object = None) -> None:
+        """Leave, as the callback of a task or by hand."""
         self._used[queue] -= 1
-        self._look(queue)
+        if self._full:
+            self._look(queue)
 
     def waited(self, queue: str, seconds: float) -> None:
         """Note that one hand-over waited for a connection."""
         self._size[queue] = next_window(self._size[queue], SLOTS[QUEUES[queue][0]], seconds)
-        self._look(queue)
+        if self._full:
+            self._look(queue)
 
     def _look(self, queue: str) -> None:
         if queue in self._full and self._used[queue] < self._size[queue]:

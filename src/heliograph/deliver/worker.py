@@ -74,10 +74,9 @@ class Worker:
             room = self._windows.room(lane)
             claims = await self._claim(lane, room) if any(room.values()) and self._may_claim() else []
             for claim in claims:
-                queue = claim.queue
-                self._windows.enter(queue)
-                self._start(claim, work).add_done_callback(partial(self._leave, queue))
-            taken = Counter(claim.priority for claim in claims)
+                self._windows.enter(claim.queue)
+                self._start(claim, work).add_done_callback(partial(self._windows.leave, claim.queue))
+            taken = Counter([claim.priority for claim in claims])
             filled = [priority for priority, count in taken.items() if count == room[priority]]  # more may wait
             now = self._windows.room(lane)
             if len(claims) == CLAIM_MOST or any(now[priority] for priority in filled):
@@ -85,9 +84,6 @@ class Worker:
             if claims and not filled:
                 await asyncio.sleep(PAUSE_S)
             await self._store.hints.bells[lane].wait(self._store.hints.poll_s)
-
-    def _leave(self, queue: str, _: "asyncio.Task[bool]") -> None:
-        self._windows.leave(queue)
 
     def _may_claim(self) -> bool:
         # What cannot be recorded must not be sent: while an outcome waits for the store, nothing new begins.

@@ -89,22 +89,20 @@ class _Batch(Protocol):
 
 
 _Own = TypeVar("_Own", bound=_Batch)
+Labels = str | tuple[str | int, ...]
 _batches: list[_Batch] = []
 
 
-class _Labelled(Generic[_Own]):
-    """Label values, in the order of the names → what counts them; looked up once."""
+class _Labelled(dict[Labels, _Own], Generic[_Own]):
+    """Label values, in the order of the names → what counts them; made when it is first asked for."""
 
     def __init__(self, make: Callable[..., _Own]) -> None:
-        self._made: dict[tuple[str | int, ...], _Own] = {}
         self._make = make
 
-    def __call__(self, *values: str | int) -> _Own:
-        found = self._made.get(values)
-        if found is None:
-            found = self._made[values] = self._make(*values)
-            _batches.append(found)
-        return found
+    def __missing__(self, labels: Labels) -> _Own:
+        made = self[labels] = self._make(*labels) if isinstance(labels, tuple) else self._make(labels)
+        _batches.append(made)
+        return made
 
 
 def _counter(name: str, meaning: str, *labels: str) -> _Labelled[_Count]:
@@ -128,7 +126,7 @@ answered = _histogram(
     "http_request_duration_seconds", "Answers of the API, by route.", "route", "method", "status", bounds=QUICK_S
 )
 accepted = _counter("messages_accepted_total", "Messages accepted, durably.", "channel", "mode", "sandbox")
-replayed = _counter("idempotent_replays_total", "Requests answered as the first one with their key was.")()
+replayed = _counter("idempotent_replays_total", "Requests answered as the first one with their key was.")[()]
 refused = _counter("refusals_total", "Requests refused, by error code.", "code")
 verified = _counter("verifications_total", "Verifications that began, and how they ended.", "outcome")
 
@@ -174,8 +172,8 @@ smtp_connections = _gauge(
 webhook_tried = _counter("webhook_attempts_total", "Tries to deliver an event to a webhook.", "outcome")
 
 # -- the database --
-COMMIT_S = _histogram("commit_duration_seconds", "Transactions that many sends or outcomes share.", bounds=QUICK_S)()
-COMMIT_SIZE = _histogram("commit_batch_size", "Sends or outcomes in one of them.", bounds=MANY)()
+COMMIT_S = _histogram("commit_duration_seconds", "Transactions that many sends or outcomes share.", bounds=QUICK_S)[()]
+COMMIT_SIZE = _histogram("commit_batch_size", "Sends or outcomes in one of them.", bounds=MANY)[()]
 transacted = _histogram("db_transaction_seconds", "Transactions, by what they are about.", "name", bounds=BRIEF_S)
 found_busy = _counter("db_busy_total", "Transactions that had to wait for others, or to run again.", "name")
 under_way = {"read": 0, "write": 0}  # transactions, with those that wait for a connection

@@ -53,7 +53,8 @@ class Span:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.end(failed=kind is not None)
+        if self._own is not None:
+            self.end(failed=kind is not None)
 
 
 def start(version: str, environment: dict[str, str] | None = None) -> None:

@@ -96,7 +96,7 @@ def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
     for (channel, direct, sandbox), count in Counter(
         (item.channel, item.template_id is None, item.sandbox) for item, _ in accepted
     ).items():
-        metrics.accepted(channel, "direct" if direct else "template", str(sandbox).lower()).inc(count)
+        metrics.accepted[channel, "direct" if direct else "template", str(sandbox).lower()].inc(count)
 
 
 class _Taken(NamedTuple):

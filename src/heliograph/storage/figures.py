@@ -52,7 +52,7 @@ def tally(before: str, path: tuple[str, ...]) -> Reached:
 
 async def count(tx: Tx, steps: Iterable[Step]) -> None:
     sums: dict[tuple[int, int, str], Reached] = {}
-    alike = Counter((team, at - at % HOUR_MS, channel, before, path) for team, channel, at, before, path in steps)
+    alike = Counter([(team, at - at % HOUR_MS, channel, before, path) for team, channel, at, before, path in steps])
     for (team, hour, channel, before, path), times in alike.items():
         if any(counted := tally(before, path)):
             key = (team, hour, channel)

@@ -1,7 +1,8 @@
 """The outbox: due work, claimed in batches under a lease, fairly over teams."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -49,15 +50,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     absent_at: int | None = None  # when the recipient's domain was first said not to exist
     held_at: int | None = None  # when it was due at first, if it waited for a reason on our own side
     priority: Priority = "normal"
+    queue: str  # in which it waited
     suppressed: bool = False  # the address, when it was claimed
     scheduled: bool = False  # for a later time than that of its send, and not tried yet
     expires_at: int | None = None
     alone: bool = False  # nothing else is in its worker's hands
     trace: str | None = None  # the traceparent that its request left
-
-    @property
-    def queue(self) -> str:
-        return QUEUE_OF[LANE[self.channel], self.priority]
 
     @property
     def held(self) -> HeldClaim:
@@ -129,7 +127,7 @@ async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: No
         who = [(team, at + moved.get(team, 0)) for team in teams]
         got = await tx.run("claim", lane=queue, teams=who, share=share, claims=CLAIMS_MAX, **given)
         rows += got
-        taken = Counter(row[2] for row in got)
+        taken = Counter([row[2] for row in got])
         teams = [team for team in teams if taken[team] == share]
     return _in_turn(rows)
 
@@ -138,10 +136,10 @@ def _in_turn(rows: list[Any]) -> list[Any]:
     """Order them one of each team after the other, each team's oldest first: databases return them in any order."""
     before = Counter[int]()
     placed = []
-    for row in sorted(rows, key=lambda row: row[DUE_AT]):
+    for row in sorted(rows, key=itemgetter(DUE_AT)):
         placed.append((before[row[2]], row))
         before[row[2]] += 1
-    return [row for _, row in sorted(placed, key=lambda place: place[0])]
+    return [row for _, row in sorted(placed, key=itemgetter(0))]
 
 
 async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
@@ -206,6 +204,7 @@ async def _read(tx: Tx, rows: Sequence[Any], priorities: Sequence[Priority], *, 
                 absent_at=absent_at,
                 held_at=held_at,
                 priority=priority,
+                queue=QUEUE_OF[LANE[channel], priority],
                 suppressed=suppressed_at is not None,
                 scheduled=attempt == 0 and due_at > first_at,
                 expires_at=expires_at,
@@ -292,9 +291,9 @@ class Outbox:
     async def heartbeat(self, claims: Sequence[Claim]) -> None:
         await self._database.write(lambda tx: heartbeat(tx, self._owner, claims, self._leases))
 
-    async def record(self, change: Change) -> bool:
-        """Record the change; return False when the claim is no longer ours and nothing was written."""
-        return await self._changes.submit(change)
+    def record(self, change: Change) -> Awaitable[bool]:
+        """Record the change; False when the claim is no longer ours and nothing was written."""
+        return self._changes.submit(change)
 
     async def cancel(self, whose: MessageId, channel: Channel) -> Waiting | None:
         """Call back what no worker has touched; None: there is no such message."""

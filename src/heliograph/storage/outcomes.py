@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -139,7 +140,7 @@ async def record(
     recipients = {(row[0], row[1]): RecipientRow(*row) for row in await tx.run("recipients_of", messages=keys)}
     # A report about an erased address would bring it back.
     known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
-    if any(c.absent for c in known):
+    if [c for c in known if c.absent]:
         known = await _doubt(tx, known, messages, recipients)
     await _apply(tx, _Rows(publisher), known, messages, recipients)
     parts = {  # each id once: PostgreSQL writes no row twice in one statement
@@ -150,7 +151,7 @@ async def record(
     if parts:
         await tx.run("insert_parts", parts=list(parts.values()))
     await _settle_outbox(tx, ours, messages)
-    if any(c.accepted and c.detail.get(event.SIMULATED) and messages[c.message].sandbox for c in known):
+    if [c for c in known if c.accepted and c.detail.get(event.SIMULATED) and messages[c.message].sandbox]:
         note(tx, INBOX)
     await carrier_use.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
     return [c.claim is None or c.claim in live for c in changes]
@@ -446,7 +447,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
         previous, recipient.status = recipient.status, status
         if previous == "failed":
             recipient.late = 1
-        derived = message.derive(moved.channel, frozenset(r.status for r in everyone))
+        derived = message.derive(moved.channel, frozenset([r.status for r in everyone]))
         moved.status = message.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
         tell(event.event_type(moved.channel, status), status, previous, moved.sequence)
@@ -462,7 +463,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
     if moved.channel == "email" and (change.again or change.note == PUT_OFF):
         _put_off(rows, change)
 
-    ended = all(message.is_final(r.status) or is_erased(r.address) for r in everyone)
+    ended = not [r for r in everyone if not message.is_final(r.status) and not is_erased(r.address)]
     moved.ended_at = change.at if ended else None
     if moved.charge == "held" and change.accepted:
         moved.charge = "captured"
@@ -508,11 +509,11 @@ def _tell_metrics(
         who = recipient.carrier or OTHER
     if ends == "delivered":
         took_s = (change.at - moved.created_at) / SECOND_MS
-        rows.told.append(lambda: metrics.delivery_s(moved.channel, who).observe(took_s))
+        rows.told.append(partial(metrics.delivery_s[moved.channel, who].observe, took_s))
     elif moved.channel == "email":
         count = metrics.complained if ends == "complained" else metrics.bounced
         why = category_of(ends, change.detail)
-        rows.told.append(lambda: count(who, why).inc())
+        rows.told.append(count[who, why].inc)
 
 
 async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: list[tuple[Message, str]]) -> None:

@@ -56,7 +56,7 @@ class ReceivedTexts:
             team = team or teams.get(text.sender)
             if team is None:
                 if id_ in new:
-                    tx.afterwards.append(metrics.unclaimed_texts(way.channel, way.carrier).inc)
+                    tx.afterwards.append(metrics.unclaimed_texts[way.channel, way.carrier].inc)
                 continue
             at, word = self._clock.of(team.record.ref), read_word(text.text, team.record.opt_out)
             if id_ in new:

@@ -180,7 +180,7 @@ async def start(
 
 def tell(tx: Tx, outcome: str, count: int = 1) -> None:
     """Count it in the metrics, once it is written."""
-    tx.afterwards.append(lambda: metrics.verified(outcome).inc(count))
+    tx.afterwards.append(lambda: metrics.verified[outcome].inc(count))
 
 
 async def rehearse(tx: Tx, item: Start) -> None:

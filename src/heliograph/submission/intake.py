@@ -134,7 +134,7 @@ class MailIntake:
         )
 
     def _note_refused(self, id_: str, caller: Caller, refusal: Refusal) -> None:
-        metrics.refused(refusal.code).inc()
+        metrics.refused[refusal.code].inc()
         self._door.note(id_, caller, ROUTE, status_of(type(refusal)), refusal=refusal)
 
 

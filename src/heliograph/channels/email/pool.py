@@ -96,7 +96,7 @@ class Pool:
             opened = await SmtpSession.open(destination, self._manner)
             outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, parcel, mail)
         said = str(outcome.detail.get("code") or "")
-        metrics.smtp_replied(provider_of(destination.host), f"{said[0]}xx" if said else "none").inc()
+        metrics.smtp_replied[provider_of(destination.host), f"{said[0]}xx" if said else "none"].inc()
         if pauses_host(outcome.detail):
             host.paused_until = _now() + self._limits.pause_s
             _call_later(self._limits.pause_s, self._forget, (destination.address, destination.port))

@@ -173,7 +173,7 @@ class SmtpSession:
         refusal = await self._hello() or await self._start_tls() or await self._log_in()
         if refusal is None:
             policy = "none" if self.tls is None else self.destination.tls
-            metrics.smtp_secured(provider_of(self.destination.host), policy).inc()
+            metrics.smtp_secured[provider_of(self.destination.host), policy].inc()
         return refusal
 
     async def _hello(self) -> dict[str, Any] | None:

@@ -6,6 +6,10 @@ from typing import get_args
 from heliograph.rules.setup.records import CarrierRecord, Channel, Team
 
 DEFERRALS_BEFORE_NEXT = 2  # contract 14, `priority`
+SIMULATORS: dict[Channel, CarrierRecord] = {
+    channel: CarrierRecord(id=f"simulator-{channel}", channel=channel, kind="simulator")
+    for channel in get_args(Channel)
+}
 
 
 def candidates(channel: Channel, country: str | None, carriers: Iterable[CarrierRecord]) -> list[CarrierRecord]:
@@ -44,7 +48,7 @@ def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
 
 
 def builtin_simulator(channel: Channel) -> CarrierRecord:
-    return CarrierRecord(id=f"simulator-{channel}", channel=channel, kind="simulator")
+    return SIMULATORS[channel]
 
 
 def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
@@ -58,11 +62,9 @@ def choose(
 ) -> CarrierRecord | None:
     """Return the carrier for the next attempt: another after every two deferrals, None when none is reachable."""
     reachable = [carrier for carrier in candidates if carrier.id not in open_circuits]
-    return min(
-        reachable,
-        key=lambda carrier: deferrals.get(carrier.id, 0) // DEFERRALS_BEFORE_NEXT,
-        default=None,
-    )
+    if len(reachable) < 2:
+        return reachable[0] if reachable else None
+    return min(reachable, key=lambda carrier: deferrals.get(carrier.id, 0) // DEFERRALS_BEFORE_NEXT)
 
 
 def sender_id(team: Team, country: str | None) -> str | None:

@@ -18,7 +18,7 @@ GROUP_MAX = 512  # in one transaction, which the last item may pass: bounds its 
 
 class GroupCommit(Generic[Item, Result]):
     def __init__(
-        self, database: Database, story: ManyStory[Item, Result], weigh: Callable[[Item], int] = lambda item: 1
+        self, database: Database, story: ManyStory[Item, Result], weigh: Callable[[Item], int] | None = None
     ) -> None:
         self._database = database
         self._story = story
@@ -45,6 +45,8 @@ class GroupCommit(Generic[Item, Result]):
 
     def _count(self) -> int:
         """Count how many of those that wait go together."""
+        if self._weigh is None:
+            return GROUP_MAX
         weight = 0
         for count, (item, _) in enumerate(self._waiting):
             if weight >= GROUP_MAX:

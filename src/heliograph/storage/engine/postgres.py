@@ -274,7 +274,7 @@ class PostgresDatabase:
             try:
                 return await self._transact(story, keep, name)
             except RETRIES as error:
-                metrics.found_busy(name).inc()
+                metrics.found_busy[name].inc()
                 if not left:
                     raise Conflict(f"PostgreSQL: {reason_of(error)}") from error
         raise AssertionError("it was tried")
@@ -301,7 +301,7 @@ class PostgresDatabase:
                 raise
             with outages():
                 await (transaction.commit() if keep else transaction.rollback())
-            metrics.transacted(name).observe(time() - began)
+            metrics.transacted[name].observe(time() - began)
             if keep:
                 self.hints.tell(tx.hints)
                 for act in tx.afterwards:

@@ -110,8 +110,8 @@ class SqliteDatabase:
         finally:
             metrics.under_way[kind] -= 1
             if waits:
-                metrics.found_busy(name).inc()
-        metrics.transacted(name).observe(tx.took_s)
+                metrics.found_busy[name].inc()
+        metrics.transacted[name].observe(tx.took_s)
         return result, tx
 
     def _transact(
