@@ -320,6 +320,12 @@ def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None
     return Provider(options, ask, clock.now)
 
 
+def served_calls(service: str) -> list[tuple[str, str]]:
+    """Return method and path of every call that we answer in the shape of this service."""
+    [surface] = (one for one in SURFACES if one.prefix == f"/compat/{service}")
+    return [(route.method, route.path.removeprefix(surface.prefix)) for route in surface.routes]
+
+
 def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
     """Return the duties of every process."""
     store, state = context.store, context.state

@@ -16,7 +16,7 @@ SUPPRESSIONS = """id,email,origin,source_id,created_at
 
 4,nobody,bounce,,2026-01-01
 """
-TEMPLATES = [
+TEMPLATES: list[dict[str, Any]] = [
     {
         "id": "49a3999c-0ce1",
         "name": "Resend welcome",
@@ -212,3 +212,88 @@ def test_twilio(run: Run) -> None:
     assert (known.items() <= whatsapp.items(), rejected["channel"]) == (True, "sms")
     assert lines(run, "t.json", service="twilio")[0][3] == "already there as tpl_HX01"
     assert run("template", "approve", "tpl_HX01", "--price", "0.05").code == 0
+
+
+# -- before a move -----------------------------------------------------------------------------------------------------
+
+LISTS: dict[str, list[dict[str, Any]]] = {
+    "resend": [
+        {"id": "1", "from": "Acme <hello@acme.test>", "to": ["a@example.com"], "attachments": [{"filename": "a.pdf"}]},
+        {"id": "2", "from": "Stranger <hello@acme.test>", "to": ["a@example.com"], "attachments": []},
+        {"id": "3", "from": "hello@elsewhere.test", "to": ["a@example.com"], "attachments": [{"filename": "a.XML"}]},
+        {
+            "id": "w1",
+            "endpoint": "https://a.test/hook",
+            "events": ["email.sent", "email.opened", "email.suppressed"],
+        },
+        {"id": "l1", "endpoint": "/emails/e1", "method": "GET", "response_status": 200},
+        {"id": "l2", "endpoint": "/audiences?x=1", "method": "get", "response_status": 200},
+        {"id": "d1", "name": "acme.test", "status": "verified"},
+        *TEMPLATES,
+    ],
+    "postmark": [
+        {"MessageID": "1", "From": "Acme <hello@acme.test>", "To": [{"Email": "a@b.test"}], "Attachments": ["a.exe"]},
+        {"ID": 1, "Url": "https://acme.test", "Triggers": {"Open": {"Enabled": True}, "Bounce": {"Enabled": True}}},
+        {"ID": 2, "Url": "https://acme.test", "Triggers": {"Click": {"Enabled": False}}},
+        {"TemplateId": 6, "Name": "Frame", "TemplateType": "Layout", "HtmlBody": "{{{@content}}}"},
+        {"Method": "POST", "Path": "https://api.postmarkapp.com/email/"},
+        {"Method": "POST", "Path": "/email/bulk"},
+    ],
+    "twilio": [
+        {"sid": "SM1", "from": "+15005550006", "to": "+15005550006", "body": "Your parcel is here.", "num_media": "0"},
+        {"sid": "SM2", "from": "+15005550006", "to": "+15005550006", "body": "Another.", "num_media": "1"},
+        content("HX04", "Hi {{2}}."),
+        {"method": "POST", "url": "https://api.twilio.com/2010-04-01/Accounts/AC1/Messages.json"},
+        {"method": "POST", "url": "https://api.twilio.com/2010-04-01/Accounts/AC1/Calls.json"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("service", "problems"),
+    [
+        (
+            "resend",
+            [
+                (2, "sender", "Stranger <hello@acme.test>", "nor an approved alternate"),
+                (3, "sender", "hello@elsewhere.test", "elsewhere.test is not a verified"),
+                (3, "file", ".XML", "its ending tells none"),
+                (4, "event", "email.opened", "never told"),
+                (6, "call", "GET /audiences", "not served"),
+                (9, "template", "Broken", "subject"),
+                (10, "template", "Wordless", "without its words"),
+            ],
+        ),
+        (
+            "postmark",
+            [
+                (1, "file", ".exe", "its ending tells none"),
+                (2, "event", "Open", "never told"),
+                (4, "template", "Frame", "layout"),
+                (6, "call", "POST /email/bulk", "not served"),
+            ],
+        ),
+        (
+            "twilio",
+            [
+                (1, "text", "+15005550006", "passthrough"),
+                (2, "media", "SM2", "has media"),
+                (3, "template", "Name of HX04", "without a gap"),
+                (5, "call", "POST /2010-04-01/Accounts/AC1/Calls.json", "not served"),
+            ],
+        ),
+    ],
+)
+def test_what_would_break(run: Run, service: str, problems: list[tuple[int, str, str, str]]) -> None:
+    Path("all.json").write_text(json.dumps(LISTS[service]))
+    checked = run("import", "check", service, "all.json", *TEAM, "--json")
+    told = [*map(json.loads, checked.out.splitlines())]
+    assert [(one["number"], one["kind"], one["text"]) for one in told] == [one[:3] for one in problems]
+    assert [one["why"] for one, problem in zip(told, problems, strict=True) if problem[3] not in one["why"]] == []
+    assert checked.code == 1
+
+
+def test_nothing_would_break(run: Run) -> None:
+    Path("s.csv").write_text(SUPPRESSIONS)
+    checked = run("import", "check", "resend", "s.csv", *TEAM)
+    assert (checked.code, checked.out) == (0, "Nothing in these files would break.\n")

@@ -97,8 +97,8 @@ WORKS: dict[str, Try] = {
 # The call, the error's name, and a part of our reason.
 REFUSED: dict[str, tuple[Try, str, str]] = {
     "emails.share": (lambda known: resend.Emails.share(known.email), "not_found", "no public pages"),
-    "emails.metrics": (lambda known: resend.Emails.metrics(), "not_found", "no such call yet"),
-    "emails.receiving.list": (lambda known: resend.Emails.Receiving.list(), "not_found", "receives no mail"),
+    "emails.metrics": (lambda known: resend.Emails.metrics(), "not_found", "there is no such call"),
+    "emails.receiving.list": (lambda known: resend.Emails.Receiving.list(), "not_found", "Received mail is read"),
     "domains.claims.create": (
         lambda known: resend.Domains.Claims.create({"name": "acme.test"}),
         "not_found",
@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Try, str, str]] = {
     "broadcasts.list": (lambda known: resend.Broadcasts.list(), "not_found", "sends no broadcasts"),
     "automations.list": (lambda known: resend.Automations.list(), "not_found", "no automations"),
     "events.list": (lambda known: resend.Events.list(), "not_found", "no automations"),
-    "inboxes.list": (lambda known: resend.Inboxes.list(), "not_found", "receives no mail"),
+    "inboxes.list": (lambda known: resend.Inboxes.list(), "not_found", "Received mail is read"),
     "oauthGrants.list": (lambda known: resend.OAuthGrants.list(), "not_found", "no such accounts"),
     "usage.get": (lambda known: resend.Usage.get(), "not_found", "GET /v1/me"),
 }

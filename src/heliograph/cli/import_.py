@@ -1,32 +1,59 @@
 """`heliograph import`: what a team takes along from another service."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import msgspec
 
-from heliograph.app import make_domains
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.app import make_domains, served_calls
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_settings, with_store
 from heliograph.cli.printing import tell
 from heliograph.manage import imports
 from heliograph.manage.imports import BroughtLine
+from heliograph.manage.teams import find_team
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.exports.check import Breakage, NewPlace, find_problems
 from heliograph.rules.exports.readers import READERS
-from heliograph.rules.exports.records import Exported, read_export
+from heliograph.rules.exports.records import Row, read_export
 from heliograph.rules.mail.suppression_file import Unreadable
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
+T = TypeVar("T")
 
-@click.command()
+
+class BringFirst(ShowFirst):
+    """`bring` is meant when no command is named."""
+
+    first = "bring"
+
+
+SERVICE = click.argument("service", metavar="SERVICE", type=click.Choice(list(READERS)))
+FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+TEAM = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
+
+
+@click.group(cls=BringFirst)
+def import_() -> None:
+    """Take along from another service what a team has there, or check before what would break.
+
+    \b
+    heliograph import check resend emails.json webhooks.json logs.json --team team_acme
+    heliograph import resend suppressions.csv domains.json --team team_acme
+    """
+
+
+@import_.command()
 @with_settings(*STORE_FLAGS, "public_url")
-@click.argument("service", metavar="SERVICE", type=click.Choice(list(READERS)))
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
+@SERVICE
+@FILES
+@TEAM
 @AS_JSON
-def import_(settings: Settings, service: str, files: tuple[Path, ...], team: str, as_json: bool) -> None:
+def bring(settings: Settings, service: str, files: tuple[Path, ...], team: str, as_json: bool) -> None:
     """Bring suppressions, domains and templates from FILES that SERVICE exported: CSV, or its API's JSON.
 
     SERVICE is postmark, resend or twilio (templates alone). Says what became of each line. What is there already stays
@@ -35,7 +62,7 @@ def import_(settings: Settings, service: str, files: tuple[Path, ...], team: str
     \b
     heliograph import resend suppressions.csv domains.json --team team_acme
     """
-    exports = [(file, _read(file, service)) for file in files]
+    exports = [(file, _read(file, READERS[service])) for file in files]
 
     async def story(store: Store) -> list[tuple[Path, list[BroughtLine]]]:
         domains = make_domains(settings, make_secrets(settings, store), store, Clock())
@@ -48,8 +75,42 @@ def import_(settings: Settings, service: str, files: tuple[Path, ...], team: str
             tell(as_json, shown, told)
 
 
-def _read(file: Path, service: str) -> list[tuple[int, Exported]]:
+@import_.command()
+@with_settings(*STORE_FLAGS)
+@SERVICE
+@FILES
+@TEAM
+@AS_JSON
+def check(settings: Settings, service: str, files: tuple[Path, ...], team: str, as_json: bool) -> None:
+    """List what would break for TEAM if its program came here from SERVICE. Changes nothing.
+
+    FILES are what the service's API lists: messages, templates, webhooks, logs of calls (or any CSV with method and
+    path). Ends with 1 when something would break.
+
+    \b
+    heliograph import check resend emails.json webhooks.json logs.json --team team_acme
+    """
+    rows = [(file, _read(file, dict)) for file in files]
+
+    async def story(store: Store) -> NewPlace:
+        current = store.setup.current
+        return NewPlace(find_team(current, team), current.platform, served_calls(service))
+
+    to, told = with_store(settings, "Checking", story), set[Breakage]()
+    for file, found in rows:
+        for number, row in found:
+            for problem in find_problems(service, row, to):
+                if problem not in told:
+                    shown = {"file": str(file), "number": number, **msgspec.structs.asdict(problem)}
+                    tell(as_json, shown, f"{file}:{number}  {problem.kind}  {problem.text}  {problem.why}")
+                told.add(problem)
+    if told:
+        raise SystemExit(1)
+    tell(as_json, {"problems": 0}, "Nothing in these files would break.")
+
+
+def _read(file: Path, read: Callable[[Row], T]) -> list[tuple[int, T]]:
     try:
-        return read_export(file.read_bytes(), READERS[service])
+        return read_export(file.read_bytes(), read)
     except Unreadable as error:
         raise click.ClickException(f"{file}: {error}") from None

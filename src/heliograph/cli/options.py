@@ -43,9 +43,11 @@ DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.
 class ShowFirst(click.Group):
     """`show` is meant when no command is named."""
 
+    first = "show"
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = {*self.commands, *ctx.help_option_names}.issuperset(args[:1]) and args
-        return super().parse_args(ctx, args if named else ["show", *args])
+        return super().parse_args(ctx, args if named else [self.first, *args])
 
 
 def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:

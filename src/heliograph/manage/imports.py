@@ -13,11 +13,17 @@ from heliograph.manage import templates
 from heliograph.manage.domains import Domains
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
-from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut
+from heliograph.rules.exports.records import (
+    Exported,
+    ExportedAddress,
+    ExportedDomain,
+    ExportedTemplate,
+    LeftOut,
+    edit_exported,
+)
 from heliograph.rules.mail.suppression_file import ReadLine, Unreadable, read_lines, to_line
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import TeamRecord, Template
-from heliograph.rules.setup.template_edit import edit_template
+from heliograph.rules.setup.records import TeamRecord
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
 
@@ -111,8 +117,7 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
     if not is_free and (same := own.get(given.own_id) or next(alike, None)):
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
     id_ = given.own_id if is_free else store.clock.new_id("tpl_")
-    base = Template(id=id_, team=team, channel=given.channel, name=given.name)
-    edited = edit_template(base, {"name": given.name, "variables": [], **given.words})
+    edited = edit_exported(given, id_, team)
     if edited.errors:
         why = "; ".join(f"{field}: {error}" for field, error in edited.errors.items())
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"left out: {why}")

@@ -71,11 +71,10 @@ DECLINED = {
         "This service sends what somebody waits for: it keeps no lists of contacts and sends no broadcasts."
     ),
     ("automations", "events"): "This service runs no automations: your program decides what is sent when.",
-    ("inboxes",): "This service receives no mail.",
     ("oauth", "usage"): "This service has no such accounts; GET /v1/me says what a key's team has used.",
     ("emails/share",): "Messages have no public pages here.",
-    ("emails/metrics",): "Figures are in the dashboard; there is no such call yet.",
-    ("emails/receiving",): "This service receives no mail.",
+    ("emails/metrics",): "Figures are in the dashboard: there is no such call.",
+    ("inboxes", "emails/receiving"): "Received mail is read at GET /v1/received.",
     ("domains/claim",): "A domain belongs to the team whose records are in its DNS: add it and set them.",
 }
 _WHY = {path: why for paths, why in DECLINED.items() for path in paths}

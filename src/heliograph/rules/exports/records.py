@@ -2,13 +2,15 @@
 
 import csv
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from heliograph.rules.mail.suppression_file import LINES_MAX, Unreadable
-from heliograph.rules.setup.records import Channel
+from heliograph.rules.setup.records import Channel, Template
+from heliograph.rules.setup.template_edit import Edited, edit_template
 
+T = TypeVar("T")
 Row = Mapping[str, Any]  # names in lower case, with _ for spaces
 
 
@@ -32,6 +34,12 @@ class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     kept: Mapping[str, Any] = {}  # fields of its record that a setup file does not have
 
 
+def edit_exported(given: ExportedTemplate, id_: str, team: str) -> Edited:
+    """Make it one of ours, with what is wrong with its words."""
+    base = Template(id=id_, team=team, channel=given.channel, name=given.name)
+    return edit_template(base, {"name": given.name, "variables": [], **given.words})
+
+
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     why: str
@@ -41,7 +49,7 @@ Exported = ExportedAddress | ExportedDomain | ExportedTemplate | LeftOut
 ReadRow = Callable[[Row], Exported]  # a service's own
 
 
-def read_export(file: bytes, read: ReadRow) -> list[tuple[int, Exported]]:
+def read_export(file: bytes, read: Callable[[Row], T]) -> list[tuple[int, T]]:
     """Read each record with its line in the file, or its place in a JSON list, from 1."""
     try:
         text = file.decode("utf-8-sig")

@@ -138,7 +138,7 @@ def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Atta
                 param=f"attachments[{i}].content_id",
             )
     for i, attachment in enumerate(attachments):
-        _check_type(attachment, f"attachments[{i}].content_type", more)
+        check_type(attachment.filename, attachment.content_type, f"attachments[{i}].content_type", more)
     for i, attachment in enumerate(attachments):
         _check_size(attachment, f"attachments[{i}].content")
     total = sum(len(attachment.content) for attachment in attachments)
@@ -196,12 +196,12 @@ def _normal_type(text: str) -> str:
     return text[:TYPE_MAX].partition(";")[0].strip().lower() + kept
 
 
-def _check_type(attachment: Attachment, param: str, more: Collection[str]) -> None:
-    plain = attachment.content_type.partition(";")[0]
+def check_type(filename: str, content_type: str, param: str, more: Collection[str]) -> None:
+    plain = content_type.partition(";")[0]
     if plain not in ALLOWED_TYPES and plain not in more:
         wrong = f"is {quoted(plain)}, which is not allowed" if plain else "is missing, and its ending tells none"
         raise UnsupportedAttachmentType(
-            f"{param} of {quoted(attachment.filename)} {wrong}. {UnsupportedAttachmentType.fix}",
+            f"{param} of {quoted(filename)} {wrong}. {UnsupportedAttachmentType.fix}",
             param=param,
         )
 
