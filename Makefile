@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --require-hashes
 RUNS := .venv/.runs
 READY := .venv/.ready
 BUILDS := .venv/.builds
@@ -14,7 +14,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 3
 DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist image image-base release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -33,12 +33,12 @@ $(RUNS): requirements.lock
 
 $(READY): $(RUNS) requirements-dev.lock
 	@echo "Adding what the tests need to .venv (once; about a minute) …"
-	@$(PIP) -r requirements-dev.lock
+	@$(PIP) --quiet -r requirements-dev.lock
 	@touch $@
 
 $(BUILDS): $(RUNS) requirements-dist.lock
 	@echo "Adding what builds the wheel to .venv (once; some seconds) …"
-	@$(PIP) -r requirements-dist.lock
+	@$(PIP) --quiet -r requirements-dist.lock
 	@touch $@
 
 run: $(RUNS) ## Start everything on the embedded database, with two teams and lines to copy
@@ -104,7 +104,7 @@ screenshots: setup ## Make the README's pictures of the dashboard (needs chromiu
 	@$(BIN)/python bench/screenshots.py
 
 bench-setup: setup
-	@$(PIP) -r requirements-bench.lock
+	@$(PIP) --quiet -r requirements-bench.lock
 
 clients: setup ## Make the generated parts of the clients anew
 	@$(BIN)/python -m clients.types_for_typescript
@@ -116,7 +116,7 @@ fmt: setup ## Format and sort imports
 
 lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, hashes; no addresses)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for set in "--extra=oidc --extra=passkeys:requirements.lock" "--extra=oidc --extra=passkeys --extra=dist:requirements-dist.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
+	@for set in "--extra=oidc --extra=passkeys:requirements.lock" "--extra=dist:requirements-dist.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
 		$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
 			--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $${set%%:*} -o $${set#*:} pyproject.toml; done
 	@cd tests/judges && rm -f package-lock.json && npm install --silent --package-lock-only --omit-lockfile-registry-resolved \
@@ -126,6 +126,24 @@ dist: $(BUILDS) ## Build wheel, source archive and bill of materials into dist/,
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/hatchling build --clean -d $(DIST)
 	@$(BIN)/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject pyproject.toml \
 		-o $(DIST)/heliograph-$$($(BIN)/hatchling version).cdx.json requirements.lock
+
+image: ## Build heliograph:VERSION with docker, podman or buildah; BASE, WHEELS and OUT as deploy/image says
+	@deploy/image
+
+image-base: ## Make a base of Debian's packages, where no registry of images can be reached: BASE=root.tar (needs mmdebstrap)
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} mmdebstrap --quiet --variant=minbase \
+		--include=python3,python3-venv,ca-certificates bookworm $(BASE)
+
+release: dist ## Make all of a release into dist/, or DIST: also the clients, the image, notes and checksums; publishes nothing
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; export SOURCE_DATE_EPOCH; cd clients/python && $(CURDIR)/$(BIN)/hatchling build -d $(abspath $(DIST))
+	@if command -v npm > /dev/null; then set -e; made=$$(mktemp -d); trap 'rm -rf $$made' EXIT; cp -r clients/typescript/. $$made; \
+		typescript=$$(node -p 'require("./tests/judges/package-lock.json").packages["node_modules/typescript"].version'); cd $$made; \
+		npm install --silent --no-save --no-package-lock typescript@$$typescript; \
+		npm pack --silent --pack-destination $(abspath $(DIST)) > /dev/null; \
+	else echo "npm is not here: no package of the TypeScript client"; fi
+	@OUT=$(abspath $(DIST))/heliograph-$$($(BIN)/hatchling version).image.tar deploy/image || echo "no image is in this release"
+	@awk '/^## /{n++} n == 1' CHANGELOG.md > $(DIST)/NOTES.md
+	@cd $(DIST) && rm -f SHA256SUMS && sha256sum -- * > SHA256SUMS && ls -l
 
 clean: ## Remove .venv and caches
 	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -58,6 +58,7 @@ PROOFS = {
     "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
     "guessing": ["tests/accounts/test_guessing.py"],
+    "image": ["tests/proof/test_image.py"],
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
     "draws": [

@@ -5,6 +5,7 @@ from tests.proof.size import FULL
 LONG = {
     "test_failover.py": "ten minutes, and a cluster",
     "test_hostile.py": "what it asserts, it asserts in full",
+    "test_image.py": "needs a builder of images",
     "test_install.py": "installs all dependencies anew",
     "test_memory.py": "needs a control group of its own",
     "test_pitr.py": "two servers of its own",
