@@ -10,8 +10,8 @@ BUILDS := .venv/.builds
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 RULES := tests/rules tests/words
 FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
-# One more than two cores: tests also wait for what they start.
-JOBS ?= 3
+# Two more than two cores: tests also wait for what they start.
+JOBS ?= 4
 DIST ?= dist
 
 .PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist image image-base release clean
@@ -47,10 +47,10 @@ run: $(RUNS) ## Start everything on the embedded database, with two teams and li
 demo: run ## The same as `make run`
 
 test: setup ## Run all tests; brings its own PostgreSQL
-	@$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) --workers $(JOBS)
 
 test-fast: setup ## Run the tests of what decides, on SQLite (below 40 s): after every edit
-	@$(PYTEST) -n $(JOBS) --dist loadfile -k "not postgres" $(FAST)
+	@$(PYTEST) --workers $(JOBS) -k "not postgres" $(FAST)
 
 test-rules: setup ## Run the tests of the pure rules (seconds)
 	@env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) --noconftest $(RULES)

@@ -28,7 +28,7 @@ from tests.clocks import TestClock
 from tests.proof.size import FULL
 from tests.service import PATIENCE_S, Service
 
-pytest_plugins = ["tests.skips"]
+pytest_plugins = ["tests.skips", "tests.workers"]
 DATABASES = ("sqlite", "postgres")
 MIGRATED = "migrated"
 # Their tests ask what a request, a change or a page comes to, not how a database does it: on SQLite, unless they are

@@ -1,0 +1,42 @@
+"""`--workers` runs every test once, tells what pytest tells, and sees a worker that dies."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TESTS = """
+import os, pytest
+@pytest.fixture(scope="session", autouse=True)
+def ended(tmp_path_factory):
+    yield
+    open(f"{os.path.dirname(__file__)}/ended", "a").write(f"{os.getpid()}\\n")
+@pytest.mark.parametrize("n", range(3))
+def test_passes(n, tmp_path): assert list(tmp_path.iterdir()) == []
+"""
+MORE = """
+def test_fails(): assert [1, 2] == [1, 3]
+def test_is_skipped(): pytest.skip("there is no judge")
+"""
+DIES = "def test_dies(): os._exit(1)\n"
+
+
+def run(folder: Path, **files: str) -> str:
+    (folder / "conftest.py").write_text("from tests.workers import *\n")
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(TESTS + text)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(folder), "--workers", "2"]
+    return subprocess.run([*command, str(folder)], env=environment, cwd=folder, capture_output=True, text=True).stdout
+
+
+def test_as_in_one_process(tmp_path: Path) -> None:
+    said = run(tmp_path, one="", two=MORE, three="")
+    assert "1 failed, 9 passed, 1 skipped" in said
+    assert "At index 1 diff: 2 != 3" in said and "[100%]" in said
+    assert len(set((tmp_path / "ended").read_text().split())) == 2  # each once, at its end
+
+
+def test_a_worker_that_dies(tmp_path: Path) -> None:
+    assert "a worker died after test_two.py::test_passes[2]" in run(tmp_path, two=DIES)
