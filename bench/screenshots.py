@@ -319,7 +319,7 @@ def enter(browser: Browser, link: str, password: str = "") -> Page:
     if password:
         page.get_by_label("New password").fill(password)
     page.locator("main form button.main").first.click()
-    page.wait_for_url("**/dashboard")
+    page.wait_for_url(re.compile(r"/dashboard(/teams/\w+)?$"))
     return page
 
 

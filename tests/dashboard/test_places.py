@@ -46,7 +46,7 @@ def test_a_team_s_place_is_marked(name: str, path: str, is_here: bool) -> None:
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("", "Teams"), ("/teams/team_a", "Teams"), ("/people/usr_a", "People"), ("/notices", "Platform")],
+    [("", "Health"), ("/teams/team_a", "Health"), ("/people/usr_a", "People"), ("/notices", "Platform")],
 )
 def test_one_of_the_operator_s_places_is_marked(path: str, name: str) -> None:
     assert [place.name for place in OPERATORS if place.is_here(OPERATOR + path, OPERATOR)] == [name]

@@ -70,6 +70,7 @@ WHOLE = {
 }
 # Queries that sort, apart from those that sort what is found for rows given to them: what they sort.
 SORTED = {
+    "instance_figures": "a day of hours, summed by team",
     "ledger_sums": "at most twenty thousand entries of a team into kinds",
     "states_of_tagged": "at most ten thousand states into groups",
     "carrier_use_since": "carriers and minutes of eight days",
@@ -231,6 +232,8 @@ INDEXES = {
     "span_of_events": "event_by_team",
     "count_figures": "",
     "team_figures": "figure_pkey",
+    "instance_figures": "figure_by_hour",
+    "sent_by_hour": "figure_pkey",
     "team_queue": "outbox_due",
     "team_held": "message_pkey outbox_due",
     "purge_figures": "figure_by_hour figure_pkey",

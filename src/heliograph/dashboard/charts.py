@@ -137,6 +137,15 @@ def bars(
     return Chart(title=title, svg=svg, columns=[(one.name, one.kind) for one in series], rows=rows[::-1])
 
 
+def spark(values: Sequence[int]) -> Markup:
+    """Draw a line without words beside a figure that says it; as wide and high as its place."""
+    top, last = max(*values, 1), len(values) - 1
+    points = " ".join(f"{96 * n / last:.0f},{22 - 20 * value / top:.1f}" for n, value in enumerate(values))
+    return Markup('<svg class="spark" viewBox="0 0 96 24" aria-hidden="true"><polyline points="{}"/></svg>').format(
+        points
+    )
+
+
 def _caption(series: Sequence[Series], column: Sequence[float | None], text: Callable[[float], str]) -> str:
     """Say what a bar shows; empty when it has nothing to say."""
     known = [(one.name, value) for one, value in zip(series, column, strict=True) if value]

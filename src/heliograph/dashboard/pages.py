@@ -11,6 +11,7 @@ from heliograph.dashboard.views import (
     carriers,
     erase,
     events,
+    health,
     home,
     inbox,
     invitations,
@@ -261,7 +262,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", f"{TEAM}/settings/live", settings.go_live, "owner"),
     PageRoute("POST", f"{TEAM}/settings/sandbox", settings.leave_live, "owner", suspended=True),
     # Operator
-    PageRoute("GET", OPERATOR, operator.show, "operator"),
+    PageRoute("GET", OPERATOR, health.show, "operator"),
     PageRoute("GET", f"{OPERATOR}/teams/new", operator.show_new, "operator", form=True),
     PageRoute("POST", f"{OPERATOR}/teams", operator.create, "operator"),
     PageRoute("GET", f"{OPERATOR}/teams/{{team}}", operator.show_team, "operator"),

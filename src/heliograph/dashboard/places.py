@@ -57,7 +57,7 @@ MENU: dict[str, tuple[MenuPlace, ...]] = {
     ),
 }
 OPERATORS: tuple[MenuPlace, ...] = (
-    MenuPlace("Teams", OPERATOR, "team", need="operator", also="/teams"),
+    MenuPlace("Health", OPERATOR, "home", "operator teams status tenants", "operator", "/teams"),
     MenuPlace("Approvals", f"{OPERATOR}/approvals", "check", "operator domains templates", "operator"),
     MenuPlace("People", f"{OPERATOR}/people", "people", "operator accounts", "operator"),
     MenuPlace("Carriers", f"{OPERATOR}/carriers", "carrier", "operator smtp smpp provider", "operator"),
@@ -71,7 +71,6 @@ OTHERS: tuple[MenuPlace, ...] = (
     MenuPlace("Your account", "/dashboard/account", "person", "password two-factor sessions", "person"),
     MenuPlace("Your email notices", "/dashboard/account/notices", "email", "alerts mails", "person"),
     MenuPlace("All teams", "/dashboard", "team", "switch team", "person"),
-    MenuPlace("Operator", OPERATOR, "operator", "instance teams", "operator"),
     MenuPlace("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
 )
 # These are offered only to those who may send them.

@@ -15,7 +15,7 @@ from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.options import read_record
 from heliograph.rules.pricing import Account, hold
 from heliograph.rules.refusals import InsufficientCredit
-from heliograph.rules.setup.records import Channel
+from heliograph.rules.setup.records import Channel, Priority
 from heliograph.rules.text import whole_number
 from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
@@ -24,7 +24,7 @@ from heliograph.storage.engine.database import Database, Tx, note
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
-from heliograph.storage.queues import PAGE_MOST, Queue, queues
+from heliograph.storage.queues import PAGE_MOST, Queue, oldest_by_priority, queues
 from heliograph.storage.search import TimelineEvent
 from heliograph.storage.setup import SetupStore
 
@@ -114,6 +114,10 @@ class DeadLetters:
         """Return the longest waiting first; a count of PAGE_MOST means that many or more."""
         found = await self._database.read(lambda tx: queues(tx, now, PAGE_MOST))
         return sorted(found, key=lambda queue: queue.oldest or now)
+
+    async def oldest(self, now: int) -> dict[Priority, int]:
+        """Return since when the oldest message of each priority has waited."""
+        return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_MOST))
 
     async def waiting_hooks(self) -> list[WaitingHook]:
         """Return the most waiting first; a count of PAGE_MOST means that many or more."""

@@ -36,6 +36,13 @@ class Reached(NamedTuple):
         return Reached(*(one + times * another for one, another in zip(self, more, strict=True)))
 
 
+class TeamFigures(NamedTuple):
+    sent: int = 0  # by all channels
+    emails: int = 0
+    bounced: int = 0  # of the emails
+    complained: int = 0
+
+
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[tuple[int, str], Reached]  # by when their hour or day began, and the channel
     waiting: int  # recipients not handed over yet; QUEUE_MOST: or more
@@ -83,6 +90,20 @@ class Figures:
             )
 
         return await self._database.read(story)
+
+    async def of_instance(self, since: int) -> dict[int, TeamFigures]:
+        """Return what each team that has sent since then did."""
+        rows = await self._database.read(lambda tx: tx.run("instance_figures", since=since))
+        return {team: TeamFigures(*counts) for team, *counts in rows}
+
+    async def sent_by_hour(self, teams: Iterable[int], since: int) -> dict[int, dict[int, int]]:
+        """Return how many each of these teams has sent, by team and by the hour's beginning."""
+        asked = [(team,) for team in teams]
+        rows = await self._database.read(lambda tx: tx.run("sent_by_hour", teams=asked, since=since))
+        found: dict[int, dict[int, int]] = {}
+        for team, hour, sent in rows:
+            found.setdefault(team, {})[hour] = sent
+        return found
 
     async def held(self, team: int, channel: Channel) -> int:
         """Count what of a channel waits for a reason on our own side; QUEUE_MOST means that many or more."""

@@ -3,6 +3,7 @@
 import msgspec
 
 from heliograph.rules.delivery.lanes import QUEUES
+from heliograph.rules.setup.records import Priority
 from heliograph.storage.engine.database import Tx
 
 PAGE_MOST = 10_000  # how far a page counts what waits for each team or webhook: a millisecond
@@ -27,18 +28,33 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
         return _earlier(self.oldest, self.working_since)
 
 
-async def queues(tx: Tx, now: int, most: int) -> list[Queue]:
-    waiting = await tx.run("waiting_by_team", lanes=EVERY, now=now, most=most)
-    parts = [
+async def oldest_by_priority(tx: Tx, now: int, most: int) -> dict[Priority, int]:
+    """Return since when the oldest of each priority has waited: since it was due, or tried first."""
+    found: dict[Priority, int] = {}
+    for part in await _parts(tx, now, most):
+        since, (_, priority) = _earlier(part.first_due, part.tried_since), QUEUES[part.lane]
+        if since is not None and since <= now:  # what is scheduled does not wait yet
+            found[priority] = min(since, found.get(priority, since))
+    return found
+
+
+async def _parts(tx: Tx, now: int, most: int) -> list[Queue]:
+    """Return a team's share of each queue, what waits and what is in work apart; `lane` is the queue's name."""
+    waiting = [
         Queue(lane=queue, team=team, due=due, later=later, oldest=oldest, tried_since=tried_since)
-        for queue, team, due, later, oldest, tried_since in waiting
+        for queue, team, due, later, oldest, tried_since in await tx.run(
+            "waiting_by_team", lanes=EVERY, now=now, most=most
+        )
     ]
-    parts += [
+    return waiting + [
         Queue(lane=queue, team=team, working=working, working_since=since)
         for queue, team, working, since in await tx.run("working_by_team")
     ]
+
+
+async def queues(tx: Tx, now: int, most: int) -> list[Queue]:
     found: dict[tuple[str, int], Queue] = {}
-    for part in parts:
+    for part in await _parts(tx, now, most):
         lane, _ = QUEUES[part.lane]
         before = found.get((lane, part.team), Queue(lane=lane, team=part.team))
         found[lane, part.team] = Queue(

@@ -1,4 +1,4 @@
-"""Teams of the instance: found, made, suspended, given credit and a plan, let send again."""
+"""Teams of the instance: made, suspended, given credit and a plan, let send again."""
 
 from typing import Any
 
@@ -9,12 +9,10 @@ from heliograph.manage.credit import Booking
 from heliograph.rules.mail.reputation import Counts, rates
 from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Team
 from heliograph.rules.templates.values import wrong_passthrough
 from heliograph.rules.text import whole_number
 
 HERE = "/dashboard/operator"
-PAGE = 50
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
 PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting", "passthrough")
 NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
@@ -81,22 +79,6 @@ async def show_new(visit: Visit, given: dict[str, str] | None = None, errors: di
     return Page("team_new.html", {"given": given or NEW, "errors": errors or {}}, 400 if errors else 200)
 
 
-async def show(visit: Visit) -> Page:
-    wanted, after = visit.query.get("q", "").strip(), visit.query.get("after", "")
-    name, _, id_ = after.rpartition("/")  # where the page before ended, whatever became of that team
-    fitting = (team for team in visit.setup.teams.values() if _fits(team, wanted.lower()))
-    found = sorted((team for team in fitting if _order(team) > (name, id_)), key=_order)
-    shown = found[:PAGE]
-    values = {
-        "teams": shown,
-        "reputations": visit.store.reputation.current,
-        "accounts": await visit.store.ledger.accounts([team.record.ref for team in shown]),
-        "after": "/".join(_order(shown[-1])) if len(found) > PAGE else "",
-        "q": wanted,
-    }
-    return Page("operator.html", values)
-
-
 async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
     record = visit.team.record
     account = await visit.store.ledger.account(record.ref)
@@ -121,15 +103,6 @@ def _typed(given: dict[str, str]) -> dict[str, Any]:
     """Read numbers as numbers; what is none stays as it is, and is complained about."""
     numbers = {name: whole_number(given[name], 15) for name in NUMBERS if name in given}
     return given | {name: number for name, number in numbers.items() if number is not None}
-
-
-def _fits(team: Team, wanted: str) -> bool:
-    names = (team.record.id, team.record.name, *team.domains)
-    return any(wanted in name.lower() for name in names)
-
-
-def _order(team: Team) -> tuple[str, str]:
-    return team.record.name.lower(), team.record.id
 
 
 def _page_of(visit: Visit) -> str:

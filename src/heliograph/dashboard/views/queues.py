@@ -4,7 +4,8 @@ import msgspec
 
 from heliograph.dashboard.live import Watch
 from heliograph.dashboard.render import number, plural
-from heliograph.dashboard.views.live import stream, stream_address, watch
+from heliograph.dashboard.views import live as live_views
+from heliograph.dashboard.views.live import stream, stream_address
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
 from heliograph.manage import dead_letters
 from heliograph.manage.dead_letters import ALL_MOST
@@ -25,7 +26,7 @@ async def show(visit: Visit) -> Answer:
     store, now = visit.store, visit.context.clock.now()
     before = LetterKey.parse(visit.query.get("before", "")) or FIRST
     is_first = before.message == NEWEST
-    followed = await stream_address(visit, f"{HERE}/live", _watch(visit)) if is_first else ""
+    followed = await stream_address(visit, f"{HERE}/live", watch(visit)) if is_first else ""
     dead = await store.dead_letters.page(before)
     last = dead[PAGE - 1] if len(dead) > PAGE else None
     return Page(
@@ -49,11 +50,11 @@ async def show(visit: Visit) -> Answer:
 
 
 async def live(visit: Visit) -> Answer:
-    return stream(visit, _watch(visit))
+    return stream(visit, watch(visit))
 
 
-def _watch(visit: Visit) -> Watch:
-    return watch(visit, "queues", "", visit.store.pulses.queues, ("queues", "setup"))
+def watch(visit: Visit) -> Watch:
+    return live_views.watch(visit, "queues", "", visit.store.pulses.queues, ("queues", "setup"))
 
 
 async def pause(visit: Visit) -> Answer:

@@ -21,6 +21,19 @@ SELECT hour - (hour - CAST(:since AS bigint)) % CAST(:width AS bigint), channel,
 FROM figure WHERE team = :team AND hour >= :since
 GROUP BY 1, 2;
 
+-- name: instance_figures
+-- What each team has sent since then, and of its emails how many bounced and were complained about.
+-- By `+team` SQLite does not walk the whole table in the order of teams.
+SELECT +team, CAST(sum(sent) AS BIGINT), CAST(sum(CASE WHEN channel = 'email' THEN sent ELSE 0 END) AS BIGINT),
+       CAST(sum(CASE WHEN channel = 'email' THEN bounced ELSE 0 END) AS BIGINT),
+       CAST(sum(CASE WHEN channel = 'email' THEN complained ELSE 0 END) AS BIGINT)
+FROM figure WHERE hour >= :since GROUP BY 1;
+
+-- name: sent_by_hour
+SELECT f.team, f.hour, CAST(sum(f.sent) AS BIGINT)
+FROM rows(:teams, team bigint) AS t JOIN figure f ON f.team = t.team AND f.hour >= :since
+GROUP BY f.team, f.hour;
+
 -- name: team_queue
 -- By lane: how many wait, counted no further than `most`, and when the oldest was due. The order is that of
 -- outbox_due: without it PostgreSQL may read the whole queue.

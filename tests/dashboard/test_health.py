@@ -1,0 +1,87 @@
+"""The operator's first page: five tiles say whether mail leaves, and teams in trouble stand first."""
+
+import re
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from heliograph.dashboard.views.health import troubles
+from heliograph.rules.delivery.circuit import Circuit
+from heliograph.rules.mail.reputation import Reputation
+from heliograph.rules.pricing import Account
+from heliograph.rules.setup.records import CarrierRecord, Domain, Team, TeamRecord
+from heliograph.storage.figures import TeamFigures
+from heliograph.storage.store import Store
+from tests.dashboard.inside import OBSERVER, OPERATOR, Pages, Shown, set_up
+from tests.storage.samples import message
+from tests.storage.test_idempotency import make_context
+from tests.storage.test_reputation import deliver
+
+HERE = "/dashboard/operator"
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def pages(store: Store, clock: Any) -> Pages:
+    names = {1: "Acme", 2: "Broke", 3: "Calm"}
+    records = [TeamRecord(ref=ref, id=f"team_{ref}", name=name, mode="live") for ref, name in names.items()]
+    await set_up(store, *(("team", record.id, record, record.id) for record in records))
+    return Pages(make_context(store, clock))
+
+
+def tile(shown: Shown, name: str) -> str:
+    (found,) = re.findall(rf'<li class="card tile[^>]*data-key="{name}">(.*?)</li>', shown.html, re.S)
+    return " ".join(re.sub("<[^>]*>", " ", found).split())
+
+
+async def test_all_is_well(pages: Pages) -> None:
+    shown = await pages.get(HERE, OPERATOR)
+    assert tile(shown, "Delivery") == "Delivery On 0 sent in 24 hours"
+    assert tile(shown, "Oldest waiting") == "Oldest waiting None Nothing waits."
+    assert "tile bad" not in shown.html
+
+
+async def test_what_is_wrong_is_seen_first(pages: Pages, store: Store, clock: Any) -> None:
+    carriers = [CarrierRecord(id=f"relay-{n}", channel="email", kind="smtp", options={"host": "x"}) for n in (1, 2, 3)]
+    domain = Domain(id="dom_1", team="team_1", name="acme.test", brand="Acme", verified=True)
+    await set_up(store, *(("carrier", one.id, one, None) for one in carriers), ("domain", domain.id, domain, "team_1"))
+    await store.circuits.change("relay-2", None, Circuit(id="relay-2", since=clock.now(), until=clock.now() + 9))
+    await store.messages.accept(message(clock, "ada@example.com"))
+    clock.forward(7 * 60_000)
+    shown = await pages.get(HERE, OPERATOR)
+    assert "2 of 3 relay-2 went out of reach" in tile(shown, "Carriers reachable")
+    assert f"{HERE}/carriers/relay-2" in shown.html
+    assert tile(shown, "Oldest waiting").startswith("Oldest waiting 7 min normal 7 min")
+    assert tile(shown, "Approvals").startswith("Approvals 1")
+    await set_up(store, ("platform", "platform", replace(store.setup.current.platform, paused=True), None))
+    assert "Delivery Paused" in tile(await pages.get(HERE, OBSERVER), "Delivery")
+
+
+async def test_teams_in_trouble_come_first(pages: Pages, store: Store, clock: Any) -> None:
+    await store.messages.accept(message(clock, *(f"a{n}@example.com" for n in range(4)), team=3))
+    await deliver(store, clock, "bounced", "delivered", "delivered", "delivered")
+    broke = replace(store.setup.current.teams["team_2"].record, credit_low=10**12)
+    await set_up(store, ("team", broke.id, broke, broke.id))
+    shown = await pages.get(HERE, OPERATOR)
+    assert re.findall(r'class="rowlink"[^>]*>(\w+)<', shown.html) == ["Broke", "Calm", "Acme"]
+    assert "Credit low" in shown.text and "25 %" in shown.text and shown.html.count('class="spark"') == 1
+    assert "Calm" in (await pages.get(f"{HERE}?q=calm", OPERATOR)).text
+
+
+@pytest.mark.parametrize(
+    ("record", "seen", "credit", "state", "found"),
+    [
+        ({}, (0, 0, 0, 0), 100, "ok", []),
+        ({}, (10, 10, 5, 5), 100, "ok", []),  # too few to judge
+        ({}, (400, 400, 40, 1), 100, "paused", ["Direct emails paused", "Many complaints", "Many bounces"]),
+        ({"credit_low": 50}, (0, 0, 0, 0), 0, "ok", ["No credit"]),
+        ({"credit_low": 50, "suspended": True}, (0, 0, 0, 0), 20, "ok", ["Credit low", "Suspended"]),
+        ({"credit_low": 50, "mode": "sandbox"}, (0, 0, 0, 0), 0, "ok", []),
+    ],
+)
+def test_troubles_of_a_team(record: Any, seen: Any, credit: int, state: Any, found: list[str]) -> None:
+    team = Team(record=TeamRecord(**{"ref": 1, "id": "team_a", "name": "A", "mode": "live", "credit_low": 0} | record))
+    account = Account(team=1, available=credit, held=0, used=0, month="2026-11")
+    told = troubles(team, TeamFigures(*seen), account, Reputation(team="team_a", state=state, since=0))
+    assert [label for _, label in told] == found
