@@ -89,12 +89,14 @@ def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Sho
     page.get_by_role("button", name="Pause delivery").click()
     expect(page.locator("#delivery")).to_contain_text("Delivery is paused")
     page.goto(OPERATOR)
-    page.locator(".notices", has_text="Delivery is paused").get_by_role("link", name="Resume delivery").click()
+    page.locator("#notices > summary", has_text="Delivery is paused").click()
+    page.locator("#notices").get_by_role("link", name="Resume delivery").click()
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     viewer = site.open("vera@example.com", "--team", "team_acme", "--role", "viewer", path="/dashboard/teams/team_acme")
     expect(viewer.get_by_text("Delivery is paused: messages are accepted and wait. See what waits")).to_be_visible()
     shoot(viewer, "overview-paused")
     viewer.goto("/dashboard/teams/team_acme/keys")  # not even allowed there, and still told
+    viewer.locator("#notices > summary").click()
     expect(viewer.get_by_text("Delivery is paused: messages are accepted and wait")).to_be_visible()
     expect(viewer.get_by_role("link", name="Queues")).to_have_count(0)
     sent = [site.service.post("/v1/emails", EMAIL | {"to": f"dead{i}@example.com"}).json["id"] for i in range(2)]
