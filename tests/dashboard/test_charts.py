@@ -100,3 +100,27 @@ def test_names_are_escaped() -> None:
     svg = ElementTree.fromstring(chart.svg)
     assert svg.get("aria-label") == '"><script>'
     assert svg.find("g").findtext("title") == "hour 0: 1 <b>, 1 &"  # type: ignore[union-attr]
+
+
+def test_a_line_begins_where_its_values_are_and_is_grey_where_they_are_few() -> None:
+    values = [99.0, 95.0, None, 92.0]
+    times = [Bucket(start=n, finish=n + 1, label="", name=f"hour {n}") for n in range(4)]
+    chart = bars("Rate", times, [Series("Rate", "a", values)], text=percent, least=100, shape="line", few={1})
+    svg = ElementTree.fromstring(chart.svg)
+    assert [one.text for one in svg.findall("text") if one.get("class") == "tick"] == ["100 %", "90 %"]
+    assert [one.get("class") for one in svg.findall("line") if "stroke" in one.get("class", "")] == ["stroke few"]
+    assert [one.get("class") for one in svg.findall("circle")] == ["a"]  # it has no neighbour
+    few = bars(
+        "Rate", times, [Series("Rate", "a", [10.0, *values[1:]])], text=percent, least=100, shape="line", few={0}
+    )
+    assert "90 %" in [one.text for one in ElementTree.fromstring(few.svg).findall("text")]  # by what says something
+    low = bars("Rate", times, [Series("Rate", "a", [10.0, *values[1:]])], text=percent, least=100, shape="line")
+    assert "90 %" not in [one.text for one in ElementTree.fromstring(low.svg).findall("text")]
+
+
+def test_steps_touch_and_name_their_limit() -> None:
+    chart = bars("Rate", TIMES, [Series("R", "a", [1.0, 2.0, 9.0])], text=percent, least=10, limit=5.0, shape="steps")
+    svg = ElementTree.fromstring(chart.svg)
+    first, second = [g.findall("rect")[1] for g in svg.findall("g")][:2]
+    assert [first.get("width"), second.get("x")] == ["33.33%", "33.33%"]
+    assert "limit 5 %" in [one.text for one in svg.findall("text")]

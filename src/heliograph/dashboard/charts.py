@@ -1,11 +1,12 @@
-"""Bars over time as SVG that needs no script: values on hover and focus, a table behind each chart. Pure.
+"""Bars, steps and lines over time as SVG without a script: values on hover and focus, a table behind each chart. Pure.
 
 Widths are in percent and heights in pixels, so that a chart fits its place and its letters keep their size.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import msgspec
 from markupsafe import Markup
@@ -15,6 +16,8 @@ from heliograph.rules.limits import HOUR_MS, MINUTE_MS
 
 HEIGHT, TOP, FLOOR = 160, 26, 138  # the whole; the highest and the lowest point of bars
 GAP = 0.2  # of a bar's place
+Shape = Literal["bars", "steps", "line"]  # steps are bars that touch; a line is of one series
+BASES = (90.0, 50.0, 0.0)  # where a line's scale may begin: the first that all of it is above
 
 # Span → what one bar is, its label, its name, and how many bars lie between two labels.
 SPANS: dict[str, tuple[str, str, str, int]] = {
@@ -44,6 +47,15 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     svg: Markup
     columns: list[tuple[str, str]]  # name and kind
     rows: list[tuple[str, list[str]]]  # newest first
+
+
+class Scale(NamedTuple):
+    base: float
+    top: float
+
+    def height_of(self, value: float) -> float:
+        within = min(max(value, self.base), self.top)
+        return FLOOR - (FLOOR - TOP) * (within - self.base) / (self.top - self.base)
 
 
 def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
@@ -114,21 +126,34 @@ def bars(
     least: float,
     limit: float | None = None,
     page_of: Callable[[Bucket], str] | None = None,
+    shape: Shape = "bars",
+    few: Collection[int] = (),
 ) -> Chart:
     """Stack the series, one bar for each bucket; `text` writes a value, `least` is the lowest upper line.
 
     `limit` is a value with a line of its own, above which it is too much. `page_of` says where a bar leads to.
+    `few` are the buckets that say little, by their place: they are grey.
     """
     columns = list(zip(*(one.values for one in series), strict=True))
-    top = ceiling(max((sum(value or 0 for value in column) for column in columns), default=0), least)
-    parts = [_lines(top)]
-    if limit is not None and limit <= top:
-        limit_line = Markup('<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>')
-        parts.append(limit_line.format(_height_of(limit, top)))
+    telling = [column for index, column in enumerate(columns) if index not in few]  # which the scale is made for
+    top = ceiling(max((sum(value or 0 for value in column) for column in telling), default=0), least)
+    scale = Scale(_base(telling) if shape == "line" else 0.0, top)
+    parts = [_lines(scale)]
     for index, (bucket, column) in enumerate(zip(times, columns, strict=True)):
         place, to = (index, len(times)), page_of(bucket) if page_of else ""
-        parts.append(_bar(place, bucket, _caption(series, column, text), _heights(series, column, top), to))
+        pieces = [] if shape == "line" else _heights(series, column, top, index in few)
+        parts.append(_bar(place, bucket, _caption(series, column, text), pieces, to, GAP if shape == "bars" else 0))
+    if shape == "line":
+        parts += _strokes(series[0], scale, few)
+    if limit is not None and limit <= top:
+        limit_line = Markup(
+            '<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
+            '<text class="limit-name" x="100%" y="{1:.1f}" text-anchor="end">limit {2}</text>'
+        )
+        parts.append(limit_line.format(scale.height_of(limit), scale.height_of(limit) - 4, text(limit)))
     parts.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(TOP - 3, text(top)))
+    if scale.base:
+        parts.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(FLOOR - 3, text(scale.base)))
     svg = Markup('<svg class="chart bars" role="group" aria-label="{}">{}</svg>').format(title, Markup("").join(parts))
     rows = [
         (bucket.name, ["–" if value is None else text(value) for value in column])
@@ -154,29 +179,53 @@ def _caption(series: Sequence[Series], column: Sequence[float | None], text: Cal
     return ", ".join(f"{text(value)} {name}" if len(series) > 1 else text(value) for name, value in known)
 
 
+def _base(columns: Iterable[Sequence[float | None]]) -> float:
+    lowest = min((value for column in columns for value in column if value is not None), default=100.0)
+    return next(base for base in BASES if base <= lowest)
+
+
+def _strokes(one: Series, scale: Scale, few: Collection[int]) -> Iterable[Markup]:
+    """Draw from value to value; one that has no neighbour is a dot."""
+    points = [
+        ("" if value is None else f"{100 * (index + 0.5) / len(one.values):.2f}%", scale.height_of(value or 0))
+        for index, value in enumerate(one.values)
+    ]
+    line = Markup('<line class="stroke {}" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>')
+    for index, (start, end) in enumerate(pairwise(points)):
+        if start[0] and end[0]:
+            yield line.format("few" if index in few or index + 1 in few else one.kind, *start, *end)
+    around = [("", 0.0), *points, ("", 0.0)]
+    for index, (x, y) in enumerate(points):
+        if x and not around[index][0] and not around[index + 2][0]:
+            kind = "few" if index in few else one.kind
+            yield Markup('<circle class="{}" cx="{}" cy="{:.1f}" r="1.75"/>').format(kind, x, y)
+
+
 def _heights(
-    series: Sequence[Series], column: Sequence[float | None], top: float
+    series: Sequence[Series], column: Sequence[float | None], top: float, is_few: bool = False
 ) -> Iterable[tuple[str, float, float]]:
     """Yield class, upper end and height of each piece of a bar, from the floor up."""
     y = float(FLOOR)
     for one, value in zip(series, column, strict=True):
         if value:
-            height = (FLOOR - TOP) * value / top
+            height = min((FLOOR - TOP) * value / top, y - TOP)
             y -= height
-            yield one.kind, y, height
+            yield "few" if is_few else one.kind, y, height
 
 
-def _lines(top: float) -> Markup:
+def _lines(scale: Scale) -> Markup:
     line = Markup('<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>')
-    return Markup("").join(line.format(_height_of(value, top)) for value in (top, top / 2, 0))
-
-
-def _height_of(value: float, top: float) -> float:
-    return FLOOR - (FLOOR - TOP) * value / top
+    middle = (scale.base + scale.top) / 2
+    return Markup("").join(line.format(scale.height_of(value)) for value in (scale.top, middle, scale.base))
 
 
 def _bar(
-    place: tuple[int, int], bucket: Bucket, caption: str, pieces: Iterable[tuple[str, float, float]], to: str
+    place: tuple[int, int],
+    bucket: Bucket,
+    caption: str,
+    pieces: Iterable[tuple[str, float, float]],
+    to: str,
+    gap: float,
 ) -> Markup:
     index, count = place
     width = 100 / count
@@ -186,7 +235,7 @@ def _bar(
         return Markup(label)
     rects = Markup("").join(
         Markup('<rect class="{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
-            kind, x + width * GAP / 2, width * (1 - GAP), y, height
+            kind, x + width * gap / 2, width * (1 - gap), y, height
         )
         for kind, y, height in pieces
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from heliograph.accept.email import EmailRequest, send_email
 from heliograph.dashboard import attention, charts
-from heliograph.dashboard.charts import Bucket, Chart, Series
+from heliograph.dashboard.charts import Bucket, Chart, Series, Shape
 from heliograph.dashboard.render import number
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
@@ -27,7 +27,7 @@ from heliograph.storage.figures import QUEUE_MOST, Reached
 
 CHANNELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPANS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
-MANY = 300  # per cent more than before: said in multiples from here on
+FEW = 20  # messages of a bar: a rate of fewer says little
 MAGIC = "delivered@simulator.test"
 STATES = ("delivered", "read", "bounced", "complained", "failed")  # of the table, after `sent`
 # Of emails alone: what its figures are called, the state, and what the reputation guard counts it as.
@@ -104,6 +104,7 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
         "rates": _rates(visit.base, series, times, channel),
         "rate": rate,
         "percent": charts.percent,
+        "few": FEW,
         "account": account,
         "used": attention.used_this_month(account, now),
         "waiting": seen.waiting,
@@ -162,7 +163,7 @@ def _tiles(
             name="Sent",
             figure=number(total.sent),
             page=link(channel=channel),
-            change=_change(total.sent, before.sent, name) if before.sent else "",
+            change=_change(number(before.sent), total.sent - before.sent, name) if before.sent else "",
         ),
         _share_tile("Delivered", "delivered", total, before, link(channel=channel, status="delivered"), name, up=True),
     ]
@@ -179,11 +180,8 @@ def _share_tile(title: str, state: str, now: Reached, before: Reached, page: str
     change, better = "", None
     if share is not None and old is not None:
         points = share - old
-        if abs(points) >= 0.05:
-            change = f"{'▲' if points > 0 else '▼'} {abs(points):.1f} points vs. previous {span}"
-            better = (points > 0) == up
-        else:
-            change = f"same as previous {span}"
+        change = _change(charts.percent(old), 0 if abs(points) < 0.05 else points, span)
+        better = (points > 0) == up if abs(points) >= 0.05 else None
     figure = "–" if share is None else charts.percent(share)
     return Tile(name=title, figure=figure, page=page, change=change, better=better)
 
@@ -193,7 +191,7 @@ def _judged(tile: Tile, state: str, of: Literal["bounces", "complaints"], email:
         return tile
     verdict = judge_share(of, getattr(email, state), email.sent)
     if verdict is None:
-        return replace(tile, judged=f"Rated from {MIN_SENDS} emails.")
+        return replace(tile, judged=f"Too few to judge ({email.sent} of {MIN_SENDS}).")
     limit = charts.percent(warned_from(of))
     state = {"ok": "good", "warn": "warn", "paused": "error"}[verdict]
     return replace(
@@ -201,13 +199,8 @@ def _judged(tile: Tile, state: str, of: Literal["bounces", "complaints"], email:
     )
 
 
-def _change(now: int, before: int, span: str) -> str:
-    share = 100 * (now - before) / before
-    if abs(share) < 0.5:
-        return f"same as previous {span}"
-    if share >= MANY:
-        return f"▲ {now / before:.0f} × previous {span}"
-    return f"{'▲' if share > 0 else '▼'} {abs(share):.0f} % vs. previous {span}"
+def _change(before: str, more: float, span: str) -> str:
+    return f"{'▲' if more > 0 else '▼'} was {before} in the previous {span}" if more else f"as in the previous {span}"
 
 
 def rate(part: int, whole: int) -> float | None:
@@ -254,8 +247,20 @@ def _rates(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) 
         each = [_sum(column) for column in zip(*(series[of] for of in channels), strict=True)]
         rates = [rate(getattr(one, state), one.sent) for one in each]
         page_of = partial(_page_of, base, state, channel if state == "delivered" else "email")
+        few = {index for index, one in enumerate(each) if one.sent < FEW}
+        shape: Shape = "steps" if limit else "line"
         one = [Series(title, state, rates)]
-        made.append(charts.bars(title, times, one, text=charts.percent, least=least, limit=limit, page_of=page_of))
+        made.append(
+            charts.bars(
+                *(title, times, one),
+                text=charts.percent,
+                least=least,
+                limit=limit,
+                page_of=page_of,
+                shape=shape,
+                few=few,
+            )
+        )
     return made
 
 
