@@ -75,6 +75,11 @@ OTHERS: tuple[MenuPlace, ...] = (
 )
 # These are offered only to those who may send them.
 FORMS: tuple[MenuPlace, ...] = (
+    MenuPlace("Create API key", "/keys/new", "key", "new token secret", "developer"),
+    MenuPlace("Create template", "/templates/new", "template", "new content", "developer"),
+    MenuPlace("Add domain", "/senders/domains/new", "domain", "new sender dns", "developer"),
+    MenuPlace("Add webhook", "/webhooks/new", "webhook", "new endpoint url events", "developer"),
+    MenuPlace("Invite member", "/team/new", "people", "new people role", "owner"),
     MenuPlace("Add a suppression", "/suppressions/new", "plus", "block address", "developer"),
     MenuPlace("Import suppressions", "/suppressions/import", "plus", "csv upload", "developer"),
     MenuPlace("Erase an address", "/suppressions/erase", "suppression", "gdpr privacy delete forget", "owner"),

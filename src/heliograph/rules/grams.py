@@ -30,18 +30,22 @@ def fold(text: str) -> str:
 class SearchText(msgspec.Struct, frozen=True):
     """What is looked for, in the ways that texts may write it."""
 
-    text: str  # folded
+    text: str  # folded; its words may stand apart, in any order
     digits: str  # a phone number as it is stored, when it may be a part of one; else ""
 
     def is_in(self, id_: str, said: "SearchedRecord") -> bool:
         if len(self.text) >= TAIL and id_.lower().endswith(self.text):
             return True
-        wanted = [self.text, self.digits] if self.digits else [self.text]
-        return any(part in text for text in searched(said) for part in wanted)
+        texts = [*searched(said)]
+        if self.digits and any(self.digits in text for text in texts):
+            return True
+        return all(any(word in text for text in texts) for word in self.text.split(" "))
 
     def marks(self) -> list[list[str]]:
         """Return, for each way to find a message, the marks that the message has."""
-        ways = [sorted(grams(text)) for text in dict.fromkeys((self.text, self.digits)) if text]
+        ways = [sorted(set().union(*map(grams, self.text.split(" "))))]
+        if self.digits:
+            ways.append(sorted(grams(self.digits)))
         if is_tail(self.text):
             ways.append(tail_marks(self.text))
         return ways

@@ -209,7 +209,38 @@ for (const choice of document.querySelectorAll(".langs input")) {
 }
 // A long list of places shows where one is.
 document.querySelector(".docs .places [aria-current]")?.scrollIntoView({ block: "center" });
-// Search: `/` and Ctrl-K go to the box, or to its page where there is none; arrows go through what was found.
+// Search: `/` and Ctrl-K go to the box, or to its page where there is none; what is typed there is looked for at once,
+// and shown below it. Arrows go through what was found, Enter takes the first.
+const finder = document.querySelector(".top .find");
+const field = finder?.querySelector("input");
+const palette = finder && Object.assign(document.createElement("div"), { className: "palette", hidden: true });
+if (finder) {
+  let asked = 0, shown = null;
+  const look = async () => {
+    const text = field.value.trim(), number = ++asked;
+    const answer = await fetch(`${finder.action}?part&q=${encodeURIComponent(text)}`).catch(() => null);
+    if (number !== asked || !answer?.ok || answer.redirected || document.activeElement !== field) return;
+    palette.replaceChildren(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
+    dress(palette);
+    shown = text;
+    palette.hidden = false;
+  };
+  let timer = 0;
+  const soon = () => { clearTimeout(timer); timer = setTimeout(look, 120); };
+  finder.append(palette);
+  field.addEventListener("input", soon);
+  field.addEventListener("focus", soon);
+  finder.addEventListener("submit", (event) => {
+    const first = palette.querySelector(".hits a");
+    if (palette.hidden || !field.value.trim() || shown !== field.value.trim() || !first) return;
+    event.preventDefault();
+    location.assign(first.href);
+  });
+  const close = () => { clearTimeout(timer); asked++; palette.hidden = true; };
+  finder.addEventListener("focusout", (event) => { if (!finder.contains(event.relatedTarget)) close(); });
+  finder.addEventListener("keydown", (event) => { if (event.key === "Escape") { field.focus(); close(); } });
+  palette.addEventListener("pointerdown", (event) => event.preventDefault());  // the field keeps its focus
+}
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
   const isSlash = event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
@@ -223,9 +254,20 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  const hits = [...document.querySelectorAll(".hits a")];
+  const place = event.target.closest?.(".find, main");
+  const box = place?.querySelector("[data-find]");
+  const hits = place ? [...place.querySelectorAll(".hits a")] : [];
   const at = hits.indexOf(event.target);
-  if (!step || !hits.length || (at < 0 && !event.target.matches?.("main [data-find]"))) return;
+  if (!step || !hits.length || (at < 0 && event.target !== box)) return;
   event.preventDefault();
-  (hits[at + step] ?? (at + step < 0 ? document.querySelector("main [data-find]") : null))?.focus();
+  (hits[at + step] ?? (at + step < 0 ? box : null))?.focus();
+});
+// A filter that is chosen with a mouse or a finger applies at once; by keyboard one may go through the choices first.
+let isPointed = false;
+for (const name of ["pointerdown", "keydown"]) {
+  document.addEventListener(name, () => { isPointed = name === "pointerdown"; }, true);
+}
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("form.filters");
+  if (isPointed && form?.method === "get" && event.target.matches("select, [type=checkbox]")) form.requestSubmit();
 });

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from heliograph.dashboard.places import FORMS, searched
+from heliograph.dashboard.places import FORMS, MenuPlace, searched
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.messages import lines_of, looked_for, page_of, search, typed
 from heliograph.dashboard.views.suppressions import part_of
@@ -34,18 +34,19 @@ class HitGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show(visit: Visit) -> Answer:
-    text = typed(visit)[:NEEDLE_MAX]
-    if text and (page := await page_of(visit, text)):
+    text, is_part = typed(visit)[:NEEDLE_MAX], "part" in visit.query  # which a script asks for, while one types
+    if text and not is_part and (page := await page_of(visit, text)):
         return Redirect(page)
     groups = [group for group in await _groups(visit, text) if group.hits]
-    return Page("search.html", {"q": text, "groups": groups})
+    return Page("search_hits.html" if is_part else "search.html", {"q": text, "groups": groups})
 
 
 async def _groups(visit: Visit, text: str) -> list[HitGroup]:
     part = fold(" ".join(text.split()))
     if not part:
-        return [HitGroup(name="Pages", hits=_pages(visit, ""))]
+        return [HitGroup(name="Actions", hits=_actions(visit, "")), HitGroup(name="Pages", hits=_pages(visit, ""))]
     return [
+        HitGroup(name="Actions", hits=_actions(visit, part)[:MOST]),
         HitGroup(name="Pages", hits=_pages(visit, part)[:MOST]),
         await _messages(visit, text),
         await _verifications(visit, text),
@@ -59,15 +60,24 @@ async def _groups(visit: Visit, text: str) -> list[HitGroup]:
 
 
 def _has(part: str, *texts: str) -> bool:
-    return any(part in fold(text) for text in texts)
+    """Tell whether each word of it is somewhere in these texts."""
+    whole = fold(" ".join(texts))
+    return all(word in whole for word in part.split())
 
 
 def _pages(visit: Visit, part: str) -> list[Hit]:
-    """List the pages whose name has it before those that other words lead to."""
-    open_ = [one for one in searched() if visit.sees(one.need)] + [one for one in FORMS if visit.may(one.need)]
+    return _places(visit, part, [one for one in searched() if visit.sees(one.need)])
+
+
+def _actions(visit: Visit, part: str) -> list[Hit]:
+    return _places(visit, part, [one for one in FORMS if visit.may(one.need)])
+
+
+def _places(visit: Visit, part: str, places: Iterable[MenuPlace]) -> list[Hit]:
+    """List those whose name has it before those that other words lead to."""
     known = [
         (not _has(part, one.name), Hit(name=one.name, to=one.address(visit.base), icon=one.icon))
-        for one in open_
+        for one in places
         if _has(part, one.name, one.words)
     ]
     return [hit for _, hit in sorted(known, key=lambda one: one[0])]
