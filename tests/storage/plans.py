@@ -41,7 +41,7 @@ WHOLE = {
             *(("forget_tries", "delivery"), ("forget_deliveries", "delivery"), ("forget_events", "event")),
             *(("forget_verifications", "verification"), ("forget_batches", "batch"), ("forget_keys", "idempotency")),
             *(("forget_marketing", "marketing"), ("forget_conversion", "conversion")),
-            ("forget_answers", "text_answer"),
+            *(("forget_answers", "text_answer"), ("forget_received", "received")),
         )
     },
     "moving_messages": {"outbox": "what one team has in the queue, when it erases an address"},
@@ -317,6 +317,7 @@ INDEXES = {
     "forget_events": "event_by_team",
     "forget_verifications": "verification_by_age",
     "forget_batches": "batch_pkey",
+    "forget_received": "received_by_age",
     "forget_marketing": "marketing_by_address",
     "forget_conversion": "conversion_pkey",
     "forget_answers": "text_answer_pkey",

@@ -7,6 +7,8 @@ import pytest
 
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.refusals import StorageLimitReached
+from heliograph.rules.setup.records import Team, TeamRecord
+from heliograph.storage.forgetting import forget_team
 from heliograph.storage.received import AUTOMATIC_MAX, Fate, NewReceived
 from heliograph.storage.retention import purge
 from heliograph.storage.store import Store
@@ -66,6 +68,16 @@ async def test_a_loop_is_held(store: Store, clock: TestClock) -> None:
     assert [await put(store, one) for one in others] == ["told"] * 3
     clock.forward(HOUR_MS)
     assert await put(store, new(clock, automatic=True)) == "told"
+
+
+async def test_it_goes_with_the_teams_test_clock(store: Store, clock: TestClock) -> None:
+    kept = new(clock, team=2)
+    for one in (new(clock), kept):
+        await put(store, one)
+    team = Team(record=TeamRecord(ref=1, id="team_a", name="A"))
+    await store.database.write(lambda tx: forget_team(tx, team))
+    assert await store.received.newest(1, "rcv_~", 10) == []
+    assert [line.id for line in await store.received.newest(2, "rcv_~", 10)] == [kept.id]
 
 
 async def test_texts_go_before_the_record(store: Store, clock: TestClock, sql: Sql) -> None:

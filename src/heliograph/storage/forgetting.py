@@ -17,7 +17,7 @@ WHOLE = (
 # What else a team has, by its number.
 OF_TEAM = (
     *("forget_work", "forget_events", "forget_verifications", "forget_batches"),
-    *("forget_marketing", "forget_conversion", "forget_answers", "forget_counts"),
+    *("forget_received", "forget_marketing", "forget_conversion", "forget_answers", "forget_counts"),
 )
 
 
@@ -45,7 +45,7 @@ async def purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> No
 
 
 async def forget_team(tx: Tx, team: Team) -> None:
-    """Forget its messages, codes and events, finished or not; its setup and its suppressions stay."""
+    """Forget its messages, those that came in, codes and events, finished or not; its setup and its lists stay."""
     ref = team.record.ref
     messages = [tuple(row) for row in await tx.run("end_messages", team=ref)]
     for at in range(0, len(messages), PORTION):

@@ -46,6 +46,9 @@ DELETE FROM verification WHERE team = :team;
 -- name: forget_batches
 DELETE FROM batch WHERE team = :team;
 
+-- name: forget_received
+DELETE FROM received WHERE team = :team;
+
 -- name: forget_marketing
 DELETE FROM marketing WHERE team = :team;
 

@@ -1,4 +1,4 @@
-"""ResendProvider: webhooks signed as Standard Webhooks are (Svix)."""
+"""Resend: webhooks signed as Standard Webhooks are (Svix)."""
 
 import base64
 import hashlib
