@@ -455,7 +455,7 @@ def test_the_docs_show_the_same_table() -> None:
         ("dashboard/app.py", "from heliograph.api.keys import list_keys"),
         ("api/app.py", "from heliograph.channels.email import smtp"),
         ("web/router.py", "from heliograph.storage.store import Store"),
-        ("compat/postal.py", "from heliograph.api.call import Call"),
+        ("compat/postal/send.py", "from heliograph.api.call import Call"),
         ("submission/intake.py", "from heliograph.api.app import Api"),
         ("smtp/wire.py", "from heliograph.web.budget import ByteBudget"),
         ("channels/sms/smpp.py", "from heliograph.smtp.wire import SmtpWire"),

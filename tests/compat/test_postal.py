@@ -1,5 +1,6 @@
 """Postal's shape: django-anymail's untouched backend sends by it, and refusals have Postal's codes."""
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.core.mail import get_connection
 
 from tests.api.sends import EMAIL
 from tests.compat import site  # noqa: F401
-from tests.service import TOKENS, Service
+from tests.service import TOKENS, Service, until
 
 PREFIX = "/compat/postal"
 MAIL: dict[str, Any] = {"to": [EMAIL["to"]], "from": EMAIL["from"], "subject": "Hello", "plain_body": "Hi"}
@@ -83,3 +84,60 @@ def test_refusals(shared_service: Service, changed: dict[str, Any], key: str, st
     headers = {"X-Server-API-Key": TOKENS.get(key, key)} if key else {}
     told = shared_service.post(f"{PREFIX}/api/v1/send/message", MAIL | changed, key=None, headers=headers)
     assert (told.status, told.json["status"], told.json["data"]["code"]) == (status, "error", code), told.raw
+
+
+RAW = b"""From: Acme <hello@acme.test>\r
+To: Ada <delivered@simulator.test>\r
+Subject: Raw\r
+X-PM-Tag: receipt\r
+\r
+Hello from raw\r
+"""
+
+
+def ask(service: Service, path: str, **body: Any) -> Any:
+    headers = {"X-Server-API-Key": TOKENS["ACME"]}
+    return service.post(f"{PREFIX}/api/v1/{path}", body, key=None, headers=headers).json
+
+
+def test_a_whole_mail_and_what_became_of_it(shared_service: Service) -> None:
+    rcpt = ["delivered@simulator.test", "delivered+hidden@simulator.test"]
+    sent = ask(shared_service, "send/raw", mail_from="x@acme.test", rcpt_to=rcpt, data=b64encode(RAW).decode())
+    assert (sent["status"], sent["data"]["messages"].keys()) == ("success", set(rcpt)), sent
+    id_ = sent["data"]["message_id"]
+
+    def told() -> Any:
+        found = ask(shared_service, "messages/message", id=id_, _expansions=True)["data"]
+        return found["status"]["status"] == "Sent" and found
+
+    found = until(told)
+    assert (found["id"], found["plain_body"].strip(), found["html_body"]) == (id_, "Hello from raw", None)
+    details = {name: found["details"][name] for name in ("rcpt_to", "mail_from", "subject", "direction", "tag")}
+    assert details == {
+        "rcpt_to": "delivered@simulator.test",
+        "mail_from": "hello@acme.test",
+        "subject": "Raw",
+        "direction": "outgoing",
+        "tag": "receipt",
+    }
+    assert ask(shared_service, "messages/message", id=id_)["data"] == {"id": id_, "token": id_}
+    tries = until(lambda: len(told := ask(shared_service, "messages/deliveries", id=id_)["data"]) == 2 and told)
+    assert [one["status"] for one in tries] == ["Sent", "Sent"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("send/raw", {"rcpt_to": ["a@simulator.test"], "data": "no base64!"}, "ValidationError"),
+        ("send/raw", {"rcpt_to": [], "data": b64encode(RAW).decode()}, "NoRecipients"),
+        ("send/raw", {"rcpt_to": ["no"], "data": b64encode(RAW).decode()}, "ValidationError"),
+        ("send/raw", {"rcpt_to": ["a@simulator.test"], "data": ""}, "NoContent"),
+        ("messages/message", {"id": 1}, "MessageNotFound"),
+        ("messages/message", {"id": "eml_01ARZ3NDEKTSV4RRFFQ69G5FAV"}, "MessageNotFound"),
+        ("messages/deliveries", {"id": 1}, "MessageNotFound"),
+        ("messages/message", {}, "ValidationError"),
+    ],
+)
+def test_refusals_of_the_others(shared_service: Service, path: str, body: dict[str, Any], code: str) -> None:
+    told = ask(shared_service, path, **body)
+    assert (told["status"], told["data"]["code"]) == ("error", code), told

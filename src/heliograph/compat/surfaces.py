@@ -1,6 +1,6 @@
 """All services in whose shape we answer."""
 
-from heliograph.compat.postal import POSTAL
+from heliograph.compat.postal.surface import POSTAL
 from heliograph.compat.postmark.surface import POSTMARK
 from heliograph.compat.resend.surface import RESEND
 from heliograph.compat.supabase import SUPABASE

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -23,8 +22,6 @@ from heliograph.rules.refusals import (
     OF_SETUP,
     InternalError,
     InvalidApiKey,
-    InvalidJson,
-    InvalidRequest,
     Refusal,
     ServiceUnavailable,
 )
@@ -32,7 +29,7 @@ from heliograph.rules.setup.records import Caller
 from heliograph.runtime import metrics
 from heliograph.smtp.wire import HungUp, TooSlow
 from heliograph.storage.store import StoreUnavailable
-from heliograph.web.bodies import parse_json, to_request
+from heliograph.web.bodies import submitted_fields, to_request
 from heliograph.web.status import status_of
 
 log = structlog.get_logger()
@@ -118,7 +115,7 @@ class MailIntake:
     async def _send(
         self, caller: Caller, submitted: Submitted, size: int, once_for: list[Address]
     ) -> Sent[EmailRecord]:
-        context, fields = self._context, _fields(submitted)
+        context, fields = self._context, submitted_fields(submitted)
         shown = Shown(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)
         key = idempotency.read_key(submitted.keys)
@@ -136,15 +133,3 @@ class MailIntake:
     def _note_refused(self, id_: str, caller: Caller, refusal: Refusal) -> None:
         metrics.refused[refusal.code].inc()
         self._door.note(id_, caller, ROUTE, status_of(type(refusal)), refusal=refusal)
-
-
-def _fields(submitted: Submitted) -> dict[str, Any]:
-    """Return the fields that the body of POST /v1/emails would have."""
-    fields = dict(submitted.request)
-    for name, text in submitted.json.items():
-        try:
-            value = parse_json(text.encode(), name)
-        except InvalidJson as error:
-            raise InvalidRequest(f"The header for {name} is not JSON: {error.message}", param=name) from None
-        fields[name] = fields[name] | value if name in fields and isinstance(value, dict) else value
-    return fields

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from heliograph.rules.limits import IN_THREAD, JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
+from heliograph.rules.mail.submitted import Submitted
 from heliograph.rules.refusals import InvalidJson, InvalidRequest
 from heliograph.rules.shape import Misfit, read
 from heliograph.web.large import STEP, read_in_steps
@@ -166,3 +167,15 @@ _JUDGED = re.compile(
     r"((messages)?\[\d+\]\.)?((subject|from|to|cc|bcc|reply_to|headers)\b|attachments\[\d+\]\.filename\Z)"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def submitted_fields(submitted: Submitted) -> dict[str, Any]:
+    """Return the fields that the body of POST /v1/emails would have."""
+    fields = dict(submitted.request)
+    for name, text in submitted.json.items():
+        try:
+            value = parse_json(text.encode(), name)
+        except InvalidJson as error:
+            raise InvalidRequest(f"The header for {name} is not JSON: {error.message}", param=name) from None
+        fields[name] = fields[name] | value if name in fields and isinstance(value, dict) else value
+    return fields

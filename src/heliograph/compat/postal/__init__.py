@@ -1,0 +1,1 @@
+"""Postal's API: a file for each of its subjects."""
