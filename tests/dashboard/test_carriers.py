@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.api.sends import SMS
 from tests.dashboard.conftest import Shoot, Site, fits, sync_api
 from tests.journeys.smtp_sink import Sink
@@ -61,6 +63,7 @@ def test_a_relay_is_added_tried_changed_and_removed(site: Site, shoot: Shoot) ->
     expect(page.get_by_text("Email and WhatsApp are simulated")).to_be_visible()
 
 
+@pytest.mark.in_full
 def test_order_switch_and_what_a_file_says(site: Site, shoot: Shoot) -> None:
     page = site.open("carla@example.com", "--operator", path=f"{HERE}/sim-sms")
     expect(page.get_by_text("This carrier is in a setup file")).to_be_visible()

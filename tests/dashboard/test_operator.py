@@ -4,6 +4,8 @@ import re
 import sqlite3
 from typing import Any
 
+import pytest
+
 from tests.api.sends import EMAIL
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
@@ -175,6 +177,7 @@ def test_a_dead_letter_is_looked_into_and_paid_for_again(site: Site, shoot: Shoo
     expect(page.locator("tr", has_text="Parked message tried again").first).to_contain_text(sent)
 
 
+@pytest.mark.in_full
 def test_all_dead_letters_at_once(site: Site, shoot: Shoot) -> None:
     page = paused(site, "alma@example.com")
     sent = [site.service.post("/v1/emails", EMAIL | {"to": f"all{i}@example.com"}).json["id"] for i in range(3)]

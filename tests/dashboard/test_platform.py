@@ -1,10 +1,11 @@
-"""The operator's page of what holds for every team."""
+"""The operator's pages: what holds for every team, in which order carriers are asked, all dead letters at once."""
 
 from typing import Any
 
 import pytest
 
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.manage.carriers import of_channel
+from heliograph.rules.setup.records import CarrierRecord, TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.storage.test_idempotency import make_context
@@ -52,3 +53,20 @@ async def test_mistakes_are_said_and_change_nothing(pages: Pages, given: dict[st
 @pytest.mark.anyio
 async def test_it_is_an_operators(pages: Pages) -> None:
     assert (await pages.post(HERE, {"sandbox_per_day": "7"}, "owner")).status == 403
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("moved", "where", "order"), [("b", "up", "ba"), ("a", "down", "ba"), ("a", "up", "ab")])
+async def test_carriers_change_places(pages: Pages, store: Store, moved: str, where: str, order: str) -> None:
+    both = [CarrierRecord(id=id_, channel="sms", kind="simulator", priority=n) for n, id_ in enumerate("ab", 1)]
+    await set_up(store, *(("carrier", one.id, one, None) for one in both))
+    await pages.post(f"/dashboard/operator/carriers/{moved}", {"move": where}, OPERATOR)
+    assert "".join(one.id for one in of_channel(pages.setup, "sms")) == order
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("place", "done"), [("retry-all", "put into the queue again"), ("drop-all", "deleted")])
+async def test_all_dead_letters_at_once_need_a_tick(pages: Pages, place: str, done: str) -> None:
+    asked, given = f"/dashboard/operator/queues/{place}", {"until": "9" * 15}
+    assert "Nothing was done" in (await pages.post(asked, given, OPERATOR)).notice
+    assert f"0 dead letters {done}" in (await pages.post(asked, given | {"sure": "yes"}, OPERATOR)).notice

@@ -56,6 +56,12 @@ async def test_approving_a_draft_begins_with_the_price_list(pages: Pages) -> Non
     assert (made.status, made.price, made.prices) == ("approved", 60_000, {"GB": 30_000})
 
 
+async def test_prices_are_the_operators(pages: Pages) -> None:
+    assert "Price of one segment" not in (await pages.get(f"{HERE}/new?channel=sms", "developer")).text
+    await pages.post(f"{HERE}/new", NEW | {"price": "0.0100", "prices": "GB 0.0100"}, "developer")
+    assert (only(pages).price, only(pages).prices) == (0, {})
+
+
 async def test_a_free_one_is_ticked_and_the_next_one_is_not_free(pages: Pages) -> None:
     for said in ({}, {"free": ""}):
         refused = await pages.post(f"{HERE}/new", NEW | {"price": "0"} | said, OPERATOR)

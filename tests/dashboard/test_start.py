@@ -20,7 +20,9 @@ SNIPPET = """async (path) => new DOMParser().parseFromString(await (await fetch(
   .querySelectorAll(".block code")[1].textContent"""
 
 
-@pytest.mark.parametrize(("team", "key"), [("team_acme", "ACME"), ("team_sandbox", "SANDBOX")])
+@pytest.mark.parametrize(
+    ("team", "key"), [("team_acme", "ACME"), pytest.param("team_sandbox", "SANDBOX", marks=pytest.mark.in_full)]
+)
 def test_every_snippet_works_as_it_stands(site: Site, shoot: Shoot, team: str, key: str) -> None:
     page = site.open(f"{team}@example.com", "--team", team, *VIEWER)
     environment = os.environ | {"HELIOGRAPH_KEY": TOKENS[key]}
@@ -68,6 +70,7 @@ def test_a_team_without_a_domain_is_told_so(site: Site) -> None:
     expect(page.locator(".box")).to_contain_text("no domain that may send yet")
 
 
+@pytest.mark.in_full
 def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot) -> None:
     place = "/dashboard/teams/team_acme/requests"
     page = site.open("req@example.com", "--team", "team_acme", *VIEWER, path=place)

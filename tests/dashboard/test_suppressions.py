@@ -3,6 +3,8 @@
 import csv
 from pathlib import Path
 
+import pytest
+
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.service import until
 
@@ -45,6 +47,7 @@ def test_the_message_that_caused_it(site: Site) -> None:
     expect(page.locator("tbody").get_by_text("Bounce", exact=True)).to_be_visible()
 
 
+@pytest.mark.in_full
 def test_import_of_ten_thousand_lines(site: Site, tmp_path: Path, shoot: Shoot) -> None:
     file = tmp_path / "list.csv"
     good = [f"person{number}@example.net,{'bounce' if number % 2 else ''}" for number in range(9_995)]

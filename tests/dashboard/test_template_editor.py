@@ -209,6 +209,14 @@ async def test_versions_and_the_test_send_have_their_pages(pages: Pages) -> None
     assert "Send test" not in (await pages.get(f"{HERE}/{MAIL.id}/versions", "viewer")).text
 
 
+async def test_versions_are_compared_and_restored(pages: Pages) -> None:
+    await edit(pages, MAIL.id, "publish", text="Hello {{customer.name}}.")
+    shown = (await pages.get(f"{HERE}/{MAIL.id}/versions/2", "viewer")).text
+    assert "+ Hello {{customer.name}}." in shown and "- Hi {{customer.name}}." in shown
+    restored = await pages.post(f"{HERE}/{MAIL.id}/restore", {"version": "1"}, "developer")
+    assert "Version 3" in restored.notice and given(pages, MAIL.id).text == MAIL.text
+
+
 async def test_a_refused_draft_says_why(pages: Pages, store: Store) -> None:
     refused = replace(MAIL, id="tpl_new", status="draft", refused_reason="Say who you are.")
     await set_up(store, ("template", refused.id, refused, TEAM))

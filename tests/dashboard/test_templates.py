@@ -151,6 +151,7 @@ def test_edit_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
     assert message.json["to"] == "+15005550006"
 
 
+@pytest.mark.in_full
 def test_a_draft_is_tested_with_verified_recipients_only(site: Site, shoot: Shoot, approving: None) -> None:
     team, here = "team_sandbox", "/dashboard/teams/team_sandbox/templates"
     page = site.open("try@example.com", "--team", team, "--role", "developer", path=f"{here}/tpl_sandbox_email/edit")
@@ -190,6 +191,7 @@ def test_a_live_team_tests_a_draft_as_a_sandbox_does(site: Site) -> None:
     assert sent.code == "template_not_found", "the API sends no draft"
 
 
+@pytest.mark.in_full
 def test_versions_are_compared_and_restored(site: Site, shoot: Shoot) -> None:
     page = site.open("writer@example.com", *TEAM, path=f"{HERE}/tpl_welcome/edit")
     page.get_by_label("Plain text").fill("Hello {{customer.name}}.\nWelcome.")
@@ -210,6 +212,7 @@ def test_versions_are_compared_and_restored(site: Site, shoot: Shoot) -> None:
     expect(page.get_by_text("Version 3 is live.")).to_be_visible()
 
 
+@pytest.mark.in_full
 def test_prices_are_the_operators(site: Site) -> None:
     dev = site.open("thrifty@example.com", *TEAM, path=f"{HERE}/new?channel=sms")
     expect(dev.get_by_label("Price of one segment, USD")).to_have_count(0)
