@@ -105,6 +105,13 @@ WORDS_READ = {
 ROLE_NAMES = {"viewer", "developer", "owner", "operator", "read-only operator"}
 ROLE_COLUMNS = {"operator", "observer"}
 
+# A page of the dashboard; the API's and other services' paths begin otherwise.
+PAGE = re.compile(
+    r"/(dashboard|senders|billing|queues|opt-outs|suppressions|notices|platform|carriers|people"
+    r"|templates|webhooks|messages|settings|inbox|team|keys)\b"
+)
+VERBS = ("accept/", "deliver/", "manage/", "storage/")
+
 # What libraries keep for themselves, and why we need it; each has a test that fails when it is gone.
 PRIVATE = {
     "channels/email/tls.py": {"_sslobj"},  # the chain of a peer, public since Python 3.13; tests/channels/test_mx.py
@@ -533,24 +540,24 @@ def test_an_impure_rule_is_seen(source: str) -> None:
     assert impurities(ast.parse(source))
 
 
-ADDRESSES = {  # who names pages of the dashboard by their address
-    "words/places.py": "the one place",
-    "rules/notices.py": "words of notices, which belong into words/",
-}
+def addresses(tree: ast.Module) -> list[str]:
+    """The texts that are the address of a page, whole or as it is below a team's or the operators' pages."""
+    texts = [node.value for node in nodes(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [text for text in texts if PAGE.match(text)]
 
 
-def test_rules_and_verbs_name_a_subject_and_no_page() -> None:
-    """`words/places.py` alone knows where the dashboard shows a thing."""
-    naming = {
-        path.relative_to(SOURCE).as_posix()
-        for room in ("rules", "words", "manage", "accept", "deliver", "storage")
-        for path in (SOURCE / room).rglob("*.py")
-        if any(
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/dashboard")
-            for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        )
-    }
-    assert naming <= ADDRESSES.keys(), "name what it is about: words/places.py knows its page"
+@pytest.mark.parametrize("path", [path for path in FILES if path.startswith(("rules/", "words/", *VERBS))])
+def test_rules_and_verbs_name_a_subject_and_no_page(path: str) -> None:
+    """The edge, or who writes a mail, asks `words/places.py` where the dashboard shows it."""
+    assert bool(addresses(parse(path))) == (path == "words/places.py")
+
+
+@pytest.mark.parametrize(
+    "source", ['"/dashboard"', 'f"{base_url}/dashboard/operator"', 'f"/senders/domains/{id_}"', '"/queues"']
+)
+def test_an_address_of_a_page_is_seen(source: str) -> None:
+    assert addresses(ast.parse(source))
+    assert not addresses(ast.parse('"/v1/messages"'))
 
 
 def test_duties_are_repeated_by_their_table_alone() -> None:

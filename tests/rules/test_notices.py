@@ -10,20 +10,15 @@ from heliograph.rules.audit import SERVICE, Actor
 from heliograph.rules.mail.own_mail import OwnMail, to_content, to_html, to_text
 from heliograph.rules.notices import (
     HOURLY,
-    INSTANCE_KINDS,
-    LISTED,
-    TEAM_KINDS,
     NoticeRow,
     batches,
     dead_letters,
     is_told,
     of_entry,
-    say,
-    to_chat,
-    to_mail,
 )
 from heliograph.rules.setup.records import Domain, Platform, Team, TeamRecord, Template, Webhook
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.words.notices import INSTANCE_KINDS, LISTED, TEAM_KINDS, say, to_chat, to_mail
 
 BASE = "https://mail.example.com"
 EVIL = 'Acme <script>alert("x")</script>\r\nBcc: all@evil.test'

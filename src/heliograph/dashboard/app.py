@@ -16,7 +16,6 @@ from heliograph.dashboard.pages import PAGES, PageRoute
 from heliograph.dashboard.render import Reader, render
 from heliograph.dashboard.visit import (
     COOKIE,
-    OPERATOR_PAGES,
     Answer,
     Download,
     Gone,
@@ -39,11 +38,12 @@ from heliograph.web.forms import FORM_IN_THREAD, check_kind, read_form
 from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
+from heliograph.words.places import HOME, OPERATOR, TEAMS
 
 FLASH = "heliograph_notice"
 NOT_FOUND = "There is no such page, or it is not for you."
 TITLES = {403: "Not allowed", 404: "Not found", 500: "Something broke", 503: "Try again in a moment"}
-TEAMS = "/dashboard/teams/"
+IN_TEAM = f"{TEAMS}/"
 HTML = b"text/html; charset=utf-8"
 CSP = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -133,7 +133,7 @@ class Dashboard:
             with suppress(NotFound, MethodNotAllowed):
                 self._router.find("GET", unquote(path), path.encode())
                 return path
-        return "/dashboard"
+        return HOME
 
     async def _arrive(self, request: Request, params: dict[str, str]) -> Visit:
         """Find who asks about what; the body is still unread."""
@@ -151,7 +151,7 @@ class Dashboard:
 
     async def _lost(self, request: Request) -> Visit | None:
         """Find who asks for what there is not: the answer gets the frame of a page, of the team's where it is one."""
-        team = request.path.removeprefix(TEAMS).partition("/")[0] if request.path.startswith(TEAMS) else ""
+        team = request.path.removeprefix(IN_TEAM).partition("/")[0] if request.path.startswith(IN_TEAM) else ""
         try:
             return await self._arrive(request, {"team": team})
         except StoreUnavailable:
@@ -195,7 +195,7 @@ class Dashboard:
         if not isinstance(answer, Page) or visit is None or visit.who is None or answer.status == 503:
             return answer
         team = visit.team_found if visit.may("viewer") else None
-        if visit.request.path.startswith(OPERATOR_PAGES):
+        if visit.request.path.startswith(OPERATOR):
             team = None
         try:
             account = await self._store.ledger.account(team.record.ref) if team else None

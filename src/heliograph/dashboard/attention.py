@@ -13,6 +13,8 @@ from heliograph.rules.pricing import Account, month_of
 from heliograph.rules.setup.records import Team
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.words.places import OPERATOR as HERE
+from heliograph.words.places import below_team
+from heliograph.words.places import of_instance as place_of
 
 
 class Concern(msgspec.Struct, frozen=True):
@@ -37,14 +39,14 @@ def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterato
         if role and reason:
             why = f"{reason}. Messages are accepted and wait."
         way = {
-            OPERATOR: ("Resume delivery", f"{HERE}/queues"),
-            READ_ONLY: ("See the queues", f"{HERE}/queues"),
-            "": ("See what waits", "/messages?status=queued"),
+            OPERATOR: ("Resume delivery", place_of("delivery")),
+            READ_ONLY: ("See the queues", place_of("delivery")),
+            "": ("See what waits", below_team("queued")),
         }
         yield Concern("paused", "Delivery is paused", *way[role], everywhere=True, why=why)
     for circuit in circuits if role else ():
         text = f"Nothing reaches the carrier {circuit.id}: {circuit.reason or 'no answer'}."
-        yield Concern("failed", text, "Look at the carriers", f"{HERE}/carriers")
+        yield Concern("failed", text, "Look at the carriers", place_of("carrier"))
 
 
 def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
@@ -52,9 +54,9 @@ def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
         why = "messages reach nobody, even those that say delivered."
         way = {
-            OPERATOR: ("Add a carrier", f"{HERE}/carriers/new"),
-            READ_ONLY: ("Look at the carriers", f"{HERE}/carriers"),
-            "": ("See the test inbox", "/inbox"),
+            OPERATOR: ("Add a carrier", place_of("carrier") + "/new"),
+            READ_ONLY: ("Look at the carriers", place_of("carrier")),
+            "": ("See the test inbox", below_team("inbox")),
         }
         yield Concern("simulated", f"{are(names)} simulated", *way[role], everywhere=True, why=why)
 
@@ -80,20 +82,20 @@ def of_team(
         way = {
             OPERATOR: ("Lift it", f"{HERE}/teams/{team.record.id}"),
             READ_ONLY: ("See the team", f"{HERE}/teams/{team.record.id}"),
-            "": ("Ask an operator", "/team"),
+            "": ("Ask an operator", below_team("member")),
         }
         yield Concern("suspended", "The team is suspended", *way[role], everywhere=True, why="nothing can be sent.")
     yield from _email(team, reputation)
     for hook in team.webhooks:
         if not hook.enabled and hook.disabled_reason:
             text = f"The webhook {hook.url} was disabled: {hook.disabled_reason}."
-            yield Concern("failed", text, "See the webhook", f"/webhooks/{hook.id}")
+            yield Concern("failed", text, "See the webhook", below_team("webhook", hook.id))
         elif hook.id in failing:
             text = f"The webhook {hook.url} does not take events."
-            yield Concern("failed", text, "See its deliveries", f"/webhooks/{hook.id}")
+            yield Concern("failed", text, "See its deliveries", below_team("webhook", hook.id))
     if team.sandbox:
         text = "The team is in the sandbox: only verified and simulated recipients get messages."
-        yield Concern("sandbox", text, "See what going live takes", "/settings")
+        yield Concern("sandbox", text, "See what going live takes", below_team("team"))
     else:
         yield from _money(team, account, now)
 
@@ -105,11 +107,11 @@ def _email(team: Team, reputation: Reputation | None) -> Iterator[Concern]:
             "warn": "Direct emails will be paused if this goes on",
         }[reputation.state]
         text = f"{what}: {rates(reputation)}."
-        yield Concern(reputation.state, text, "See what bounced", "/messages?status=bounced")
+        yield Concern(reputation.state, text, "See what bounced", below_team("reputation"))
     if not team.sandbox and not team.domains:
-        yield Concern("pending", "There is no domain to send from.", "Domains & senders", "/senders")
+        yield Concern("pending", "There is no domain to send from.", "Domains & senders", below_team("domain"))
     for domain in team.domains.values():
-        here = f"/senders/domains/{domain.id}"
+        here = below_team("domain", domain.id)
         if not domain.verified:
             what, why = f"{domain.name} is not verified", "nothing can be sent from it."
             yield Concern("unverified", what, "See its records", here, everywhere=True, why=why)
@@ -121,10 +123,10 @@ def _money(team: Team, account: Account, now: int) -> Iterator[Concern]:
     record = team.record
     if account.available < record.credit_low:
         text = f"The credit is low, {money(account.available, record.currency)} left."
-        yield Concern("low", text, "Billing", "/billing", everywhere=True)
+        yield Concern("low", text, "Billing", below_team("credit"), everywhere=True)
     if 0 < record.email_quota <= used_this_month(account, now):
         text = "This month's email quota is used up: priced templates cost credit now."
-        yield Concern("low", text, "Billing", "/billing")
+        yield Concern("low", text, "Billing", below_team("credit"))
 
 
 def used_this_month(account: Account, now: int) -> int:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from heliograph.words.places import OPERATOR
+from heliograph.words.places import ACCOUNT, HOME, OPERATOR, OWN_NOTICES
 
 Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 
@@ -19,7 +19,7 @@ class MenuPlace(msgspec.Struct, frozen=True):
     also: str = ""  # a path below which it is marked in the menu too
 
     def address(self, base: str) -> str:
-        return self.path if self.path.startswith("/dashboard") else base + self.path
+        return self.path if self.path.startswith(HOME) else base + self.path
 
     def is_here(self, path: str, base: str) -> bool:
         own = self.address(base)
@@ -68,9 +68,9 @@ OPERATORS: tuple[MenuPlace, ...] = (
 # These are found by the search, but not in the menu.
 OTHERS: tuple[MenuPlace, ...] = (
     MenuPlace("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
-    MenuPlace("Your account", "/dashboard/account", "person", "password two-factor sessions", "person"),
-    MenuPlace("Your email notices", "/dashboard/account/notices", "email", "alerts mails", "person"),
-    MenuPlace("All teams", "/dashboard", "team", "switch team", "person"),
+    MenuPlace("Your account", ACCOUNT, "person", "password two-factor sessions", "person"),
+    MenuPlace("Your email notices", OWN_NOTICES, "email", "alerts mails", "person"),
+    MenuPlace("All teams", HOME, "team", "switch team", "person"),
     MenuPlace("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
 )
 # These are offered only to those who may send them.

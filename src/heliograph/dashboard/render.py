@@ -14,6 +14,7 @@ from heliograph.dashboard.states import state_of
 from heliograph.rules.ids import timestamp
 from heliograph.rules.pricing import format_money
 from heliograph.web import html
+from heliograph.words.places import below_team
 
 SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
 CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
@@ -45,7 +46,7 @@ def environment() -> Environment:
         "lasted": lasted,
         "are": are,
     }
-    made.globals |= {"state_of": state_of, "menu": MENU, "operator_menu": OPERATORS}
+    made.globals |= {"state_of": state_of, "menu": MENU, "operator_menu": OPERATORS, "below_team": below_team}
     return made
 
 

@@ -31,8 +31,6 @@ from heliograph.words import places
 # Who may open a page. Each role may do what the one before may; an operator is an owner of every team. A read-only
 # operator opens what an operator opens and sends no form.
 
-OPERATOR_PAGES = "/dashboard/operator"
-
 
 class PageTools(msgspec.Struct, frozen=True, kw_only=True):
     """What every page works with."""
@@ -147,7 +145,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         if self.instance_role != READ_ONLY:
             return False
         team = self.team_found
-        return self.request.path.startswith(OPERATOR_PAGES) or (team is not None and team.record.id not in self.roles)
+        return self.request.path.startswith(places.OPERATOR) or (team is not None and team.record.id not in self.roles)
 
     @property
     def actor(self) -> Actor:

@@ -4,12 +4,13 @@ from collections.abc import Collection, Mapping
 
 from heliograph.manage.webhooks import RefusalOf
 from heliograph.rules.audit import Actor, AuditEntry
-from heliograph.rules.notices import INSTANCE, NoticeKind, host_of, kinds_of
+from heliograph.rules.notices import INSTANCE, NoticeKind
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.secrets import Vault
 from heliograph.runtime.clock import Clock
 from heliograph.storage.notices import ChatHook
 from heliograph.storage.store import Store
+from heliograph.words.notices import host_of, kinds_of
 
 
 async def choose(

@@ -1,7 +1,10 @@
 """Where the dashboard shows a thing: by its kind, so that whoever tells of it names no address."""
 
-TEAMS = "/dashboard/teams"
-OPERATOR = "/dashboard/operator"
+HOME = "/dashboard"
+TEAMS = f"{HOME}/teams"
+OPERATOR = f"{HOME}/operator"
+ACCOUNT = f"{HOME}/account"
+OWN_NOTICES = f"{ACCOUNT}/notices"
 
 # Paths below the pages of a team; what has no page of its own is on the page of all.
 OF_TEAM = {
@@ -14,6 +17,7 @@ OF_TEAM = {
     "member": "/team",
     "message": "/messages",
     "opt_out": "/opt-outs",
+    "queued": "/messages?status=queued",
     "recipient": "/senders",
     "reputation": "/messages?status=bounced",
     "sender_id": "/senders",
@@ -35,6 +39,7 @@ OF_INSTANCE = {
     "chat": "/notices",
     "deadletter": "/queues",
     "delivery": "/queues",
+    "domain": "/platform/sender",
     "operator": "/people",
     "person": "/people",
     "platform": "/platform",
@@ -43,8 +48,12 @@ OF_INSTANCE = {
 
 def of_team(team: str, kind: str = "", id_: str = "") -> str:
     """Return the page of one thing, or of all of its kind; without a kind the team's first page."""
-    below = f"{OWN[kind]}/{id_}" if id_ and kind in OWN else OF_TEAM[kind] if kind else ""
-    return f"{TEAMS}/{team}{below}"
+    return f"{TEAMS}/{team}{below_team(kind, id_) if kind else ''}"
+
+
+def below_team(kind: str, id_: str = "") -> str:
+    """Return the same, as it is below the pages of any team."""
+    return f"{OWN[kind]}/{id_}" if id_ and kind in OWN else OF_TEAM[kind]
 
 
 def of_instance(kind: str) -> str:

@@ -11,8 +11,8 @@ from heliograph.rules.people import Person
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.runtime.threads import LOOKING
 from heliograph.sealing import CannotOpen
+from heliograph.words.places import ACCOUNT
 
-HERE = "/dashboard/account"
 # What a browser calls itself → its name. They name each other: the first that fits is it.
 BROWSERS = (
     *(("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("HeadlessChrome", "Chrome"), ("Chrome/", "Chrome")),
@@ -30,7 +30,7 @@ async def set_name(visit: Visit) -> Answer:
         await people.set_name(visit.store, visit.actor, person.person, person.email, visit.form.get("name", ""))
     except InvalidRequest as refusal:
         return await show(visit, errors_of(refusal))
-    return Redirect(HERE, "Your name is changed.")
+    return Redirect(ACCOUNT, "Your name is changed.")
 
 
 async def set_password(visit: Visit) -> Answer:
@@ -43,13 +43,13 @@ async def set_password(visit: Visit) -> Answer:
     if wrong := complaint(new):
         return await show(visit, {"new": wrong})
     await people.set_password(visit.store, visit.actor, person, await hash_password(new), visit.person.session)
-    return Redirect(HERE, "Your password is changed; other sessions are signed out.")
+    return Redirect(ACCOUNT, "Your password is changed; other sessions are signed out.")
 
 
 async def end_sessions(visit: Visit) -> Answer:
     who, only = visit.person, visit.form.get("id", "")
     await people.end_sessions(visit.store, visit.actor, who.person, who.email, kept=who.session, only=only)
-    return Redirect(HERE, "Signed out there.")
+    return Redirect(ACCOUNT, "Signed out there.")
 
 
 async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
@@ -93,7 +93,7 @@ async def show_totp(visit: Visit) -> Answer:
     """Offer a new secret, in the form alone until a code confirms it."""
     person = await themselves(visit)
     if person.totp or must_prove(visit, person):
-        return Redirect(HERE)
+        return Redirect(ACCOUNT)
     return await _totp_page(visit, person, visit.context.clock.entropy(totp.SECRET_BYTES))
 
 
@@ -101,11 +101,11 @@ async def confirm_totp(visit: Visit) -> Answer:
     """Confirm with the password: whoever finds an open session must not lock its person out."""
     person, sealed = await themselves(visit), visit.form.get("sealed", "")
     if person.totp or must_prove(visit, person):
-        return Redirect(HERE)
+        return Redirect(ACCOUNT)
     try:
         secret = visit.tools.unseal(sealed, f"totp/{person.id}")
     except CannotOpen:
-        return Redirect(f"{HERE}/totp")
+        return Redirect(f"{ACCOUNT}/totp")
     step = totp.step_of(secret, totp.plain(visit.form.get("code", "")), visit.context.clock.now())
     if step is None:
         wrong = {"code": "This code is wrong or too old. Check the clock of your phone."}
@@ -122,7 +122,7 @@ async def drop_totp(visit: Visit) -> Answer:
     if person.totp and (wrong := await wrong_code(visit, person, visit.form.get("code", ""))):
         return await show(visit, {"code": wrong})
     await people.end_totp(visit.store, visit.actor, person)
-    return Redirect(HERE, "Two-factor authentication is off.")
+    return Redirect(ACCOUNT, "Two-factor authentication is off.")
 
 
 async def _totp_page(visit: Visit, person: Person, secret: bytes, errors: dict[str, str] | None = None) -> Page:

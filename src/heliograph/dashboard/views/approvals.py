@@ -15,8 +15,9 @@ from heliograph.rules.setup.sender_approvals import PendingSender, pending
 from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.rules.setup.template_edit import offered
 from heliograph.rules.templates.bounds import Bounds, bounds_of
+from heliograph.words.places import OPERATOR
 
-HERE = "/dashboard/operator/approvals"
+HERE = f"{OPERATOR}/approvals"
 KINDS = {
     "domain": "Domain",
     "display_name": "Display name",

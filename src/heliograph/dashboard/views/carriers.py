@@ -19,8 +19,9 @@ from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS, SECRETS, Carrier
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.storage.carrier_use import RecentUse
 from heliograph.words.explain import cure_of_carrier
+from heliograph.words.places import of_instance
 
-HERE = "/dashboard/operator/carriers"
+HERE = of_instance("carrier")
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):

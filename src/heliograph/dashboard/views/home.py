@@ -5,12 +5,13 @@ from importlib import resources
 
 from heliograph.dashboard.views.invitations import offered
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
+from heliograph.words.places import HOME, of_team
 
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
 async def front(visit: Visit) -> Answer:
-    return Redirect("/dashboard")
+    return Redirect(HOME)
 
 
 async def start(visit: Visit) -> Answer:
@@ -21,7 +22,7 @@ async def start(visit: Visit) -> Answer:
         for team, role in (await offered(visit)).items()
     ]
     if len(teams) == 1 and not visit.sees("operator") and not invitations:
-        return Redirect(f"/dashboard/teams/{teams[0].record.id}")
+        return Redirect(of_team(teams[0].record.id))
     values = {"teams": sorted(teams, key=lambda team: team.record.name), "invitations": invitations}
     return Page("teams.html", values)
 

@@ -6,6 +6,7 @@ that invites, and to accept also a new password.
 
 from heliograph.dashboard.visit import Answer, Gone, Redirect, Visit
 from heliograph.manage import people
+from heliograph.words.places import HOME, of_team
 
 
 async def answer(visit: Visit) -> Answer:
@@ -16,8 +17,8 @@ async def answer(visit: Visit) -> Answer:
     if not await people.answer(visit.store, visit.actor, who.person, who.email, team, role, accepts=accepts):
         raise Gone
     if not accepts:
-        return Redirect("/dashboard", "The invitation is declined.")
-    return Redirect(f"/dashboard/teams/{team}" if team else "/dashboard", "Welcome.")
+        return Redirect(HOME, "The invitation is declined.")
+    return Redirect(of_team(team) if team else HOME, "Welcome.")
 
 
 async def offered(visit: Visit) -> dict[str, str]:

@@ -8,6 +8,7 @@ from heliograph.manage.people import NewPerson, read_person
 from heliograph.rules.audit import Actor
 from heliograph.rules.people import Link, Person
 from heliograph.rules.refusals import InvalidRequest
+from heliograph.words.places import HOME, of_team
 
 CLOSED = "Passwords are not in use here: sign in, and answer invitations there."
 OVER = "This link is good no more. Ask whoever gave it to you for a new one."
@@ -17,7 +18,7 @@ SAME = "Choose another password than the one you have: somebody who made you a l
 async def show(visit: Visit) -> Answer:
     link, person = await _linked(visit)
     if _is_closed(visit, link):
-        return Redirect("/dashboard" if visit.who else "/dashboard/sign-in", CLOSED)
+        return Redirect(HOME if visit.who else "/dashboard/sign-in", CLOSED)
     if _is_here(link, person) and visit.who is None:
         return Redirect(f"/dashboard/sign-in?next={visit.request.path}")
     return await _page(visit, link, person)
@@ -30,14 +31,14 @@ async def follow(visit: Visit) -> Answer:
         raise Gone(CLOSED)
     if link.purpose == "demo" and person:
         await visit.store.people.use_link(visit.params["token"], "demo")
-        return await let_in(visit, person, f"/dashboard/teams/{link.team}", notice="Welcome.", how="with a link")
+        return await let_in(visit, person, of_team(link.team), notice="Welcome.", how="with a link")
     if link.purpose == "first":
         return await _begin(visit, link)
     if person is None or (_is_here(link, person) and not _is_signed_in(visit, person)):
         raise Gone
     if "decline" in visit.form and link.team:
         await people.decline(visit.store, _actor(visit, person.id), person, link.team)
-        return Redirect("/dashboard", "The invitation is declined.")
+        return Redirect(HOME, "The invitation is declined.")
     return await _follow(visit, link, person)
 
 
@@ -60,7 +61,7 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
     if followed is None:
         raise Gone
     if kept and _is_here(link, person):
-        return Redirect(f"/dashboard/teams/{link.team}" if link.team else "/dashboard", "Welcome.")
+        return Redirect(of_team(link.team) if link.team else HOME, "Welcome.")
     return await let_in(visit, followed, notice="Welcome.")
 
 

@@ -2,11 +2,12 @@
 
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import notices, platform_mail
-from heliograph.rules.notices import INSTANCE, kinds_of, say
+from heliograph.rules.notices import INSTANCE
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.notices import CHAT
+from heliograph.words.notices import kinds_of, say
+from heliograph.words.places import OWN_NOTICES, below_team, of_instance
 
-ACCOUNT = "/dashboard/account/notices"
 SENT, REMOVED = "A test is on its way to the chat.", "The chat was removed."
 SAVED = "The chat is saved. Send a test to see whether it arrives."
 
@@ -43,7 +44,7 @@ async def choose(visit: Visit) -> Answer:
     wanted = {name for name, value in visit.form.items() if value == "yes"}
     person = visit.person
     changed = await notices.choose(visit.store, visit.actor, person.person, person.email, list(_own(visit)), wanted)
-    return Redirect(ACCOUNT, "Saved." if changed else "Nothing was changed.")
+    return Redirect(OWN_NOTICES, "Saved." if changed else "Nothing was changed.")
 
 
 def _own(visit: Visit) -> dict[str, str]:
@@ -96,4 +97,4 @@ def _team(visit: Visit) -> str:
 
 
 def _here(visit: Visit) -> str:
-    return f"{visit.base if visit.team_found else '/dashboard/operator'}/notices"
+    return visit.base + below_team("chat") if visit.team_found else of_instance("chat")

@@ -11,8 +11,9 @@ from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.templates.values import wrong_passthrough
 from heliograph.rules.text import whole_number
+from heliograph.words.places import OPERATOR as HERE
+from heliograph.words.places import of_team
 
-HERE = "/dashboard/operator"
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
 PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting", "passthrough")
 NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
@@ -26,7 +27,7 @@ async def create(visit: Visit) -> Answer:
     except InvalidRequest as refusal:
         return await show_new(visit, given, errors_of(refusal))
     if len(visit.setup.teams) == 1:
-        return Redirect(f"/dashboard/teams/{team.id}", "The team is created. Send a test message to see it work.")
+        return Redirect(of_team(team.id), "The team is created. Send a test message to see it work.")
     return Redirect(
         f"{HERE}/teams/{team.id}", "The team is created. Invite its people, and it can begin in the sandbox."
     )

@@ -29,6 +29,7 @@ from heliograph.rules.client_address import network_of
 from heliograph.rules.limits import SECOND_MS
 from heliograph.sealing import CannotOpen
 from heliograph.storage.passkeys import Passkey
+from heliograph.words.places import ACCOUNT
 
 COOKIE = "heliograph_passkey"
 CHALLENGE_BYTES = 32
@@ -95,7 +96,7 @@ async def add(visit: Visit) -> Answer:
     passkey = Passkey(made.id, person.id, name, made.public_key, made.sign_count, visit.context.clock.now())
     if not await people.add_passkey(visit.store, visit.actor, person, passkey):
         return await account.show(visit, {"passkey": NOT_ADDED})
-    return Redirect(account.HERE, f"The passkey {name} is added.")
+    return Redirect(ACCOUNT, f"The passkey {name} is added.")
 
 
 async def remove(visit: Visit) -> Answer:
@@ -104,7 +105,7 @@ async def remove(visit: Visit) -> Answer:
     if passkey is None:
         raise Gone
     await people.remove_passkey(visit.store, visit.actor, visit.person.email, passkey)
-    return Redirect(account.HERE, f"The passkey {passkey.name} is removed.")
+    return Redirect(ACCOUNT, f"The passkey {passkey.name} is removed.")
 
 
 def _party(visit: Visit) -> Party:

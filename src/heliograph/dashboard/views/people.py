@@ -9,8 +9,9 @@ from heliograph.manage.people import LinkTerms, NewPerson
 from heliograph.rules.groups import OPERATOR, ROLES
 from heliograph.rules.people import Person
 from heliograph.rules.refusals import Refusal
+from heliograph.words.places import of_instance
 
-HERE = "/dashboard/operator/people"
+HERE = of_instance("person")
 PAGE = 50
 
 

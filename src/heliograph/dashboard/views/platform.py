@@ -8,9 +8,10 @@ from heliograph.manage import platform
 from heliograph.rules.pricing import format_money
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Platform
+from heliograph.words.places import of_instance
 
 COUNTS = ("sandbox_per_day", "log_requests_per_second")
-HERE = "/dashboard/operator/platform"
+HERE = of_instance("platform")
 FORM = "Write one price a line: channel, currency, country or *, amount; such as sms USD GB 0.0350."
 
 

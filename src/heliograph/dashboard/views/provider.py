@@ -17,6 +17,7 @@ from heliograph.rules.client_address import network_of
 from heliograph.rules.groups import roles_by_groups
 from heliograph.rules.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.sealing import CannotOpen
+from heliograph.words.places import ACCOUNT
 
 COOKIE = "heliograph_provider"
 WAIT_MS = 10 * MINUTE_MS  # how long somebody may take there
@@ -99,7 +100,7 @@ async def _prove(visit: Visit, provider: Provider, visitor: Visitor, journey: Jo
         return await _stay(visit, SOMEBODY_ELSE.format(provider.options.name))
     if visitor.entered_at < journey.until - WAIT_MS - LEEWAY_S * SECOND_MS:
         return await _stay(visit, NOT_ANEW.format(provider.options.name))
-    return Redirect(account.HERE, PROVEN, (proof.cookie(visit), f"{COOKIE}=; Max-Age=0"))
+    return Redirect(ACCOUNT, PROVEN, (proof.cookie(visit), f"{COOKIE}=; Max-Age=0"))
 
 
 async def _admit(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:

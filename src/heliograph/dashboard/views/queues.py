@@ -16,8 +16,9 @@ from heliograph.rules.text import whole_number
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import COUNT_MOST, FIRST, PAGE, LetterKey, WaitingHook
 from heliograph.storage.queues import PAGE_MOST
+from heliograph.words.places import of_instance
 
-HERE = "/dashboard/operator/queues"
+HERE = of_instance("delivery")
 NOT_SURE = "Nothing was done: tick the box to say that you mean all of them."
 GONE = "It is no dead letter any more, or its content is no longer kept."
 

@@ -17,6 +17,7 @@ from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.sender_approvals import state_of
 from heliograph.rules.setup.zone import is_public, mx_parts, quoted_strings, strings, within, zone_file, zones
 from heliograph.storage.domain_checks import KeptVerdict
+from heliograph.words.places import of_instance
 
 PURPOSES = {
     "ownership": "Proves that the domain is yours",
@@ -25,7 +26,7 @@ PURPOSES = {
     "spf": "Lets this service send (SPF)",
     "dmarc": "Tells receivers what to do with forgeries (DMARC)",
 }
-PLATFORM = "/dashboard/operator/platform/sender"
+PLATFORM = of_instance("domain")
 
 
 class RecordLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from heliograph.handover import Handover
 from heliograph.rules.delivery.outcome import Accepted, Deferred
 from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.mail.own_mail import to_content
-from heliograph.rules.notices import to_chat, to_mail
 from heliograph.rules.webhooks.retry import MAYBE_ARRIVED
 from heliograph.storage.notices import NoticeMail, Outcome
 from heliograph.storage.store import Store
+from heliograph.words.notices import to_chat, to_mail
 
 AT_ONCE = 8  # mails and posts on their way
 JSON = {"Content-Type": "application/json"}

@@ -13,7 +13,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     done: bool
     needed: bool = False  # without it the team cannot go live
-    page: str = ""  # of the team: where it is mended
+    subject: str = ""  # what is to be mended
 
 
 def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Requirement]:
@@ -27,7 +27,7 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             else "Add a domain; it must be verified by DNS and approved by an operator.",
             done=domain is not None,
             needed=True,
-            page="/senders",
+            subject="domain",
         ),
         *_catch_check(team),
         *_clock_check(team),
@@ -43,7 +43,7 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             title="A template",
             text=f"{template.name} is approved." if template else "None is approved: SMS and WhatsApp need one.",
             done=template is not None,
-            page="/templates",
+            subject="template",
         ),
     ]
 
