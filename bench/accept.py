@@ -101,7 +101,7 @@ class Bench:
             {
                 "ports": [one.port for one in own],
                 "pids": [pid for one in own for pid in family(one.pid)],
-                "database": list(self.databases.family()),
+                "database_pids": list(self.databases.family()),
             }
             for own in servers
         ]

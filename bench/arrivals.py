@@ -14,9 +14,10 @@ from collections import deque
 from pathlib import Path
 
 import msgspec
-from load import Caller, whole
 from rounds import ROOT
 from send import TO
+
+from heliograph.cli.load import LoadCaller, whole
 
 RECORD = struct.Struct("=Qddi30s")  # number, when it was due and when answered (monotonic), status, the message's id
 CONNECTIONS_MAX = 500
@@ -38,7 +39,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None:
     count = int(rate * seconds)
-    epoll, busy, idle = select.epoll(), dict[int, tuple[Caller, int, float]](), deque[Caller]()
+    epoll, busy, idle = select.epoll(), dict[int, tuple[LoadCaller, int, float]](), deque[LoadCaller]()
     started, sent = time.monotonic(), 0
     with path.open("wb") as log:
         while sent < count or busy:
@@ -49,7 +50,7 @@ def run(port: int, text: bytes, rate: float, seconds: float, path: Path) -> None
                 if idle:
                     caller = idle.popleft()  # in turn: none is idle for so long that the server closes it
                 else:
-                    caller = Caller(port)
+                    caller = LoadCaller(port)
                     epoll.register(caller.socket.fileno(), select.EPOLLIN)
                 caller.socket.sendall(text.replace(TO, b"%012d" % sent))
                 busy[caller.socket.fileno()] = (caller, sent, started + sent / rate)

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 
 from accept import AT, KINDS, Bench, at
-from load import END, make_requests
+from load import make_requests
 from ours import TOKEN, Databases, Ours, revisions
 from rounds import (
     Rounds,
@@ -22,6 +22,8 @@ from rounds import (
     write_part,
 )
 from send import run
+
+from heliograph.cli.load import END
 
 SIZE = 500
 CONNECTIONS = 4

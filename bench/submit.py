@@ -7,7 +7,7 @@ import select
 import sys
 import time
 
-from load import STALLED_S, Caller
+from heliograph.cli.load import STALLED_S, LoadCaller
 
 
 def dialogue(sender: str, to: str, mail: bytes) -> list[tuple[bytes, bytes]]:
@@ -20,7 +20,7 @@ def dialogue(sender: str, to: str, mail: bytes) -> list[tuple[bytes, bytes]]:
     ]
 
 
-class Client(Caller):
+class Client(LoadCaller):
     """Answered so far: how many steps of the greeting, then of its mails."""
 
     __slots__ = ("steps",)

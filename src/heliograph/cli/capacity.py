@@ -16,6 +16,7 @@ import msgspec
 from heliograph.app import CARRIERS, make_signature
 from heliograph.cli.apply import apply_file
 from heliograph.cli.checks.machine import there
+from heliograph.cli.load import END, Load, Loaded, Turns, cpu_s, request
 from heliograph.cli.options import AS_JSON, clear_mistakes, with_settings
 from heliograph.cli.sink import Sink
 from heliograph.opening import open_store
@@ -25,6 +26,7 @@ from heliograph.rules.setup.keys import make_token
 from heliograph.settings import PREFIX, Settings
 
 CONNECTIONS = 32
+TURN_S = 0.25
 TURNS = {"sync": 0.1, "signing": 0.1, "accepting": 0.35, "hand-over": 0.45}  # of the time
 FIRST_S = 30.0  # until the first mail comes: the domain's keys are made before
 AHEAD_S = 1.0  # of a process's work before it is measured: connections, caches, keys
@@ -181,34 +183,15 @@ def _repeat(work: Callable[[], object], seconds: float) -> tuple[int, float]:
 
 
 async def _accept(pid: int, port: int, seconds: float) -> Work:
-    """Sends over some connections, each the next when the last is answered."""
-    body = msgspec.json.encode(MAIL)
-    head = f"POST /v1/emails HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
-    request = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-    time, done = asyncio.get_running_loop().time, 0
-    began = time()
-    ends = began + AHEAD_S + seconds
-
-    async def send() -> None:
-        nonlocal done
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        try:
-            while time() < ends:
-                writer.write(request)
-                answer = await reader.readuntil(b"\r\n\r\n")
-                size = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                rest = await reader.readexactly(int(size.partition(b":")[2]))
-                if b" 202 " not in answer[:16]:
-                    raise click.ClickException(f"the service answered {rest[:200].decode(errors='replace')}")
-                done += 1
-        finally:
-            writer.close()
-
-    sending = asyncio.gather(*(send() for _ in range(CONNECTIONS)))
-    await asyncio.wait([sending], timeout=AHEAD_S)
-    before, cpu, at = done, _cpu_s(pid), time()
-    await sending
-    return Work((done - before) / (time() - at), (_cpu_s(pid) - cpu) * 1e6 / max(1, done - before))
+    """Sends over some connections, each the next when the last is answered; a signal ends it between two turns."""
+    turns, load = Turns(Loaded(ports=[port], pids=[pid]), CONNECTIONS, [request(TOKEN, MAIL)]), Load()
+    for into, spent in ((Load(), AHEAD_S), (load, seconds)):
+        while into.seconds < spent:
+            turns.take(TURN_S, into)
+            await asyncio.sleep(0)
+    if load.wrong:
+        raise click.ClickException(f"the service answered {load.wrong.partition(END.decode())[2][:200]}")
+    return Work(load.answers / load.seconds, load.cpu_s * 1e6 / load.answers)
 
 
 async def _hand_over(process: "subprocess.Popen[str]", sink: Sink, seconds: float) -> Work:
@@ -217,7 +200,7 @@ async def _hand_over(process: "subprocess.Popen[str]", sink: Sink, seconds: floa
     while not sink.count and time() < ends:
         await asyncio.sleep(0.05)
     await asyncio.sleep(AHEAD_S)
-    before, cpu, at = sink.count, _cpu_s(process.pid), time()
+    before, cpu, at = sink.count, cpu_s([process.pid]), time()
     last, last_at = before, at
     while time() < at + seconds:
         await asyncio.sleep(0.1)
@@ -228,13 +211,7 @@ async def _hand_over(process: "subprocess.Popen[str]", sink: Sink, seconds: floa
     count = last - before
     if not count:
         raise click.ClickException("nothing was handed over: measure for longer with --seconds")
-    return Work(count / (last_at - at), (_cpu_s(process.pid) - cpu) * 1e6 / count)
-
-
-def _cpu_s(pid: int) -> float:
-    """Of the process and its threads so far."""
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+    return Work(count / (last_at - at), (cpu_s([process.pid]) - cpu) * 1e6 / count)
 
 
 @asynccontextmanager
