@@ -1,7 +1,11 @@
 """Places: the menu and the search lead to pages that are there, under the need that the page has."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from heliograph import dashboard
 from heliograph.dashboard.pages import PAGES, TEAM
 from heliograph.dashboard.places import FORMS, MENU, OPERATORS, OTHERS, MenuPlace, searched
 from heliograph.words.places import OF_INSTANCE, OF_TEAM, OPERATOR, OWN, of_instance, of_team
@@ -50,3 +54,29 @@ def test_a_team_s_place_is_marked(name: str, path: str, is_here: bool) -> None:
 )
 def test_one_of_the_operator_s_places_is_marked(path: str, name: str) -> None:
     assert [place.name for place in OPERATORS if place.is_here(OPERATOR + path, OPERATOR)] == [name]
+
+
+def written(text: str) -> set[str]:
+    """The pages that a template writes by their address, a part that it fills in as {}."""
+    text = text.replace("{{ visit.base }}", TEAM)
+    found = re.findall(r'(?:href|action|src)="(/dashboard(?:\{\{.*?\}\}|[^"?#{]|\{(?!\{))*)', text)
+    return {re.sub(r"\{\{.*?\}\}", "{}", one) for one in found if "{%" not in one}
+
+
+def is_page(path: str) -> bool:
+    def fits(page: list[str]) -> bool:
+        return len(parts) == len(page) and all("{" in a + b or a == b for a, b in zip(parts, page, strict=True))
+
+    parts = path.rstrip("/").split("/")
+    return any(fits(route.path.split("/")) for route in PAGES)
+
+
+def test_templates_lead_to_pages_that_are_there() -> None:
+    templates = (Path(dashboard.__file__).parent / "templates").glob("*.html")
+    found = {path.name: [one for one in written(path.read_text("utf-8")) if not is_page(one)] for path in templates}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+def test_an_address_that_leads_nowhere_is_seen() -> None:
+    found = written('<a href="{{ visit.base }}/nowhere/{{ line.id }}"></a><a href="/dashboard/operator/queues?x=1">')
+    assert [one for one in found if not is_page(one)] == [f"{TEAM}/nowhere/{{}}"]

@@ -19,6 +19,7 @@ from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings, joined
 from heliograph.storage.store import Store
+from heliograph.words.places import of_link
 
 FOLDER = Path("heliograph-demo")
 BOUNCES, MAILS = ("127.0.0.1", 8725), ("127.0.0.1", 8587)
@@ -55,7 +56,7 @@ def demo(settings: Settings) -> None:
 
     async def ready(settings: Settings, _: Store) -> None:
         lines = welcome(settings.base_url, tokens["LIVE"], tokens["SANDBOX"])
-        places = [f"Dashboard    {settings.base_url}/dashboard/link/{link}"]
+        places = [f"Dashboard    {settings.base_url}{of_link(link)}"]
         mails = [*settings.submission_listen, *settings.submission_tls_listen]
         others = for_others(settings.base_url, tokens["SANDBOX"], [joined(*place) for place in mails[:1]])
         click.echo("\n".join([*lines[:1], *places, *lines[1:-2], *others, *lines[-2:]]))

@@ -16,6 +16,7 @@ from heliograph.runtime import logs, metrics
 from heliograph.runtime.processes import Parent, Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
+from heliograph.words.places import of_link
 
 
 @click.command()
@@ -55,7 +56,7 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
         if places := settings.submission():
             said.append(f"Mail by SMTP: {', '.join(places)}")
         if link:
-            said.append(f"First operator: {settings.base_url}/dashboard/link/{link}")
+            said.append(f"First operator: {settings.base_url}{of_link(link)}")
         if place is None:
             click.echo("\n".join(said))
         else:

@@ -18,6 +18,7 @@ from heliograph.rules.refusals import NotFound
 from heliograph.settings import Settings
 from heliograph.storage.people import Offered
 from heliograph.storage.store import Store
+from heliograph.words.places import of_link
 
 
 @click.group()
@@ -191,9 +192,7 @@ def _shown(one: UserLine) -> str:
 
 def _echo_link(settings: Settings, token: str) -> None:
     told = settings.base_url != Settings().base_url
-    click.echo(
-        f"{settings.base_url if told else kept_address(settings.data) or settings.base_url}/dashboard/link/{token}"
-    )
+    click.echo(f"{settings.base_url if told else kept_address(settings.data) or settings.base_url}{of_link(token)}")
 
 
 async def _known(store: Store, email: str) -> Person:

@@ -7,6 +7,7 @@ from heliograph.rules.mail.own_mail import OwnMail
 from heliograph.rules.people import Person
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.text import without_addresses
+from heliograph.words.places import of_link
 
 MAILED = "The link is mailed to {}."
 NAME_MAX = 60  # characters of the team's name
@@ -43,7 +44,7 @@ def terms_of(visit: Visit) -> LinkTerms:
 
 async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> str:
     """Return the link, to be shown; empty: it is mailed. A refusal says why it cannot be, and the link is gone."""
-    url = f"{visit.context.base_url}/dashboard/link/{token}"
+    url = visit.context.base_url + of_link(token)
     if not terms.mailed:
         return url
     team = visit.team_found.record if visit.team_found else None

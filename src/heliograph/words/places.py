@@ -56,5 +56,10 @@ def below_team(kind: str, id_: str = "") -> str:
     return f"{OWN[kind]}/{id_}" if id_ and kind in OWN else OF_TEAM[kind]
 
 
+def of_link(token: str) -> str:
+    """Return the page that lets somebody in once."""
+    return f"{HOME}/link/{token}"
+
+
 def of_instance(kind: str) -> str:
     return OPERATOR + OF_INSTANCE[kind]
