@@ -6,11 +6,11 @@ from typing import Any, get_args
 import pytest
 
 from heliograph.channels.email import simulator as email_simulator
-from heliograph.channels.sms import simulator as sms_simulator
 from heliograph.channels.sms import twilio
+from heliograph.channels.sms.simulator import SmsSimulator
 from heliograph.channels.sms.smpp import receipt, status
 from heliograph.channels.whatsapp import cloud_api
-from heliograph.channels.whatsapp import simulator as whatsapp_simulator
+from heliograph.channels.whatsapp.simulator import WhatsappSimulator
 from heliograph.rules.delivery.message import MOVES
 from heliograph.rules.delivery.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, Own, Trouble
 from heliograph.rules.mail import blame
@@ -47,9 +47,9 @@ def test_all_codes_of_carriers_are_known() -> None:
     assert CODES["twilio"].keys() == {*map(str, twilio.CODES), *words}
     assert CODES["cloud_api"].keys() == {*map(str, cloud_api.CODES), "failed"}
     assert STATES.keys() == {state for state, (ours, _) in receipt.STATES.items() if ours == "failed"}
-    phones = (sms_simulator, whatsapp_simulator)
-    refused = [one.detail for module in phones for one in module.REFUSALS.values()]
-    reports = [one.detail for module in phones for all_ in module.REPORTS.values() for one in all_]
+    scripts = (SmsSimulator.script, WhatsappSimulator.script)
+    refused = [one.detail for script in scripts for one in script.refused.values()]
+    reports = [one.detail for script in scripts for all_ in script.later.values() for one in all_]
     said = [*refused, *(one for one in reports if one["code"] not in ("delivered", "read", "DELIVRD"))]
     assert CODES["simulator"].keys() == {one["code"] for one in said}
 
