@@ -19,8 +19,6 @@ STALLED_S = 10.0
 
 
 class LoadCaller:
-    """One connection: its socket, what came so far, when its request was sent."""
-
     __slots__ = ("came", "sent_at", "socket")
 
     def __init__(self, port: int) -> None:
@@ -31,7 +29,7 @@ class LoadCaller:
 
 
 def request(token: str, mail: object) -> bytes:
-    """A request that sends an email, as it goes over the wire."""
+    """Return a request that sends an email, as it goes over the wire."""
     body = msgspec.json.encode(mail)
     head = (
         f"POST /v1/emails HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
@@ -51,7 +49,7 @@ def whole(came: bytes) -> bool:
 
 
 class Loaded(msgspec.Struct):
-    """Where it listens, which processes its CPU time is made of, and those of its database."""
+    """Says where a server listens, which processes its CPU time is made of, and those of its database."""
 
     ports: list[int]
     pids: list[int]
@@ -59,7 +57,7 @@ class Loaded(msgspec.Struct):
 
 
 class Load(msgspec.Struct):
-    """All turns of one server together."""
+    """Sums up the turns of one server."""
 
     answers: int = 0
     seconds: float = 0.0
@@ -79,7 +77,7 @@ class Turns:
             self._epoll.register(caller.socket.fileno(), select.EPOLLIN)
 
     def take(self, seconds: float, into: Load) -> None:
-        """For so long, and until the last answer has come."""
+        """Send for so long, and wait until the last answer has come."""
         cpu, database = cpu_s(self._server.pids), cpu_s(self._server.database_pids)
         began = now = time.perf_counter()
         waiting = 0
@@ -119,7 +117,7 @@ class Turns:
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """Of all threads that live, to the nanosecond; where the kernel does not count them so, to the hundredth."""
+    """Count all threads that live, to the nanosecond; where the kernel does not do so, to the hundredth."""
     used = 0
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):

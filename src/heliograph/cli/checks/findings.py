@@ -29,7 +29,7 @@ ok, warn, fail = partial(Finding, "", "ok"), partial(Finding, "", "warn"), parti
 
 
 class Site(msgspec.Struct):
-    """What is looked at, and what earlier checks found for later ones."""
+    """Holds what is looked at, and what earlier checks found for later ones."""
 
     settings: Settings
     resolver: NameServers
@@ -57,7 +57,7 @@ class SiteCheck(msgspec.Struct, frozen=True):
 
 
 def tell(context: click.Context, findings: Iterable[Finding], as_json: bool) -> None:
-    """Each when it is found; exit code 1 when something must be fixed."""
+    """Tell each when it is found; exit with 1 when something must be fixed."""
     told = []
     for finding in findings:
         told.append(finding)

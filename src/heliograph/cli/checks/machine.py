@@ -39,7 +39,7 @@ def folder(data: Path) -> Finding:
 
 
 def there(path: Path) -> Path:
-    """It, or the nearest folder above that exists."""
+    """Return it, or the nearest folder above that exists."""
     return next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
 
 
@@ -69,7 +69,7 @@ def sync_rate(place: Path) -> Finding:
 
 
 def available_mb() -> int:
-    """What is free, or what the control group leaves us."""
+    """Return what is free, or what the control group leaves us."""
     free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
     found = [int(free.split()[1]) >> 10]
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -120,7 +120,7 @@ def port(settings: Settings) -> Finding:
 
 
 def other_ports(site: Site) -> Iterator[Finding]:
-    """Besides that of HTTP, which a service that runs already may have."""
+    """Leaves that of HTTP out, which a service that runs already may have."""
     if site.settings.bounce_listen is None:
         fix = "set HELIOGRAPH_BOUNCE_LISTEN, for example to 0.0.0.0:25, to learn of them"
         yield warn("bounces and complaints that come by mail are not received", fix)
@@ -136,7 +136,7 @@ def other_ports(site: Site) -> Iterator[Finding]:
 
 
 def asked(settings: Settings, path: str) -> str | None:
-    """The name of the instance that says that all is well, empty where it has none; None: nobody does."""
+    """Return the name of the instance that says that all is well, empty where it has none; None: nobody does."""
     try:
         with open_url(f"http://{settings.listen}{path}", timeout=PROBE_S) as answer:
             return str(answer.headers.get("heliograph-instance", ""))

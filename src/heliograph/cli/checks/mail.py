@@ -54,7 +54,6 @@ def delivery(setup: Setup) -> Iterator[Finding]:
 
 
 def callbacks(setup: Setup, heard: Mapping[str, int], uses: Mapping[str, RecentUse], now: int) -> Iterator[Finding]:
-    """Of carriers that should report what became of messages."""
     for carrier in filter(calls_back, setup.carriers):
         use, last_at = uses.get(carrier.id, RecentUse()), heard.get(carrier.id)
         if is_silent(use.day.accepted, use.hour.accepted, last_at, now):
@@ -64,7 +63,7 @@ def callbacks(setup: Setup, heard: Mapping[str, int], uses: Mapping[str, RecentU
 
 
 def platform_sender(setup: Setup) -> Iterator[Finding]:
-    """Only where its mail leaves this machine."""
+    """Look only where its mail leaves this machine."""
     address = parse_address(setup.platform.sender)
     leaves = any(c.channel == "email" and c.enabled and c.kind != "simulator" for c in setup.carriers)
     if address is None or not leaves:
@@ -78,7 +77,6 @@ def platform_sender(setup: Setup) -> Iterator[Finding]:
 
 
 def submission(site: Site) -> Iterator[Finding]:
-    """Where it is to listen, and whether others than this machine's programs can use it."""
     settings = site.settings
     if not (settings.submission_listen or settings.submission_tls_listen):
         return
@@ -98,7 +96,6 @@ def submission(site: Site) -> Iterator[Finding]:
 
 
 async def exchangers(site: Site) -> list[Finding]:
-    """Whether DNS answers: who takes mail for the probed domain."""
     try:
         answer, why = await site.resolver.ask(site.probe, "MX"), "it has no MX records"
     except Unknown:
@@ -113,7 +110,6 @@ async def exchangers(site: Site) -> list[Finding]:
 
 
 async def way_out(site: Site) -> list[Finding]:
-    """Whether port 25 is open outward, or which relay can be reached instead."""
     for host in site.exchangers[:TRIED_MAX]:
         if source := await greet(site, host, site.port):
             site.source = source
@@ -130,7 +126,7 @@ async def way_out(site: Site) -> list[Finding]:
 
 
 async def greet(site: Site, host: str, number: int) -> str | None:
-    """Our address, when that server can be connected to."""
+    """Return our address, when that server can be connected to."""
     for address in await addresses(site, host):
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PROBE_S):
@@ -155,12 +151,11 @@ async def records(site: Site, host: str, kind: str) -> list[str]:
 
 
 def greeting(settings: Settings) -> str | None:
-    """The name that we greet mail servers with."""
+    """Return the name that we greet mail servers with."""
     return normal_domain(urlsplit(settings.public_url).hostname or "")
 
 
 async def own_name(site: Site) -> list[Finding]:
-    """It must lead to our address."""
     host = greeting(site.settings)
     if not site.exchangers:
         return []
@@ -177,7 +172,6 @@ async def own_name(site: Site) -> list[Finding]:
 
 
 async def way_back(site: Site) -> list[Finding]:
-    """Our addresses must lead back to our name."""
     return [await _called(site, address, greeting(site.settings) or "") for address in site.addresses]
 
 

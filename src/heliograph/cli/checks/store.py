@@ -46,7 +46,6 @@ ASKED = """SELECT current_setting('server_version_num')::int AS version, current
 
 
 async def read_database(site: Site) -> list[Finding]:
-    """Whether it can be read; what it holds is for the checks that follow."""
     settings = site.settings
     name, path = shown(settings.database), sqlite_path(settings)
     if path is not None and not path.exists():
@@ -65,7 +64,7 @@ async def read_database(site: Site) -> list[Finding]:
 
 
 def audit_log(chain: Chain) -> Finding:
-    """Whether all is as it was written. The end, noted elsewhere, also shows a log that somebody hashed anew."""
+    """The end, noted elsewhere, also shows a log that somebody hashed anew."""
     if chain.broken and chain.broken.is_unlinked:
         fix = "ask again in a minute: the service brings it in, and an entry says so"
         return warn(f"{chain.broken.why} yet: a process of the version before wrote it, or somebody did by hand", fix)
@@ -77,7 +76,7 @@ def audit_log(chain: Chain) -> Finding:
 
 
 def log(site: Site) -> Iterator[Finding]:
-    """Of SQLite: it grows for ever when nobody brings it into the file."""
+    """SQLite's grows for ever when nobody brings it into the file."""
     if fault := log_fault(site.settings):
         yield warn(f"{fault}: nobody brings it into the database")
     elif found := log_size(site.settings):
@@ -93,7 +92,6 @@ def open_to_others(site: Site) -> Iterator[Finding]:
 
 
 def secret(site: Site) -> Iterator[Finding]:
-    """Whether it can be read, by nobody else, and is the one that the database knows."""
     found, fault = _secret(site.settings), None
     with suppress(OSError, ValueError):  # of a file that cannot be read, which is a finding
         fault = secret_fault(make_secrets(site.settings), site.seen.secret) if site.seen else None
@@ -122,7 +120,6 @@ def _secret(settings: Settings) -> Finding:
 
 
 def sealed(site: Site) -> Iterator[Finding]:
-    """How much is under which master secret."""
     with suppress(OSError, ValueError):  # as above
         secrets = make_secrets(site.settings)
         if site.seen and site.seen.sealed and secrets.adopt(site.seen.secret.digest, site.seen.secret.kept):
@@ -138,7 +135,7 @@ def sealed(site: Site) -> Iterator[Finding]:
 
 
 async def attachments(settings: Settings, probe: Callable[[Objects], Awaitable[None]]) -> list[Finding]:
-    """Where they are kept, when that is a store of objects."""
+    """Ask where they are kept, when that is a store of objects."""
     try:
         if (objects := make_objects(settings)) is None:
             return []
@@ -154,7 +151,7 @@ async def list_objects(objects: Objects) -> None:
 
 
 async def try_objects(objects: Objects) -> None:
-    """All that is ever done there."""
+    """Do all that is ever done there."""
     name = Clock().new_id("preflight-")
     await objects.put(name, name.encode())
     try:
@@ -187,7 +184,7 @@ async def database_place(site: Site) -> list[Finding]:
 
 
 def postgres(settings: Settings, found: dict[str, Any]) -> Iterator[Finding]:
-    """Its settings; what would lose an accepted message must be fixed."""
+    """Judge its settings; what would lose an accepted message must be fixed."""
     needed, encoding = settings.processes * (settings.database_pool + 1), found["encoding"]
     faults: list[tuple[bool, Level, str, str]] = [
         (found["version"] < POSTGRES_MIN, "FAIL", "it is older than PostgreSQL 13", "upgrade it"),

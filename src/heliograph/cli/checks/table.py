@@ -84,5 +84,5 @@ def of(command: Command) -> list[SiteCheck]:
 
 
 def listed(command: Command) -> str:
-    """What a command asks, for its help."""
+    """List what a command asks, for its help."""
     return "\n".join(["\b", "Checks:", *(f"  {check.name.ljust(12)} {check.asks}" for check in of(command))])
