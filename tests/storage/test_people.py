@@ -1,5 +1,7 @@
 """People in the store: what happens in one transaction, and who cannot be taken away."""
 
+import asyncio
+
 import pytest
 
 from heliograph.rules import people as rules
@@ -199,6 +201,19 @@ async def test_the_instance_keeps_an_operator(people: People, sessions: Sessions
     assert (await people.find("ada@example.com"), await sessions.find(token)) == (None, None)
     assert await people.members("team_1") == []
     assert await actions(people) == ["remove", "operator", "operator"]
+
+
+@pytest.mark.parametrize("team", ["team_1", ""])
+async def test_of_two_who_leave_at_once_one_stays(people: People, team: str) -> None:
+    """Each of them locks what the other is before it is decided about."""
+    roles = {team: "owner" if team else "operator"}
+    both = [await settle(people, f"{name}@example.com", name, roles) for name in ("ada", "bob")]
+
+    def leave(standing: Standing) -> RoleChange | None:
+        return rules.set_roles(standing, {team: None}, ENTRY)
+
+    ended = await asyncio.gather(*(people.change(one.id, [team], leave) for one in both), return_exceptions=True)
+    assert sorted(map(type, ended), key=str) == [bool, InvalidRequest]
 
 
 async def test_nothing_waits_for_who_is_gone(store: Store, people: People) -> None:
