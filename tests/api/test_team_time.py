@@ -117,3 +117,12 @@ async def test_imports_have_its_time(api: Api, store: Store, clock: TestClock) -
     assert [is_now(one["created_at"], clock) for one in listed["data"]] == [True]
     _, told = await ask(api, TOKEN, "GET", "/v1/events")
     assert all(is_now(one["created_at"], clock) for one in told["data"])
+
+
+async def test_a_secret_rotates_until_a_day_of_the_team(api: Api, store: Store, clock: TestClock) -> None:
+    _, hook = await ask(api, TOKEN, "POST", "/v1/webhooks", {"url": "https://a.example.com/hook", "events": ["*"]})
+    _, turned = await ask(api, TOKEN, "POST", f"/v1/webhooks/{hook['id']}/rotate")
+    assert is_now((parse_timestamp(turned["secret_rotates_until"]) or 0) - DAY_MS, clock)
+    await move(store, AHEAD_MS + DAY_MS)
+    _, read = await ask(api, TOKEN, "GET", f"/v1/webhooks/{hook['id']}")
+    assert read["secret_rotates_until"] is None

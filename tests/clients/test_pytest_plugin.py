@@ -7,7 +7,9 @@ from pathlib import Path
 
 PROGRAM = """
 import re
+import pytest
 from heliograph_client import Heliograph
+from heliograph_client.errors import RateLimitError
 
 def invite(to):
     with Heliograph() as client:
@@ -37,6 +39,14 @@ def test_five_days(heliograph):
     assert heliograph.client.emails.get(sent.id).status == "failed"
     heliograph.client.emails.send(to="delivered+late@simulator.test", subject="Now", text="Hello")
     assert heliograph.wait(to="delivered+late@simulator.test").subject == "Now"
+
+def test_a_bad_day(heliograph):
+    with heliograph.chaos("status=503", times=1):
+        invite("delivered+again@simulator.test")  # its client tries again
+    assert heliograph.wait(to="delivered+again@simulator.test").subject == "Welcome"
+    with heliograph.chaos("rate_limit"), pytest.raises(RateLimitError):
+        Heliograph(max_retries=0).emails.send(to="delivered@simulator.test", subject="Never", text="Hello")
+    invite("delivered+well@simulator.test")
 
 def test_codes(heliograph):
     begun = heliograph.client.verify.start(to="+447400123456")
@@ -72,7 +82,7 @@ def run(folder: Path, setup: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_program_is_tested_with_it(tmp_path: Path) -> None:
     done = run(tmp_path, SETUP)
-    assert done.returncode == 0 and "5 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_service_that_cannot_be_set_up_is_said(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ CLIENT = TARGET.parents[1]
 SECRET = make_secret(bytes(24))
 MAIL = {"from": "a@acme.test", "to": "delivered@simulator.test", "subject": "S", "text": "T"}
 BEGIN = {
-    "esm": "import { Heliograph, HeliographError, verifyWebhook } from 'heliograph-client';\n",
-    "cjs": "const { Heliograph, HeliographError, verifyWebhook } = require('heliograph-client');\n",
+    "esm": "import { chaos, Heliograph, HeliographError, verifyWebhook } from 'heliograph-client';\n",
+    "cjs": "const { chaos, Heliograph, HeliographError, verifyWebhook } = require('heliograph-client');\n",
 }
 
 
@@ -127,6 +127,16 @@ def test_what_is_tried_again(
     told = run(package, shared_service, program)
     assert (len(told["keys"]), len(set(told["keys"])), told["outcome"]) == (asked, 1, outcome)
     assert told["keys"][0]
+
+
+def test_a_bad_day(package: Path, shared_service: Service) -> None:
+    program = f"""
+    const h = new Heliograph({{ key: "{TOKENS["SANDBOX"]}", retries: 0, fetch: chaos("status=503", {{ times: 1 }}) }});
+    const mail = {{ to: "delivered@simulator.test", subject: "S", text: "T" }};
+    const refused = (await h.emails.send(mail)).error, sent = await h.emails.send(mail);
+    console.log(JSON.stringify([refused.status, refused.code, sent.error]));
+    """
+    assert run(package, shared_service, program) == [503, "service_unavailable", None]
 
 
 def test_drafts_and_opt_outs(package: Path, shared_service: Service, phone: str) -> None:

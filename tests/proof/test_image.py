@@ -65,7 +65,8 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in ("requirements.lock", "requirements-dist.lock"):
         pip = [sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "-r", name, "-d", str(wheels)]
         subprocess.run(pip, check=True, cwd=ROOT)
-    return {"BASE": str(KEPT), "BUILDAH_ISOLATION": "chroot", "WHEELS": str(wheels), **os.environ}
+    here = {"BASE": str(KEPT), "BUILDAH_ISOLATION": "chroot", "WHEELS": str(wheels)}
+    return here | os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
 
 
 def built(folder: Path, given: Mapping[str, str], **more: str) -> Image:

@@ -273,6 +273,15 @@ export class Heliograph {
   }
 }
 
+/** For tests with a sandbox team: a `fetch` whose requests, or the first `times` of them, meet a bad day such as `status=503`. */
+export function chaos(trouble: string, { times = Infinity, fetch = globalThis.fetch }: { times?: number; fetch?: typeof globalThis.fetch } = {}): typeof globalThis.fetch {
+  return (input, init) => {
+    const headers = new Headers(init?.headers ?? (input instanceof Request ? input.headers : {}));
+    if (times-- > 0) headers.set("X-Heliograph-Simulate", trouble);
+    return fetch(input, { ...init, headers });
+  };
+}
+
 /** Files as base64: their content may be given as octets, Node's Buffer included. */
 function encoded(body: any): any {
   if (Array.isArray(body.messages)) return { ...body, messages: body.messages.map(encoded) };

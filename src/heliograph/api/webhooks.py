@@ -60,7 +60,7 @@ class DeliveryList(Listed, frozen=True, kw_only=True):
 
 async def create(call: Call) -> Response:
     made = await call.management.webhooks.create(call.actor, _team(call), to_request(call.json, WebhookRequest))
-    return answer(to_new_record(made.webhook, made.secret, call.context.clock.now()), 201)
+    return answer(to_new_record(made.webhook, made.secret, call.context.clock.of(call.team)), 201)
 
 
 async def list_all(call: Call) -> Response:
@@ -68,17 +68,19 @@ async def list_all(call: Call) -> Response:
     limit, after = read_limit(query), read_after(query, PREFIXES["webhook"])
     newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
     found = [hook for hook in newest_first if after is None or hook.id < after]
-    return page([to_record(hook, call.context.clock.now()) for hook in found], limit)
+    return page([to_record(hook, call.context.clock.of(call.team)) for hook in found], limit)
 
 
 async def read(call: Call) -> Response:
-    return answer(to_record(call.management.webhooks.find(_team(call), call.params["id"]), call.context.clock.now()))
+    return answer(
+        to_record(call.management.webhooks.find(_team(call), call.params["id"]), call.context.clock.of(call.team))
+    )
 
 
 async def change(call: Call) -> Response:
     wanted = to_request(call.json, WebhookChange)
     hook = await call.management.webhooks.change(call.actor, _team(call), call.params["id"], wanted)
-    return answer(to_record(hook, call.context.clock.now()))
+    return answer(to_record(hook, call.context.clock.of(call.team)))
 
 
 async def delete(call: Call) -> Response:
@@ -88,7 +90,7 @@ async def delete(call: Call) -> Response:
 
 async def rotate(call: Call) -> Response:
     made = await call.management.webhooks.rotate(call.actor, _team(call), call.params["id"])
-    return answer(to_new_record(made.webhook, made.secret, call.context.clock.now()))
+    return answer(to_new_record(made.webhook, made.secret, call.context.clock.of(call.team)))
 
 
 async def test(call: Call) -> Response:

@@ -198,7 +198,7 @@ class Endpoint:
         if due.told is None or url is None:
             return Posted(reason="not_kept", error="the event is no longer kept", duration_ms=0)
         try:
-            known = self._secrets(hook, at)
+            known = self._secrets(hook, self._shared.clock.of(due.team))
         except ValueError as error:
             return Posted(reason="no_secret", error=str(error), duration_ms=0)
         try:

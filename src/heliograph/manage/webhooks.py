@@ -188,7 +188,8 @@ class Webhooks:
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> MadeSecret:
         """Make a new secret; the one before also signs for a day, older ones no longer do."""
-        secret, now = self._make_secret(), self._clock.now()
+        secret, ref = self._make_secret(), _team(self._store.setup.current, self.find(team, id_).team).record.ref
+        now = self._store.clock.of(ref)
         hook = await self._update(actor, team, id_, lambda hook: rotated(hook, secret, now, self._vault))
         return MadeSecret(webhook=hook, secret=secret)
 

@@ -133,10 +133,9 @@ class Heliograph(_Client[Sync]):
         self.close()
 
     def _run(self, ask: Ask[T]) -> T:
-        request = self._request(ask)
         for tries in count(1):
             try:
-                came: httpx2.Response | httpx2.TransportError = self._http.request(**request)
+                came: httpx2.Response | httpx2.TransportError = self._http.request(**self._request(ask))
             except httpx2.TransportError as error:
                 came = error
             if isinstance(came, httpx2.Response) and came.is_success:
@@ -178,10 +177,9 @@ class AsyncHeliograph(_Client[Async]):
         await self.close()
 
     async def _run(self, ask: Ask[T]) -> T:
-        request = self._request(ask)
         for tries in count(1):
             try:
-                came: httpx2.Response | httpx2.TransportError = await self._http.request(**request)
+                came: httpx2.Response | httpx2.TransportError = await self._http.request(**self._request(ask))
             except httpx2.TransportError as error:
                 came = error
             if isinstance(came, httpx2.Response) and came.is_success:

@@ -7,19 +7,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heliograph_client._ask import Sync
-from heliograph_client.client import Heliograph
+from heliograph_client.client import Heliograph, _Client
 from heliograph_client.errors import NotFoundError
 from heliograph_client.resources import Clock
 from heliograph_client.results import InboxMessage
 
+SIMULATE = "X-Heliograph-Simulate"
 TEAM = """
 [[teams]]
 id = "team_tests"
@@ -48,6 +51,22 @@ class Outbox:
     def clock(self) -> Clock[Sync]:
         """The team's own time: `clock.advance(days=5)` returns when all that became due is done."""
         return self.client.test_clock
+
+    @contextmanager
+    def chaos(self, trouble: str, *, times: int | None = None) -> Iterator[None]:
+        """A bad day for the requests of this process's clients, or for the first `times` of them: `status=503`,
+        `rate_limit`, `latency=2s`, `timeout`.
+        """
+        request, asked_before = _Client._request, count()
+
+        def troubled(client: _Client[Any], ask: Any) -> dict[str, Any]:
+            asked = request(client, ask)
+            meets = times is None or next(asked_before) < times
+            return {**asked, "headers": {**asked["headers"], SIMULATE: trouble}} if meets else asked
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(_Client, "_request", troubled)
+            yield
 
     def wait(self, *, to: str, timeout: int = 10, **filters: Any) -> InboxMessage:
         """The newest message to this address or phone: its `text`, `html`, `code`, `links`."""

@@ -289,7 +289,7 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
         "more": found[PAGE - 1].event if len(found) > PAGE else None,
         "before": before,
         "failed": failed,
-        "rotating": hook.old_until > visit.context.clock.now(),
+        "rotating": hook.old_until > visit.context.clock.of(visit.team.record.ref),
         "secret": "",
         "errors": {},
         "form": {},
