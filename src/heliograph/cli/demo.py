@@ -112,6 +112,7 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         {"to": phone, "template_id": f"tpl_demo_{channel}", "variables": {"parcel": "4711"}}
         for channel in ("sms", "whatsapp")
     )
+    answered = direct | {"to": "reply@simulator.test", "replies": True}
     start = curl(base, live, "/v1/verify", {"to": phone})
     verification = f"$({start} | grep -o 'vrf_[0-9A-Z]*' | head -n 1)"
     lines = {
@@ -127,6 +128,11 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         "what the sandbox would have delivered": (
             f"curl -sS '{base}/v1/inbox?to={email['to']}&wait=10' -H 'Authorization: Bearer {sandbox}'"
         ),
+        "email, answered by its recipient": curl(base, live, "/v1/emails", answered),
+        "email, delayed on its way": curl(base, live, "/v1/emails", direct | {"to": "delayed@simulator.test"}),
+        "sms, answered with a text": curl(base, live, "/v1/sms", sms | {"to": "+15005550011"}),
+        "sms, answered with STOP (the next one is refused)": curl(base, live, "/v1/sms", sms | {"to": "+15005550010"}),
+        "what came back": f"curl -sS '{base}/v1/events?limit=100' -H 'Authorization: Bearer {live}'",
         "what became of the emails": f"curl -sS '{base}/v1/emails?limit=2' -H 'Authorization: Bearer {live}'",
     }
     return [
