@@ -1,5 +1,6 @@
 """Mail providers behind a relay: what we send along, whose callbacks are believed, and what each event means."""
 
+import base64
 from typing import Any
 
 import msgspec
@@ -10,11 +11,13 @@ from heliograph.channels.email.pool import Prepared
 from heliograph.channels.email.provided import to_reports
 from heliograph.channels.email.providers.told import ProviderEvent
 from heliograph.channels.email.relay import Relay, id_in
+from heliograph.channels.email.smtp import SmtpOptions
 from heliograph.channels.web import Unreachable, Web, WebAnswer
 from heliograph.rules.delivery.outcome import Accepted, ProviderReport, Report
 from heliograph.rules.setup.carrier_kinds import RelayOptions
 from tests.channels.providers import CERT, GOLDEN, OPTIONS, OWN, TO, gzipped, payload, signed
-from tests.channels.smtp_peer import Peer
+from tests.channels.smtp_peer import OFFERS, Authority, Peer
+from tests.channels.test_http_carrier import COMMON, documented
 
 pytestmark = pytest.mark.anyio
 
@@ -321,6 +324,27 @@ async def test_what_is_sent_along_and_which_id_comes_back(provider: str | None) 
     head = peer.received[0].mail.partition(b"\r\n\r\n")[0].decode().split("\r\n")
     expected = [f"X-Heliograph-Id: {OWN}", ALONG[provider]] if provider else []
     assert head == [*dict.fromkeys(expected), "Subject: hello"]
+
+
+@pytest.mark.parametrize("provider", OPTIONS)
+async def test_the_recipe_of_the_docs_reaches_a_relay_that_speaks_as_the_provider(provider: str) -> None:
+    """On this machine: with its kind of encryption, its login and its words."""
+    options = {name: value for name, value in documented()[provider].items() if name not in COMMON}
+    assert options["provider"] == provider and options["port"] not in (25, 587)
+    tls, authority = options.get("tls", "starttls"), Authority()
+    server, _ = authority.server("127.0.0.1")
+    reply, id_ = TAKEN[provider]
+    asked = Peer({"final": reply}, tls=server, implicit=tls == "tls", offers=(*OFFERS, "AUTH PLAIN LOGIN"))
+    async with asked as peer:
+        given = options | {"host": "127.0.0.1", "port": peer.port} | OPTIONS[provider]
+        manner = SmtpOptions(helo="us.test", roots=authority.trusted())
+        carrier = Relay(msgspec.convert(given, RelayOptions), prepared, manner=manner)
+        outcome = await carrier.hand_over(Parcel(message_id=OWN, address=TO, content=b"", attempt=0))
+        await carrier.close()
+    assert isinstance(outcome, Accepted)
+    assert (outcome.carrier_id, outcome.detail["tls"]) == (id_, "TLSv1.3 verified")
+    login = base64.b64encode(f"\0{options['username']}\0{options['password']}".encode()).decode()
+    assert f"AUTH PLAIN {login}" in peer.lines
 
 
 @pytest.mark.parametrize("reply", ["250 2.0.0 queued", "250 Ok 2.0.0", "250", "250 Great success", "250 ok 12"])

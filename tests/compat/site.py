@@ -19,7 +19,7 @@ if not settings.configured:
     )
     django.setup()
 
-from anymail.signals import AnymailTrackingEvent, tracking  # Django must be set up first
+from anymail.signals import AnymailTrackingEvent, inbound, tracking  # Django must be set up first
 from django.core.wsgi import get_wsgi_application
 from django.test import Client, override_settings
 
@@ -53,18 +53,18 @@ def listening(**given: Any) -> Iterator[tuple[str, list[AnymailTrackingEvent]]]:
         tracking.disconnect(hear)
 
 
-def track(service: str, body: bytes, headers: Mapping[str, str]) -> list[AnymailTrackingEvent]:
-    """What anymail's view of this service makes of a request, and tells the site."""
-    heard: list[AnymailTrackingEvent] = []
+def track(service: str, body: bytes, headers: Mapping[str, str], about: str = "tracking") -> list[Any]:
+    """What anymail's view of this service makes of a request, and tells the site; `about` also `inbound`."""
+    heard, signal = list[Any](), {"tracking": tracking, "inbound": inbound}[about]
 
-    def hear(event: AnymailTrackingEvent, **_: Any) -> None:
+    def hear(event: Any, **_: Any) -> None:
         heard.append(event)
 
-    tracking.connect(hear)
+    signal.connect(hear)
     try:
         content_type = headers["Content-Type"]
-        answer = Client().post(f"/{service}/tracking/", body, content_type=content_type, headers=dict(headers))
+        answer = Client().post(f"/{service}/{about}/", body, content_type=content_type, headers=dict(headers))
         assert answer.status_code == 200, answer.content
     finally:
-        tracking.disconnect(hear)
+        signal.disconnect(hear)
     return heard

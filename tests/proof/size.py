@@ -38,6 +38,8 @@ SIZES = {
     "P28 suppressed": (5, 50),
     "P28 suspended": (5, 50),
     "P29 at once": (1, 50),
+    "P30 kills": (1, 100),
+    "P30 not believed": (20, 1_000),
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),
     "guesses from an address": (2, 20),  # of fifty

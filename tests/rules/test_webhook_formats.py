@@ -328,6 +328,20 @@ def test_a_mail_that_came_in_in_postmarks_shape() -> None:
     assert [(one["Name"], one["ContentLength"]) for one in heard["Attachments"]] == [("a.png", 9), ("b.png", 9)]
 
 
+def test_anymail_reads_a_mail_that_came_in() -> None:
+    """Its Postmark view; Resend's asks for the mail again, at an address that only Resend has."""
+    with anymail(WEBHOOK_SECRET=f"heliograph:{SECRET}"):
+        (heard,) = track("postmark", *told(CAME, shape="postmark"), about="inbound")
+    message = heard.message
+    assert (heard.event_id, message.envelope_recipient) == ("rcv_1", "support+7@in.acme.test")
+    assert (message.from_email.addr_spec, message.subject) == ("ann@b.test", "Re: Grüße")
+    assert (message.text, message.html, message.stripped_text) == ("Thanks!\n> Hello", "<p>Thanks!</p>", "Thanks!")
+    assert [one.addr_spec for one in message.to + message.cc] == ["support+7@in.acme.test", "bob@b.test"]
+    # Without their content (webhooks.md). Postmark documents the empty ContentID; anymail takes it for an inline part.
+    assert [one.get_filename() for one in message.inlines] == ["a.png", "b.png"]
+    assert message["Reply-To"] == "ann@c.test"
+
+
 @pytest.mark.parametrize(("events", "is_told"), [(("*",), False), (("email.*",), False), (("email.received",), True)])
 def test_postmark_posts_incoming_mail_elsewhere(events: tuple[str, ...], is_told: bool) -> None:
     """A program that hears of bounces would not understand it: it is told where somebody asks for it by name."""

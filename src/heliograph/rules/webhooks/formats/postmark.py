@@ -94,6 +94,7 @@ def _inbound(own: dict[str, Any], at: str) -> dict[str, Any]:
             {
                 "Name": one["filename"],
                 "Content": "",
+                "Data": "",  # where clients look when there is no content, as in Postmark's own test payloads
                 "ContentType": one["content_type"],
                 "ContentLength": one["size"],
                 "ContentID": one["content_id"] or "",
