@@ -134,7 +134,7 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
         msgspec.convert(record.options, RelayOptions),
         tools.outgoing.prepare,
         web=tools.checked_web,
-        manner=SmtpOptions(helo=tools.helo),
+        smtp_options=SmtpOptions(helo=tools.helo),
     ),
     ("sms", "smpp"): lambda record, tools: Smpp(
         msgspec.convert(record.options, SmppOptions),

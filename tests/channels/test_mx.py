@@ -87,7 +87,7 @@ async def net(
         mx = Mx(
             msgspec.convert(settings | options, MxOptions),
             prepare,
-            manner=SmtpOptions(timeouts=timeouts, roots=CA.trusted()),
+            smtp_options=SmtpOptions(timeouts=timeouts, roots=CA.trusted()),
             limits=limits or PoolLimits(),
             fetch=fetch,
             random=Random(7),

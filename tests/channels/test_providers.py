@@ -338,7 +338,7 @@ async def test_the_recipe_of_the_docs_reaches_a_relay_that_speaks_as_the_provide
     async with asked as peer:
         given = options | {"host": "127.0.0.1", "port": peer.port} | OPTIONS[provider]
         manner = SmtpOptions(helo="us.test", roots=authority.trusted())
-        carrier = Relay(msgspec.convert(given, RelayOptions), prepared, manner=manner)
+        carrier = Relay(msgspec.convert(given, RelayOptions), prepared, smtp_options=manner)
         outcome = await carrier.hand_over(Parcel(message_id=OWN, address=TO, content=b"", attempt=0))
         await carrier.close()
     assert isinstance(outcome, Accepted)

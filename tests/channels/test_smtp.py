@@ -32,15 +32,15 @@ NO_PIPELINING = tuple(offer for offer in OFFERS if offer != "PIPELINING")
 CA = Authority()
 
 
-async def opened(peer: Peer, tls: Tls = "none", **manner: Any) -> SmtpSession:
-    session = await open_to(peer, tls, **manner)
+async def opened(peer: Peer, tls: Tls = "none", **smtp_options: Any) -> SmtpSession:
+    session = await open_to(peer, tls, **smtp_options)
     assert isinstance(session, SmtpSession), session
     return session
 
 
-async def open_to(peer: Peer, tls: Tls = "none", host: str = "mx.test", **manner: Any) -> SmtpSession | Deferred:
+async def open_to(peer: Peer, tls: Tls = "none", host: str = "mx.test", **smtp_options: Any) -> SmtpSession | Deferred:
     destination = Destination(host=host, address=peer.host, port=peer.port, tls=tls)
-    return await SmtpSession.open(destination, SmtpOptions(**{"helo": "us.test", "timeouts": PATIENT, **manner}))
+    return await SmtpSession.open(destination, SmtpOptions(**{"helo": "us.test", "timeouts": PATIENT, **smtp_options}))
 
 
 async def send(session: SmtpSession, body: bytes = BODY, recipient: str = "to@x.test", utf8: bool = False) -> Outcome:
@@ -51,9 +51,9 @@ async def send(session: SmtpSession, body: bytes = BODY, recipient: str = "to@x.
 async def relay_to(
     peer: Peer, body: bytes = BODY, limits: PoolLimits | None = None, **options: Any
 ) -> AsyncIterator[Relay]:
-    manner = SmtpOptions(helo="us.test", timeouts=PATIENT, roots=CA.trusted())
+    smtp_options = SmtpOptions(helo="us.test", timeouts=PATIENT, roots=CA.trusted())
     settings = RelayOptions(**{"host": "127.0.0.1", "port": peer.port, "tls": "none", **options})
-    relay = Relay(settings, prepare, manner=manner, limits=limits or PoolLimits())
+    relay = Relay(settings, prepare, smtp_options=smtp_options, limits=limits or PoolLimits())
     try:
         yield relay
     finally:

@@ -39,11 +39,7 @@ async def page(store: Store, team: TeamRecord, after: str | None, limit: int) ->
 
 async def add(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str) -> bool:
     """Add an opt-out and tell whether it was not there before."""
-    try:
-        number = read_phone(phone)
-    except InvalidPhone as refusal:
-        raise InvalidPhone(refusal.message, param="phone") from None
-    (named,) = _channels(channel)
+    number, (named,) = read_phone(phone, "phone"), _channels(channel)
     entry = actor.did(store.clock.now(), "opt_out.add", number, named, team=team.id)
     return await store.opt_outs.add(team.ref, number, named, entry)
 

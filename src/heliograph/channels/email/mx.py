@@ -35,7 +35,7 @@ class Mx(Carrier):
         options: MxOptions,
         prepare: Prepare,
         *,
-        manner: SmtpOptions = DEFAULT_OPTIONS,
+        smtp_options: SmtpOptions = DEFAULT_OPTIONS,
         limits: PoolLimits = LIMITS,
         fetch: Fetch | None = None,
         random: Random | None = None,
@@ -45,9 +45,11 @@ class Mx(Carrier):
         self._prepare = prepare
         self._random = random or Random()
         self._resolver = Resolver(options.resolver or None, networks(options.allow_private), self._random)
-        self._policies = Policies(self._resolver, fetch or https_fetch(self._resolver, manner.roots or system_roots()))
+        self._policies = Policies(
+            self._resolver, fetch or https_fetch(self._resolver, smtp_options.roots or system_roots())
+        )
         limits = replace(limits, per_host=options.per_host, again_s=AGAIN_S)
-        self._pool = Pool(replace(manner, helo=options.helo), limits)
+        self._pool = Pool(replace(smtp_options, helo=options.helo), limits)
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
         started = asyncio.get_running_loop().time()

@@ -56,8 +56,8 @@ class _Host:
 
 
 class Pool:
-    def __init__(self, manner: SmtpOptions, limits: PoolLimits) -> None:
-        self._manner = manner
+    def __init__(self, smtp_options: SmtpOptions, limits: PoolLimits) -> None:
+        self._smtp_options = smtp_options
         self._limits = limits
         self._hosts: dict[tuple[str, int], _Host] = {}  # by address and port
         self._idle = 0
@@ -93,7 +93,7 @@ class Pool:
             return _not_asked(destination, "asked for a pause (421)", host.paused_until - _now())
         outcome = await self._speak_on_kept(host, destination, parcel, mail)
         if outcome is None:
-            opened = await SmtpSession.open(destination, self._manner)
+            opened = await SmtpSession.open(destination, self._smtp_options)
             outcome = opened if isinstance(opened, Deferred) else await self._speak(host, opened, parcel, mail)
         said = str(outcome.detail.get("code") or "")
         metrics.smtp_replied[provider_of(destination.host), f"{said[0]}xx" if said else "none"].inc()

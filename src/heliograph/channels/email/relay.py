@@ -32,7 +32,7 @@ class Relay(Carrier):
         prepare: Prepare,
         *,
         web: Web | None = None,  # for what callbacks need: it connects to checked addresses only
-        manner: SmtpOptions = DEFAULT_OPTIONS,
+        smtp_options: SmtpOptions = DEFAULT_OPTIONS,
         limits: PoolLimits = LIMITS,
     ) -> None:
         self._prepare = prepare
@@ -40,7 +40,7 @@ class Relay(Carrier):
         self._provider = _provider(options, web or Web())
         self._final = options.final
         login = Login(username=options.username, password=options.password) if options.username else None
-        self._pool = Pool(replace(manner, login=login), replace(limits, per_host=options.connections))
+        self._pool = Pool(replace(smtp_options, login=login), replace(limits, per_host=options.connections))
         self._relay = Destination(
             host=options.host,
             address=options.host,

@@ -79,9 +79,9 @@ DEFAULT_OPTIONS = SmtpOptions()
 class SmtpSession:
     """An open connection; `send` may be called again while it is `usable`."""
 
-    def __init__(self, wire: Wire, destination: Destination, manner: SmtpOptions) -> None:
+    def __init__(self, wire: Wire, destination: Destination, smtp_options: SmtpOptions) -> None:
         self._wire = wire
-        self._manner = manner
+        self._smtp_options = smtp_options
         self._address = _host_of(wire, "peername")
         self._offers: dict[str, str] = {}  # EHLO keyword → its parameters
         self._unclean = False  # a transaction was abandoned: RSET first
@@ -95,20 +95,20 @@ class SmtpSession:
         self.sent = 0  # hand-overs made, whatever their outcome
 
     @classmethod
-    async def open(cls, destination: Destination, manner: SmtpOptions) -> Self | Deferred:
+    async def open(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
         """Connect, greet, secure, log in. If opportunistic TLS fails, continue without it."""
         try:
-            return await cls._open_as_asked(destination, manner)
+            return await cls._open_as_asked(destination, smtp_options)
         except Untrusted:
-            opened = await cls._open_as_asked(replace(destination, tls="none"), manner)
+            opened = await cls._open_as_asked(replace(destination, tls="none"), smtp_options)
             if isinstance(opened, cls):
                 opened.destination = destination
             return opened
 
     @classmethod
-    async def _open_as_asked(cls, destination: Destination, manner: SmtpOptions) -> Self | Deferred:
+    async def _open_as_asked(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
         try:
-            session = cls(await _connect(destination, manner), destination, manner)
+            session = cls(await _connect(destination, smtp_options), destination, smtp_options)
         except (OSError, ValueError) as error:
             text = f"cannot connect to {destination.host}: {_connect_words(error)}"
             trouble: Trouble = "encryption" if isinstance(error, ssl.SSLError) else "unreachable"
@@ -156,7 +156,7 @@ class SmtpSession:
         try:
             if self.usable:
                 self._wire.write(b"QUIT\r\n")
-                await self._wire.reply(self._manner.timeouts.quit)
+                await self._wire.reply(self._smtp_options.timeouts.quit)
         except (Broken, TimeoutError):
             pass
         finally:
@@ -177,7 +177,7 @@ class SmtpSession:
         return refusal
 
     async def _hello(self) -> dict[str, Any] | None:
-        name = self._manner.helo or _literal(_host_of(self._wire, "sockname"))
+        name = self._smtp_options.helo or _literal(_host_of(self._wire, "sockname"))
         reply = await self._ask("ehlo", f"EHLO {name}")
         self._offers = {}
         if reply.code // 100 == 5:  # a server from before 1995
@@ -197,8 +197,8 @@ class SmtpSession:
         reply = await self._ask("starttls", "STARTTLS")
         if reply.code != 220:
             return None if asked == "opportunistic" and reply.code != 421 else self._told(reply)
-        context = context_for(asked, self._manner.roots)
-        await self._wire.secure(context, self.destination.host, self._manner.timeouts.connect)
+        context = context_for(asked, self._smtp_options.roots)
+        await self._wire.secure(context, self.destination.host, self._smtp_options.timeouts.connect)
         self._judge()
         return await self._hello()  # ignore what was offered in the clear
 
@@ -210,7 +210,7 @@ class SmtpSession:
         self.tls = f"{tls.version()}{TRUST.get(destination.tls, '')}"
 
     async def _log_in(self) -> dict[str, Any] | None:
-        login = self._manner.login
+        login = self._smtp_options.login
         if login is None:
             return None
         if self.tls is None and not (self._address and is_denied(self._address)):
@@ -305,7 +305,7 @@ class SmtpSession:
     async def _early(self) -> Outcome | None:
         """Wait until what was written is sent. A server that answers before the end has refused."""
         try:
-            await self._wire.drain(self._manner.timeouts.block)
+            await self._wire.drain(self._smtp_options.timeouts.block)
         except Broken:
             if not self._wire.has_reply:
                 raise
@@ -323,7 +323,7 @@ class SmtpSession:
 
     async def _read(self, verb: Verb) -> Reply:
         self.verb = verb
-        return await self._wire.reply(self._manner.timeouts.of(verb))
+        return await self._wire.reply(self._smtp_options.timeouts.of(verb))
 
     def _outcome(self, reply: Reply, verb: Verb) -> Outcome:
         detail = self._told(reply)
@@ -341,7 +341,7 @@ class SmtpSession:
 
     def _broken(self, error: BaseException) -> Deferred:
         """Return what a broken connection means; any other exception is raised again."""
-        host, seconds = self.destination.host, self._manner.timeouts.of(self.verb)
+        host, seconds = self.destination.host, self._smtp_options.timeouts.of(self.verb)
         match error:
             case TimeoutError():
                 words = f"{host} was silent for {seconds:g} s"
@@ -363,15 +363,15 @@ class SmtpSession:
         return _detail(self.destination, text, address=self._address, tls=self.tls, **more)
 
 
-async def _connect(destination: Destination, manner: SmtpOptions) -> Wire:
+async def _connect(destination: Destination, smtp_options: SmtpOptions) -> Wire:
     implicit = destination.tls == "implicit"
-    async with asyncio.timeout(manner.timeouts.connect):
+    async with asyncio.timeout(smtp_options.timeouts.connect):
         _, wire = await asyncio.get_running_loop().create_connection(
             Wire,
             destination.address,
             destination.port,
             local_addr=(destination.source, 0) if destination.source else None,
-            ssl=context_for("implicit", manner.roots) if implicit else None,
+            ssl=context_for("implicit", smtp_options.roots) if implicit else None,
             server_hostname=destination.host if implicit else None,
         )
     return wire

@@ -42,8 +42,8 @@ class HtmlFinding(msgspec.Struct, frozen=True):
     times: int
 
 
-def _css(name: str, pattern: str, clients: tuple[Client, ...], advice: str, harm: Harm = "different") -> HtmlFeature:
-    return HtmlFeature(name, "css", pattern, clients, harm, advice)
+def _css(name: str, pattern: str, clients: tuple[Client, ...], advice: str) -> HtmlFeature:
+    return HtmlFeature(name, "css", pattern, clients, "different", advice)
 
 
 def _html(name: str, pattern: str, clients: tuple[Client, ...], advice: str, harm: Harm = "lost") -> HtmlFeature:
