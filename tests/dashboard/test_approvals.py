@@ -1,5 +1,6 @@
 """An operator's decisions: made in the list, told to whoever asked, counted in the navigation."""
 
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, fits, sync_api
 from tests.dashboard.inside import OPERATOR, Pages, set_up
+from tests.storage.samples import message
 from tests.storage.test_idempotency import make_context
+from tests.storage.test_reputation import deliver
 
 TEAM, HERE = "team_acme", "/dashboard/teams/team_acme"
 LIST = "/dashboard/operator/approvals"
@@ -187,3 +190,18 @@ async def test_what_a_template_becomes_at_most(pages: Pages, store: Store) -> No
     assert "At most 3 segments, 0.1350 USD, 1 KB, whatever" in (await pages.get(LIST, OPERATOR)).text
     await set_up(store, ("template", new.id, replace(new, shapes={}), TEAM))
     assert "At most" not in (await pages.get(LIST, OPERATOR)).text
+
+
+@pytest.mark.anyio
+async def test_an_ask_says_how_old_it_is_and_how_the_team_does(store: Store, pages: Pages, clock: Any) -> None:
+    id_ = clock.new_id("dom_")
+    clock.forward(3 * 86_400_000)
+    domain = Domain(id=id_, team=TEAM, name="news.acme.test", brand="Acme News", verified=True)
+    await set_up(store, ("template", SMS.id, SMS, TEAM), ("domain", id_, domain, TEAM))
+    await store.messages.accept(message(clock, "ada@example.com"))
+    await deliver(store, clock, "sent")
+    shown = await pages.get(LIST, OPERATOR)
+    assert re.search(r"Asked by Acme \w+ , 3 days ago", shown.text), shown.text
+    assert "of 1 emails 0.0 % bounced" in shown.text
+    assert "There is no price list for SMS" in shown.text
+    assert "The oldest was asked for 3 days ago" in (await pages.get("/dashboard/operator", OPERATOR)).text

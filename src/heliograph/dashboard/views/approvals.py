@@ -1,12 +1,15 @@
 """What waits for an operator's word: domains, names, sender ids, templates and layouts of all teams."""
 
 import hashlib
+import re
 
 from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.template_form import is_free, prices_given, to_form
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of, waiting_ids
 from heliograph.manage import layouts, senders, templates
+from heliograph.rules.ids import ulid_ms
+from heliograph.rules.mail.reputation import rates
 from heliograph.rules.mail.sender import brands_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup import layout_drafts
@@ -26,6 +29,7 @@ KINDS = {
 }
 EXCERPT = 400  # characters of a template's text
 LAYOUT_EXCERPT = 4000  # … and of a layout: no other page shows it
+ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
 PEOPLE_MAX = 100  # askers whose addresses are looked up
 
 
@@ -99,21 +103,39 @@ async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = N
     offers = [(draft, offered(visit.setup, draft.template)) for draft in drafts]
     people = sorted({one.asked_by for one in asked} | {draft.by or "" for draft in drafts})
     found = [await visit.store.people.get(id_) for id_ in people[:PEOPLE_MAX] if id_.startswith("usr_")]
+    counts = await visit.store.reputation.counts() if asked or drafts else {}
     values = {
         "live": f"{HERE}/live?of=list&seen={_word(visit)}" if visit.request.method == "GET" else "",
-        "senders": asked,
-        "drafts": [(draft, to_form(offer), _bounds(visit, offer)) for draft, offer in offers],
+        "senders": sorted(
+            ((item, asked_at(item)) for item in asked), key=lambda one: one[1] or visit.context.clock.now()
+        ),
+        "drafts": [(draft, to_form(offer), _bounds(visit, offer), _listed(visit, offer)) for draft, offer in offers],
         "layouts": [(layout, mark_of(layout)) for layout in layout_drafts.list_pending(visit.setup)],
         "kinds": KINDS,
         "excerpt": EXCERPT,
         "layout_excerpt": LAYOUT_EXCERPT,
         "teams": visit.setup.teams,
+        "rates": {
+            id_: rates(counts[team.record.ref]) for id_, team in visit.setup.teams.items() if team.record.ref in counts
+        },
         "people": {person.id: person.email for person in found if person},
         "wrong": wrong,
         "errors": errors or {},
         "form": visit.form,
     }
     return Page("approvals.html", values, 400 if errors else 200)
+
+
+def asked_at(item: PendingSender) -> int | None:
+    """Return when it was asked for, where its id says so: not of a change, nor of an id from a setup file."""
+    body = item.id.partition("_")[2]
+    return ulid_ms(body) if not item.is_change and ULID.fullmatch(body) else None
+
+
+def _listed(visit: Visit, offer: Template) -> dict[str, int]:
+    """Return the instance's price list for it: by country, and `*` for all others."""
+    currency = visit.setup.teams[offer.team].record.currency
+    return visit.setup.platform.prices.get(offer.channel, {}).get(currency, {})
 
 
 def _bounds(visit: Visit, offer: Template) -> Bounds | None:

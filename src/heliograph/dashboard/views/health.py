@@ -7,6 +7,7 @@ import msgspec
 from heliograph.dashboard import charts
 from heliograph.dashboard.render import lasted, number
 from heliograph.dashboard.views import live, queues
+from heliograph.dashboard.views.approvals import asked_at
 from heliograph.dashboard.visit import Page, Visit
 from heliograph.rules.delivery.lanes import PRIORITIES
 from heliograph.rules.limits import HOUR_MS, MINUTE_MS
@@ -14,6 +15,7 @@ from heliograph.rules.mail.reputation import Reputation, judge_share
 from heliograph.rules.pricing import Account
 from heliograph.rules.setup import layout_drafts
 from heliograph.rules.setup.records import Priority, Team
+from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.setup.template_approvals import list_pending
 from heliograph.rules.text import whole_number
@@ -137,6 +139,7 @@ def _dead(count: int) -> HealthTile:
 
 def _approvals(setup: Setup, count: int) -> HealthTile:
     asked = [draft.at for draft in list_pending(setup) if draft.at]
+    asked += [at for item in pending(setup) if (at := asked_at(item))]
     asked += [layout.submitted_at for layout in layout_drafts.list_pending(setup) if layout.submitted_at]
     return HealthTile(
         name="Approvals",
