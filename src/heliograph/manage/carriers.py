@@ -12,7 +12,7 @@ from heliograph.handover import Handover, first_of
 from heliograph.manage.fields import check_fields
 from heliograph.rules.audit import Actor
 from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.delivery.outcome import Deferred, Outcome
+from heliograph.rules.delivery.outcome import Accepted, Outcome
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.phones.gsm import segment
@@ -151,7 +151,7 @@ async def test(store: Store, actor: Actor, handover: Handover, id_: str, address
         raise InvalidRequest(f"Type {what}.", param="address") from None
     await store.audit.add(actor.did(store.clock.now(), "carrier.test", id_, address))
     (asked,) = await handover.in_turn(first_of([carrier]), lambda _: parcel, within_s=TEST_S)
-    if not isinstance(asked.outcome, Deferred):
+    if isinstance(asked.outcome, Accepted):
         await store.carrier_use.tested(id_, store.clock.now())
     return asked.outcome
 

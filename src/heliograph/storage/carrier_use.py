@@ -40,7 +40,7 @@ class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
 
     minutes: tuple[Use, ...] = (Use(),) * SHOWN  # the oldest first
     day: Use = Use()
-    answered: bool = False  # it took or refused something, a test too, within the eight days that are kept
+    answered: bool = False  # it took something, a test too, within the eight days that are kept
 
     @property
     def hour(self) -> Use:
@@ -85,7 +85,7 @@ class CarrierUse:
         return await self._database.read(lambda tx: recent_use(tx, now))
 
     async def tested(self, carrier: str, now: int) -> None:
-        """Note that it has answered a test."""
+        """Note that it has taken a test."""
         row = (carrier, now - now % MINUTE_MS, TESTED, *Use())
         await self._database.write(lambda tx: tx.run("count_carrier_use", uses=[row]))
 

@@ -79,8 +79,13 @@ def _share(part: int, whole: int) -> str:
 # -- one -------------------------------------------------------------------------------------------------------------
 
 
-async def show_one(visit: Visit, errors: dict[str, str] | None = None, tested: Tested | None = None) -> Page:
-    carrier = _carrier(visit)
+async def show_one(visit: Visit) -> Page:
+    return await _one(visit, _carrier(visit))
+
+
+async def _one(
+    visit: Visit, carrier: CarrierRecord, errors: dict[str, str] | None = None, tested: Tested | None = None
+) -> Page:
     now = visit.context.clock.now()
     recent = (await visit.store.carrier_use.recent(now)).get(carrier.id, RecentUse())
     called_at = (await visit.store.carrier_use.callbacks()).get(carrier.id)
@@ -148,12 +153,16 @@ async def remove(visit: Visit) -> Answer:
 
 
 async def test(visit: Visit) -> Answer:
-    carrier, address = _carrier(visit), visit.form.get("address", "").strip()
+    return await _test(visit, _carrier(visit))
+
+
+async def _test(visit: Visit, carrier: CarrierRecord) -> Page:
+    address = visit.form.get("address", "").strip()
     try:
         outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, carrier.id, address)
     except InvalidRequest as refusal:
-        return await show_one(visit, {"address": refusal.message})
-    return await show_one(visit, tested=_told(carrier, address, outcome))
+        return await _one(visit, carrier, {"address": refusal.message})
+    return await _one(visit, carrier, tested=_told(carrier, address, outcome))
 
 
 def _told(carrier: CarrierRecord, address: str, outcome: Outcome) -> Tested:
@@ -192,6 +201,8 @@ async def create(visit: Visit) -> Answer:
         made = await carriers.create(visit.store, visit.actor, seal, live, kind, id_, visit.form)
     except InvalidRequest as refusal:
         return _form(visit, kind, errors=errors_of(refusal))
+    if visit.form.get("then") == "test":
+        return await _test(visit, made)
     return Redirect(f"{HERE}/{made.id}", f"{made.id} is set up. Send a test through it.")
 
 
@@ -233,6 +244,7 @@ def _form(
         "id": visit.form.get("id", "") if typed else _free_id(visit, kind[1].replace("_", "-")),
         "errors": wrong,
         "typed": typed,
+        "address": visit.form.get("address", visit.person.email if kind[0] == "email" else ""),
     }
     return Page("carrier_form.html", values, 400 if errors else 200)
 

@@ -27,7 +27,7 @@ WHERE minute >= :since GROUP BY carrier;
 SELECT DISTINCT carrier
 FROM carrier_use
 INDEXED BY carrier_use_by_minute  --sqlite
-WHERE minute >= :since AND (accepted + refused > 0 OR seat = :test);
+WHERE minute >= :since AND (accepted > 0 OR seat = :test);
 
 -- name: note_callback
 INSERT INTO carrier_callback (carrier, last_at) VALUES (:carrier, :at)
