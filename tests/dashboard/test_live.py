@@ -207,7 +207,7 @@ def also(page: Any, path: str) -> Any:
 
 def watched(page: Any) -> Any:
     """Wait until it is live, and mark it: a page that was loaded anew has no mark."""
-    expect(page.locator(".pulse")).to_have_text("Live")
+    expect(page.locator(".pulse")).to_have_text("Updating")
     page.evaluate("window.mark = 'kept'")
     return page
 

@@ -35,6 +35,7 @@ async def test_each_page_has_the_frame_and_marks_its_place(pages: Pages) -> None
         assert "/dashboard/teams/team_other" in html  # the switcher
         assert html.count("<h1") == 1
     assert "/keys" not in (await pages.get(TEAM, "viewer")).html.partition("<main")[0]
+    assert "<title>Overview · Acme · Heliograph</title>" in (await pages.get(TEAM)).html
     assert 'aria-label="Operator"' in (await pages.get("/dashboard/operator", OPERATOR)).html
 
 
@@ -144,6 +145,11 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     page = site.open("des@example.com", "--team", "team_acme", "--role", "owner", path=f"{TEAM}/keys/new")
     expect(page.get_by_label("Name", exact=True)).to_be_focused()
     page.get_by_label("Name", exact=True).fill("server")  # is taken
+    page.route(f"**{TEAM}/keys", lambda route: route.fulfill(status=204))  # the page stays
+    page.get_by_role("button", name="Create key").click()
+    expect(page.get_by_role("button", name="Create key")).to_have_attribute("aria-busy", "true")
+    page.unroute(f"**{TEAM}/keys")
+    page.evaluate("rest()")
     page.get_by_role("button", name="Create key").click()
     name = page.get_by_label("Name", exact=True)
     expect(name).to_be_focused()

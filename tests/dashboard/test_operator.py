@@ -118,7 +118,7 @@ def test_delivery_pauses_and_a_dead_letter_is_tried_again(site: Site, shoot: Sho
     expect(page.locator(".flash")).to_contain_text("in the queue again")
     expect(page.get_by_text("No dead letters")).to_be_visible()
     page.get_by_role("button", name="Resume delivery").click()
-    expect(page.locator(".flash")).to_contain_text("Delivery goes on")
+    expect(page.locator(".flash")).to_contain_text("Delivery resumed")
     viewer.reload()
     expect(viewer.get_by_text("Delivery is paused")).to_have_count(0)
     until(lambda: site.service.get(f"/v1/emails/{sent[1]}").json["status"] == "delivered")

@@ -27,4 +27,4 @@ def resume(settings: Settings) -> None:
     A running service follows within a second. Example: heliograph resume
     """
     with_store(settings, "Resuming", lambda store: set_paused(store, COMMAND_LINE, False))
-    click.echo("Delivery goes on.")
+    click.echo("Delivery resumed.")

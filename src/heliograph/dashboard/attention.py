@@ -80,7 +80,7 @@ def of_team(
     """Yield a team's concerns; `failing` are webhooks whose last tries failed."""
     if team.record.suspended:
         way = {
-            OPERATOR: ("Lift it", f"{HERE}/teams/{team.record.id}"),
+            OPERATOR: ("Resume team", f"{HERE}/teams/{team.record.id}"),
             READ_ONLY: ("See the team", f"{HERE}/teams/{team.record.id}"),
             "": ("Ask an operator", below_team("member")),
         }
@@ -91,7 +91,7 @@ def of_team(
             text = f"The webhook {hook.url} was disabled: {hook.disabled_reason}."
             yield Concern("failed", text, "See the webhook", below_team("webhook", hook.id))
         elif hook.id in failing:
-            text = f"The webhook {hook.url} does not take events."
+            text = f"Deliveries to {hook.url} are failing."
             yield Concern("failed", text, "See its deliveries", below_team("webhook", hook.id))
     if team.sandbox:
         text = "The team is in the sandbox: only verified and simulated recipients get messages."

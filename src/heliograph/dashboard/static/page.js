@@ -100,6 +100,17 @@ document.addEventListener("submit", (event) => {
   const ask = event.target.dataset.ask;
   if (ask && !confirm(ask)) event.preventDefault();
 });
+// What was sent shows that it moves, from a moment on; and is sent once.
+const rest = () => {
+  for (const button of document.querySelectorAll("[aria-busy=true]")) button.removeAttribute("aria-busy");
+};
+document.addEventListener("submit", (event) => {
+  const button = event.submitter ?? event.target.querySelector("button");
+  if (button?.getAttribute("aria-busy")) event.preventDefault();
+  else setTimeout(() => { if (!event.defaultPrevented) button?.setAttribute("aria-busy", "true"); }, 150);
+  setTimeout(rest, 20000);  // an answer that is saved as a file leaves the page where it is
+});
+addEventListener("pageshow", rest);
 // Make an element like a fresh copy of it by changing only what differs: focus, open details, selection and scrolling
 // stay. Children with a key (id or data-key) are found again where others came or went before them.
 const keyOf = (node) => node.id || node.dataset?.key || undefined;
@@ -177,7 +188,7 @@ if (live) {
   const open = () => {
     if (source || over || document.hidden) return;
     source = new EventSource(live.dataset.live);
-    source.addEventListener("open", () => say("Live"));
+    source.addEventListener("open", () => say("Updating"));
     source.addEventListener("error", () => say(""));
     source.addEventListener("changed", refresh);
     source.addEventListener("done", (event) => {

@@ -73,7 +73,7 @@ async def book(visit: Visit) -> Answer:
 
 async def resume_direct(visit: Visit) -> Answer:
     await teams.resume_direct(visit.store, visit.actor, visit.team.record.id)
-    return Redirect(_page_of(visit), "Direct sends go on; counting starts over.")
+    return Redirect(_page_of(visit), "Direct emails resumed; counting starts over.")
 
 
 async def show_new(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:

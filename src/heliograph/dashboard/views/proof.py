@@ -10,7 +10,7 @@ from heliograph.sealing import CannotOpen
 COOKIE = "heliograph_proof"
 LASTS_MS = 10 * MINUTE_MS
 WRONG = "This is not your password."
-UNPROVEN = "Show first that it is you."
+UNPROVEN = "Confirm it's you first."
 
 
 async def why_unproven(visit: Visit, person: Person, password: str) -> str:

@@ -33,7 +33,7 @@ STRANGERS = {
 }
 SOMEBODY_ELSE = "At {} that was not your account."
 NOT_ANEW = "{} does not say that you signed in there just now. Ask an operator for a link to choose a password."
-PROVEN = "It is you. For ten minutes you can set a password and add passkeys."
+PROVEN = "Confirmed. For ten minutes you can set a password and add passkeys."
 
 log = structlog.get_logger()
 

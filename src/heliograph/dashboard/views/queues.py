@@ -61,7 +61,7 @@ def watch(visit: Visit) -> Watch:
 async def pause(visit: Visit) -> Answer:
     paused = visit.form.get("paused") == "yes"
     await set_paused(visit.store, visit.actor, paused)
-    return Redirect(HERE, "Delivery is paused; messages are accepted and wait." if paused else "Delivery goes on.")
+    return Redirect(HERE, "Delivery is paused; messages are accepted and wait." if paused else "Delivery resumed.")
 
 
 # -- dead letters ----------------------------------------------------------------------------------------------
