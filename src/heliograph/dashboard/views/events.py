@@ -2,6 +2,7 @@
 
 import msgspec
 
+from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Visit
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.webhooks.event import NAMES, TYPES, StoredEvent, event_body, event_data
@@ -22,9 +23,11 @@ class EventLine(msgspec.Struct, frozen=True):
 async def show(visit: Visit) -> Answer:
     name, before = visit.query.get("type", ""), visit.query.get("before") or NEWEST
     group = name.removesuffix("*")
+    stream = await live.team_stream_address(visit, "events") if before == NEWEST else ""
     types = [one for one in TYPES if name in ("", "*", one) or (group != name and one.startswith(group))]
     found = await visit.store.events.newest(visit.team.record.ref, types, before, PAGE)
     values = {
+        "live": stream,
         "lines": [_line(visit, event) for event in found.events],
         "type": name,
         "names": [("", "All types"), *((one, one) for one in NAMES[1:])],

@@ -5,8 +5,10 @@ from importlib import resources
 
 from heliograph.dashboard.views.invitations import offered
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
+from heliograph.rules.limits import DAY_MS
 from heliograph.words.places import HOME, of_team
 
+COUNTED = 100  # teams whose figures are shown
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
@@ -23,7 +25,14 @@ async def start(visit: Visit) -> Answer:
     ]
     if len(teams) == 1 and not visit.sees("operator") and not invitations:
         return Redirect(of_team(teams[0].record.id))
-    values = {"teams": sorted(teams, key=lambda team: team.record.name), "invitations": invitations}
+    since = visit.context.clock.now() - DAY_MS
+    sent = await visit.store.figures.sent_by_hour([team.record.ref for team in teams[:COUNTED]], since)
+    values = {
+        "teams": sorted(teams, key=lambda team: team.record.name),
+        "sent": {ref: sum(hours.values()) for ref, hours in sent.items()},
+        "is_counted": len(teams) <= COUNTED,
+        "invitations": invitations,
+    }
     return Page("teams.html", values)
 
 

@@ -16,6 +16,7 @@ TEAM = {
     "messages": ("accepted", "events", "account", "setup"),
     "inbox": ("events", "cleared", "verifications"),
     "verifications": ("verifications",),
+    "events": ("events", "verifications"),
 }
 
 
