@@ -23,6 +23,7 @@ from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
+from tests import forks
 from tests.cheap import cheapen
 from tests.clocks import TestClock
 from tests.proof.size import FULL
@@ -52,6 +53,12 @@ def pytest_collection() -> Generator[None, Any, Any]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """One process that forks for all workers: its imports take three seconds."""
+    if session.config.getoption("workers") and not session.config.option.collectonly:
+        forks.parent()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -27,7 +27,7 @@ class Forked:
         os.umask(umask := os.umask(0o077))
         asked = json.dumps([program, arguments, dict(environment), str(folder or Path.cwd()), umask]).encode()
         with ended:
-            socket.send_fds(_parent(), [asked], [ended.fileno(), write])
+            socket.send_fds(parent(), [asked], [ended.fileno(), write])
         os.close(write)
         self.stdout = os.fdopen(read, encoding="utf-8")
         self.pid = int(self._ended.recv(20))
@@ -64,8 +64,8 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 @functools.cache
-def _parent() -> socket.socket:
-    """Our end of the process that forks; it ends when we do."""
+def parent() -> socket.socket:
+    """Our end of the process that forks; it ends when we do, and all who were forked from us since."""
     ours, theirs = _pair()
     subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=theirs.fileno(), cwd=Path(__file__).parents[1])
     theirs.close()

@@ -57,6 +57,8 @@ def _fork(config: pytest.Config, files: list[list[pytest.Item]], places: int, fo
         config.pluginmanager.register(Teller(config, theirs))
         _work(files, places)
         theirs.send(None)
+    except KeyboardInterrupt:
+        pass
     except BaseException:
         captured.suspend_global_capture()
         traceback.print_exc()

@@ -14,11 +14,13 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from tests.cheap import RSA_KEYS
 from tests.clocks import TestClock
 
 CLIENT, SECRET = "heliograph", "a secret: 100% ours"
-KEY = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
-OTHER_KEY = RSAKey.generate_key(2048, {"kid": "second", "use": "sig"})
+KEY, OTHER_KEY = (
+    RSAKey.import_key(pem, {"kid": kid, "use": "sig"}) for kid, pem in zip(("first", "second"), RSA_KEYS, strict=False)
+)
 HUGE = b'{"padding": "' + b"x" * 1_000_000 + b'"}'
 
 Claims = dict[str, Any]

@@ -7,7 +7,7 @@ FULL = bool(os.environ.get("PROOF"))
 
 # Promise and what is counted → short, full.
 SIZES = {
-    "P1 kills": (4, 200),
+    "P1 kills": (2, 200),
     "P1 accepts between kills": (30, 50),
     "P2 accepts": (50, 200),
     "P3 kills": (2, 50),

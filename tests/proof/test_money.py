@@ -23,6 +23,7 @@ from heliograph.rules.refusals import InsufficientCredit
 from heliograph.settings import Settings
 from heliograph.storage.leases import Leases
 from heliograph.storage.outbox import Claim
+from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.verifications import Start
 from tests.clocks import StandingClock
@@ -104,8 +105,11 @@ class Money(RuleBasedStateMachine):
         if not self.claims:
             return
         claim = self.claims[which % len(self.claims)]
-        if self.run(self.store.outbox.record(outcome(claim, self.clock.now(), wanted))) and wanted == "sent":
+        if self.run(self._record(outcome(claim, self.clock.now(), wanted))) and wanted == "sent":
             self.at_carrier.append(f"{claim.message_id}/{claim.position}")
+
+    async def _record(self, change: Change) -> Any:
+        return await self.store.outbox.record(change)
 
     @rule(wishes=st.lists(OUTCOMES, min_size=1, max_size=4))
     def claim_and_record(self, wishes: list[str | None]) -> None:

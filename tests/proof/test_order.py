@@ -36,13 +36,14 @@ from tests.channels.smsc import HOLD, Smsc
 from tests.channels.smtp_peer import Peer
 from tests.clocks import TestClock
 from tests.entries import set_up
-from tests.proof.size import report, size
+from tests.proof.size import DATABASES, report, size
 from tests.storage.conftest import Sql
 from tests.storage.conftest import sql as sql
 from tests.storage.conftest import store as store
 from tests.storage.samples import ENTRY, message
 
-pytestmark = pytest.mark.anyio
+# In short on SQLite: in which order and whose work is claimed, tests/storage/test_outbox.py asks both databases.
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("database_url", DATABASES, indirect=True)]
 
 SLOW_S = 0.02  # that the sink takes for each
 CRITICAL = 20
