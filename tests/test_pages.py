@@ -20,7 +20,7 @@ SECONDS = 900
 # What cannot be run here, by the first word that needs it. The page's source says so too, above the block.
 NOT_RUN = {
     "downloads packages": ("sudo python3 -m venv", "sudo /opt/heliograph/bin/pip install"),
-    "needs a container engine": ("docker build",),
+    "needs a container engine": ("make image",),
     "needs a cluster": ("kubectl create",),
     "needs Litestream": ("echo 'checkpoint", "sudo install -d -m 0700 -o heliograph /var/lib"),
 }
