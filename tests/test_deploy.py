@@ -76,6 +76,15 @@ def test_compose_files(name: str) -> None:
         assert included in COMPOSE
 
 
+@pytest.mark.parametrize("name", COMPOSE)
+def test_what_is_given_as_a_file_is_not_in_the_image(name: str) -> None:
+    """Nobody starts with both."""
+    of_image = set(re.findall(rf"\b({PREFIX}[A-Z_]+)=", (DEPLOY / "Dockerfile").read_text("utf-8")))
+    services = yaml.safe_load((DEPLOY / name).read_text("utf-8"))["services"].values()
+    given = {setting for one in services if one["image"] == OURS for setting in one["environment"]}
+    assert of_image and {f"{setting}_FILE" for setting in of_image | given} & (of_image | given) == set()
+
+
 def test_images_do_not_float() -> None:
     """A tag that names a whole version: what is built tomorrow is what was tried."""
     texts = [(DEPLOY / name).read_text("utf-8") for name in (*COMPOSE, "Dockerfile", "helm/values.yaml")]

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +19,13 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from heliograph import __version__
 from tests.npm import miss
 from tests.proof.size import report
 from tests.service import Service, free_port, until
+from tests.test_deploy import ALL, rendered
 from tests.test_dist import ROOT
 
 KEPT = ROOT / ".venv" / "image-base.tar"
@@ -87,56 +90,65 @@ def image(tmp_path_factory: pytest.TempPathFactory, given: dict[str, str]) -> Im
     return built(tmp_path_factory.mktemp("image"), given)
 
 
-def confined(image: Image, data: Path, command: list[str], environment: dict[str, str]) -> list[str]:
-    """A command as an engine starts it with `--read-only --cap-drop ALL --tmpfs /tmp -v DATA:/data`."""
-    [volume] = image.config["Volumes"]
-    known = dict(one.split("=", 1) for one in image.config["Env"]) | environment
-    return [
-        *(
-            "bwrap",
-            "--die-with-parent",
-            "--ro-bind",
-            str(image.root),
-            "/",
-            "--bind",
-            str(data),
-            volume,
-            "--tmpfs",
-            "/tmp",
-        ),
-        *("--proc", "/proc", "--dev", "/dev", "--chdir", image.config["WorkingDir"], "--clearenv", "--cap-add", "ALL"),
-        *(word for name, value in known.items() for word in ("--setenv", name, value)),
-        *("--", "/usr/bin/setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--no-new-privs"),
-        *("--inh-caps=-all", "--bounding-set=-all", *command),
-    ]
-
-
 class Container:
-    """One service of the image, on a volume of its own."""
+    """A service of a compose file, or without one what the image says itself, on the machine's network."""
 
-    def __init__(self, image: Image, data: Path) -> None:
-        self.image, self.data, self.service = image, data, Service("", data)
-        self.service.ports = [free_port()]
-        self.environment = {"HELIOGRAPH_LISTEN": f"127.0.0.1:{self.service.ports[0]}", "HELIOGRAPH_STOP_DELAY_MS": "0"}
+    def __init__(
+        self, image: Image, data: Path, mounts: Mapping[str, Path] = {}, composed: Mapping[str, Any] = {}
+    ) -> None:
+        self.image, self.mounts, self.composed = image, {"/data": data, **mounts}, composed
+        self.port = free_port()
+        self.service = Service("", data)
+        self.service.ports = [self.port]
+
+    def confined(self, command: list[str]) -> list[str]:
+        """As an engine starts it with `read_only`, `cap_drop`, `tmpfs` and its mounts."""
+        known = dict(one.split("=", 1) for one in self.image.config["Env"]) | self.composed.get("environment", {})
+        known |= {"HELIOGRAPH_LISTEN": f"127.0.0.1:{self.port}", "HELIOGRAPH_STOP_DELAY_MS": "0"}
+        known = {name: re.sub(r"\$\{DOMAIN.*?\}", "mail.example.com", value) for name, value in known.items()}
+        return [
+            *(
+                "bwrap",
+                "--die-with-parent",
+                "--ro-bind",
+                str(self.image.root),
+                "/",
+                "--tmpfs",
+                "/tmp",
+                "--tmpfs",
+                "/run",
+            ),
+            *(word for target, source in self.mounts.items() for word in ("--bind", str(source), target)),
+            *("--proc", "/proc", "--dev", "/dev", "--chdir", self.image.config["WorkingDir"]),
+            *("--clearenv", "--cap-add", "ALL"),
+            *(word for name, value in known.items() for word in ("--setenv", name, value)),
+            *("--", "/usr/bin/setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--no-new-privs"),
+            *("--inh-caps=-all", "--bounding-set=-all"),
+            *(word.replace("127.0.0.1:8701", f":{self.port}").replace(":8701", f":{self.port}") for word in command),
+        ]
 
     def run(self, *arguments: str, given: str = "") -> str:
-        command = confined(self.image, self.data, ["heliograph", *arguments], self.environment)
+        command = self.confined(["heliograph", *arguments])
         return subprocess.run(command, input=given, check=True, capture_output=True, text=True).stdout
 
     def is_healthy(self) -> bool:
-        _, *check = self.image.config["Healthcheck"]["Test"]
-        return not subprocess.run(
-            confined(self.image, self.data, check, self.environment), capture_output=True
-        ).returncode
+        _, *check = self.composed.get("healthcheck", {}).get("test") or self.image.config["Healthcheck"]["Test"]
+        return not subprocess.run(self.confined(check), capture_output=True).returncode
 
     @contextmanager
     def serving(self) -> Iterator[int]:
-        """By the image's own command, until it is healthy: the id of its process."""
-        command = [*self.image.config["Entrypoint"], *self.image.config["Cmd"]]
-        with subprocess.Popen(confined(self.image, self.data, command, self.environment)) as engine:
+        """By its own command, until it is healthy: the id of its process."""
+        command = [*self.image.config["Entrypoint"], *self.composed.get("command", self.image.config["Cmd"])]
+        with subprocess.Popen(self.confined(command)) as engine:
             until(self.is_healthy)
             [process] = Path(f"/proc/{engine.pid}/task/{engine.pid}/children").read_text().split()
             yield int(process)
+
+
+def owned(folder: Path) -> Path:
+    folder.mkdir(mode=0o700)
+    os.chown(folder, int(USER), int(USER))
+    return folder
 
 
 def test_it_is_small_and_the_same_at_every_build(image: Image, given: dict[str, str], tmp_path: Path) -> None:
@@ -158,9 +170,7 @@ def test_it_holds_what_the_bill_of_materials_says(image: Image) -> None:
 
 def test_it_serves_is_killed_comes_back_and_stops(image: Image, tmp_path: Path) -> None:
     assert image.config["User"] == f"{USER}:{USER}"
-    data = tmp_path / "volume"
-    data.mkdir(mode=0o700)
-    os.chown(data, int(USER), int(USER))
+    data = owned(tmp_path / "volume")
     container = Container(image, data)
     began = time.monotonic()
     with container.serving() as process:
@@ -178,3 +188,22 @@ def test_it_serves_is_killed_comes_back_and_stops(image: Image, tmp_path: Path) 
     stopped_s = time.monotonic() - began
     assert {path.stat().st_uid for path in data.rglob("*")} == {int(USER)}
     report("image", f"healthy {took_s:.1f} s after its start as {USER}, stopped in {stopped_s:.1f} s")
+
+
+def test_the_chart_fits_the_schemas_of_kubernetes(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    judge = tmp_path / "venv" / "bin"
+    if subprocess.run([judge / "pip", "install", "--quiet", "kubernetes-validate"], capture_output=True).returncode:
+        miss("the chart", "kubernetes-validate cannot be installed here")
+    objects = [one for one in rendered(ALL) if one["kind"] != "PodMonitor"]  # which Kubernetes itself does not have
+    (tmp_path / "chart.yaml").write_text(yaml.safe_dump_all(objects))
+    said = subprocess.run(
+        [judge / "kubernetes-validate", "--strict", "chart.yaml"],
+        check=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    version = re.findall(r"against version (\S+)", said.stdout + said.stderr)
+    assert len(version) == len(objects)
+    report("image", f"the chart's {len(objects)} objects fit the schemas of Kubernetes {version[0]}")
