@@ -58,6 +58,7 @@ PROOFS = {
     "restore": [*RESTORE, "tests/proof/test_pitr.py", "tests/proof/test_litestream.py"],
     "upgrade": ["tests/proof/test_upgrade.py"],
     "pumping": ["tests/proof/test_pumping.py"],
+    "templates": ["tests/proof/test_template_bounds.py"],
     "guessing": ["tests/accounts/test_guessing.py"],
     "image": ["tests/proof/test_image.py"],
     "install": ["tests/proof/test_install.py"],

@@ -148,9 +148,10 @@ def measured(world: World, given: dict[str, Any]) -> tuple[int, int] | None:
     return max(size for size, _ in found), max(segments for _, segments in found)
 
 
-def searched(world: World, random: Random, tries: int, seen: Callable[[tuple[int, int]], None]) -> tuple[int, int]:
-    """The most that was found, by changing one variable at a time from some values on."""
+def searched(world: World, random: Random, tries: int, seen: Callable[[tuple[int, int], int], None]) -> tuple[int, int]:
+    """The most that was found, by changing one variable at a time from some values on; `seen` counts the renders."""
     best = [0, 0]
+    renders = len(BRANDS) * (1 + len(world.template.locales))
     for at in (0, 1):
         for _ in range(tries):
             given, most = some_values(world, random), -1
@@ -159,7 +160,7 @@ def searched(world: World, random: Random, tries: int, seen: Callable[[tuple[int
                     found = measured(world, given | {name: value})
                     if found is None:
                         continue
-                    seen(found)
+                    seen(found, renders)
                     best = [max(best[0], found[0]), max(best[1], found[1])]
                     if found[at] > most:
                         given, most = given | {name: value}, found[at]
