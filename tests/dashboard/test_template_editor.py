@@ -316,3 +316,33 @@ async def test_what_has_no_example_is_a_chip(pages: Pages) -> None:
     assert "&#34;https://a.test/whim&#34; title=&#34;whim&#34;&gt;&lt;span style" in shown.html
     assert "whim&lt;/span&gt;&lt;/a&gt; Grace" in shown.html
     assert """data-guesses=\'{"name": "Grace Hopper", "order": "4711", "whim": ""}\'""" in shown.html
+
+
+ITEMS = "{{#each customer.items}}{{item.title}} {{item.price}} {{else}}None{{/each}}"
+
+
+async def test_lists_and_lengths_are_declared_in_the_form(pages: Pages) -> None:
+    asked = await edit(pages, MAIL.id, "publish", text=ITEMS)
+    assert "New variable: items" in asked.text and 'name="fields.1" value="title, price"' in asked.html, "by itself"
+    declared = {"text": ITEMS, "variable.1": "items", "most.1": "9", "length.1": "80", "length.0": "20", "do": "draft"}
+    form = form_of(asked) | declared
+    wrong = await pages.post(f"{HERE}/{MAIL.id}/edit", form | {"length.0": "many"}, "developer")
+    assert wrong.status == 400 and 'value="many"' in wrong.html and "expected a whole number" in wrong.text
+    saved = await pages.post(f"{HERE}/{MAIL.id}/edit", form, "developer")
+    assert saved.headers["location"].endswith("?saved=yes")
+    shapes = {"name": Shape(max_length=20), "items": Shape(list=("title", "price"), max=9, max_length=80)}
+    assert draft_of(pages, MAIL.id).shapes == shapes
+    shown = await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")
+    assert "A list of title, price" in shown.text and "At most 20 characters" in shown.text
+    await edit(pages, MAIL.id, "draft", text=ITEMS, **{"length.0": ""})
+    assert list(draft_of(pages, MAIL.id).shapes) == ["items"], "cleared"
+
+
+async def test_a_test_of_a_list_takes_its_items_as_json(pages: Pages, store: Store) -> None:
+    listed = replace(MAIL, text=ITEMS, variables=("items",), shapes={"items": Shape(list=("title", "price"))})
+    await set_up(store, ("template", MAIL.id, replace(listed, examples={}), TEAM))
+    shown = await pages.get(f"{HERE}/{MAIL.id}/test", "developer")
+    assert "&#34;title&#34;:&#34;Green tea&#34;" in shown.html
+    assert "items" in (await pages.get(f"{HERE}/{MAIL.id}")).text
+    form = {"to": "delivered@simulator.heliograph.dev", "value.items": "[1]"}
+    assert "items[0] is not an object" in (await pages.post(f"{HERE}/{MAIL.id}/send", form, "developer")).text

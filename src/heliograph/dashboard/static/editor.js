@@ -61,7 +61,7 @@
         field.checked = false;
         if (field.type === "checkbox") continue;
         field.value = "";
-        field.placeholder = field.name.startsWith("variable") ? "Add one" : "";
+        if (/^(variable|example)/.test(field.name)) field.placeholder = field.name.startsWith("variable") ? "Add one" : "";
       }
       for (const number of row.querySelectorAll(".no")) number.textContent = at + 1;
       delete row.dataset.byItself;
@@ -69,10 +69,10 @@
       return row;
     };
     const keepEmptyRow = () => { if (nameOf(rows.lastElementChild).value && rows.children.length < 101) addRow(); };
-    const declare = (used, guesses) => {
+    const declare = (used, guesses, lists) => {
       let changed = false;
       const isLeft = (row) => exampleOf(row).value === row.dataset.byItself && !used.includes(nameOf(row).value);
-      for (const row of [...rows.children].filter(isLeft)) { nameOf(row).value = exampleOf(row).value = ""; delete row.dataset.byItself; changed = true; }
+      for (const row of [...rows.children].filter(isLeft)) { for (const field of row.querySelectorAll("input:not([type=checkbox])")) field.value = ""; delete row.dataset.byItself; changed = true; }
       const declared = [...rows.children].map((row) => nameOf(row).value.trim().replace(/^customer\./, ""));
       for (const name of used.filter((one) => !declared.includes(one))) {
         const row = [...rows.children].find((one) => !nameOf(one).value && !exampleOf(one).value);
@@ -80,6 +80,7 @@
         nameOf(row).value = name;
         exampleOf(row).placeholder = "Such as …";
         row.dataset.byItself = exampleOf(row).value = guesses[name] ?? "";
+        if (name in lists) row.querySelector("[name^='fields.']").value = lists[name];
         changed = true;
         keepEmptyRow();
       }
@@ -112,7 +113,7 @@
       offline.hidden = Boolean(body);
       fit(frame);
       if (body) note(body);
-      if (body && declare(body.dataset.used.split(" ").filter(Boolean), JSON.parse(body.dataset.guesses))) { keep(); later(); }
+      if (body && declare(body.dataset.used.split(" ").filter(Boolean), JSON.parse(body.dataset.guesses), JSON.parse(body.dataset.fields))) { keep(); later(); }
     };
     const show = (more = "") => {
       if (isSending) return;

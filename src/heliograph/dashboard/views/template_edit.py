@@ -96,7 +96,9 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
         return await _with_locale(visit, base, lines)
     errors, publish = done.errors, visit.form.get("do") != "draft"
     if not errors and done.added and publish:  # a draft is saved with them; what every send must give is seen first
-        lines += [FormLine(name, example=guess(name)) for name in done.added]
+        lines += [
+            replace(line, example=guess(line.name)) for line in lines_for(done.template) if line.name in done.added
+        ]
         return await _editor(visit, base, visit.form, lines, added=done.added)
     if not errors:
         terms: dict[str, Any] = {"by_operator": visit.may("operator"), "free": is_free(visit.form), "publish": publish}

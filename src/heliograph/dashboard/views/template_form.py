@@ -1,11 +1,12 @@
 """The editor's form: what its fields mean for a template, and how a template fills them."""
 
+import re
 from typing import Any
 
 import msgspec
 
 from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.records import Channel, Template
+from heliograph.rules.setup.records import Channel, Shape, Template
 from heliograph.rules.templates.check import VARIABLES_MAX
 from heliograph.rules.templates.locales import read_locale
 
@@ -16,6 +17,7 @@ PARTS: dict[Channel, tuple[str, ...]] = {
 }
 # What a template has of its own in another language.
 TRANSLATED: dict[Channel, tuple[str, ...]] = PARTS | {"whatsapp": ("body", "language", "upstream_name")}
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 class FormLine(msgspec.Struct, frozen=True):
@@ -24,6 +26,16 @@ class FormLine(msgspec.Struct, frozen=True):
     name: str
     optional: bool = False
     example: str = ""
+    length: str = ""  # characters that it has at most
+    fields: str = ""  # of a list's items
+    most: str = ""  # items of the list
+
+    def declared(self) -> dict[str, Any]:
+        """Return it as a setup file declares it; what is no number is told as one that is wrong."""
+        fields = self.fields.replace(",", " ").split()
+        table: dict[str, Any] = {"name": self.name, **({"list": fields} if fields else {})}
+        numbers = {"max_length": self.length, **({"max": self.most} if fields else {})}
+        return table | {key: int(text) if _NUMBER.fullmatch(text) else text for key, text in numbers.items() if text}
 
 
 def to_form(template: Template) -> dict[str, str]:
@@ -35,7 +47,7 @@ def to_form(template: Template) -> dict[str, str]:
         for tag, parts in template.locales.items()
         for part in TRANSLATED[template.channel]
     }
-    form |= {"locale": template.locale, "layout": template.layout or ""}
+    form |= {"locale": template.locale, "timezone": template.timezone, "layout": template.layout or ""}
     return form | {"name": template.name, "priority": template.priority, "price": price, "prices": prices}
 
 
@@ -53,7 +65,14 @@ def with_locale(form: dict[str, str], channel: Channel) -> dict[str, str]:
 
 
 def lines_for(template: Template) -> list[FormLine]:
-    return [FormLine(name, name in template.optional, template.examples.get(name, "")) for name in template.variables]
+    return [_line(template, name) for name in template.variables]
+
+
+def _line(template: Template, name: str) -> FormLine:
+    shape = template.shapes.get(name, Shape())
+    length, most = str(shape.max_length or ""), str(shape.max) if shape.list else ""
+    example = template.examples.get(name, "")
+    return FormLine(name, name in template.optional, example, length, ", ".join(shape.list), most)
 
 
 def lines_of(form: dict[str, str]) -> list[FormLine]:
@@ -63,6 +82,7 @@ def lines_of(form: dict[str, str]) -> list[FormLine]:
             form.get(f"variable.{i}", "").strip().removeprefix("customer."),
             f"optional.{i}" in form,
             form.get(f"example.{i}", ""),
+            *(form.get(f"{field}.{i}", "").strip() for field in ("length", "fields", "most")),
         )
         for i in range(VARIABLES_MAX + 1)  # one too many is seen, and refused
     ]
@@ -78,11 +98,11 @@ def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> di
         written = {tag: _translated(form, tag, channel) for tag in tags}
         given["locales"] = {tag: parts for tag, parts in written.items() if parts}
     given |= {"layout": form["layout"] or None} if "layout" in form else {}
-    given |= {"locale": tag} if (tag := form.get("locale", "").strip()) else {}
+    given |= {name: said for name in ("locale", "timezone") if (said := form.get(name, "").strip())}
     given |= {
         "name": form.get("name", "").strip(),
         "priority": form.get("priority", "normal"),
-        "variables": [line.name for line in lines],
+        "variables": [line.declared() if "length.0" in form else line.name for line in lines],
         "optional": [line.name for line in lines if line.optional],
         "examples": {line.name: line.example for line in lines if line.example},
     }

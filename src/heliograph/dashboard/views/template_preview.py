@@ -16,7 +16,7 @@ from heliograph.rules.refusals import BodyTooLong
 from heliograph.rules.setup.records import Channel, Team, Template
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import placeholder_names
-from heliograph.rules.templates.examples import example_values, guess
+from heliograph.rules.templates.examples import example_text, example_values, given_value, guess
 from heliograph.rules.templates.lint import problems_of
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.placeholders import BRAND, PLACEHOLDER
@@ -79,6 +79,7 @@ def preview_of(
         "shown": replace(shown, html=drawn(shown.html)) if shown.html else shown,
         "pieces_of": pieces,
         "guesses": {name: guess(name) for name in used if name in asked_names(template)},
+        "fields": {name: ", ".join(shape.list) for name, shape in template.shapes.items() if shape.list},
         "values": with_brand(template, given, brand),
         "errors": errors,
         "problems": problems,
@@ -131,5 +132,5 @@ def curl(visit: Visit, template: Template) -> str:
     if template.channel == "email" and domains and not visit.team.sandbox:
         body["from"] = f"hello@{domains[0].name}"
     if asked := asked_names(template):
-        body["variables"] = {name: template.examples.get(name, name) for name in asked}
+        body["variables"] = {name: given_value(template, name, example_text(template, name)) for name in asked}
     return start.snippet("curl", visit.context.base_url + start.PATHS[template.channel], body)

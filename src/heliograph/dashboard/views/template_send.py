@@ -13,6 +13,7 @@ from heliograph.rules.refusals import RecipientNotAllowed, Refusal
 from heliograph.rules.setup.records import Caller, Template
 from heliograph.rules.setup.template_approvals import find_draft
 from heliograph.rules.setup.template_edit import trial
+from heliograph.rules.templates.examples import given_value
 from heliograph.rules.templates.values import asked_names
 
 FIELDS = ("to", "from")  # an error elsewhere stands above the form
@@ -44,7 +45,8 @@ async def send(visit: Visit) -> Answer:
 async def _send(visit: Visit, caller: Caller, template: Template, from_: str | None) -> str:
     """Send as the API would; answers the message's id."""
     given = {name: visit.form.get(f"value.{name}", "") for name in asked_names(template)}
-    variables = {name: value for name, value in given.items() if value or name not in template.optional}
+    asked = ((name, text) for name, text in given.items() if text or name not in template.optional)
+    variables = {name: given_value(template, name, text) for name, text in asked}
     to, context = visit.form.get("to", "").strip(), visit.context
     if template.channel == "email":
         mail = EmailRequest(to=to, from_=from_, template_id=template.id, variables=variables)

@@ -10,6 +10,7 @@ from heliograph.manage.templates import proposed
 from heliograph.rules.setup import template_approvals as approvals
 from heliograph.rules.setup.records import CHANNELS, Template
 from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
+from heliograph.rules.templates.examples import example_text
 from heliograph.rules.templates.render import most_octets
 from heliograph.rules.templates.upstream import UNAVAILABLE, known_of, upstream_of
 from heliograph.rules.templates.values import BRAND_NAME
@@ -80,6 +81,7 @@ async def show_test(visit: Visit, errors: dict[str, str] | None = None) -> Page:
         "recipients": sorted(to for to in visit.team.recipients if ("@" in to) == (template.channel == "email")),
         "platform": visit.setup.platform,
         "domains": visit.team.approved_domains,
+        "example_text": lambda name: example_text(draft.template if draft else template, name),
     }
     return Page("template_test.html", values, 400 if errors else 200)
 

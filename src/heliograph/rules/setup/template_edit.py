@@ -69,10 +69,11 @@ def edit_template(base: Template, given: Mapping[str, Any]) -> Edited:
     known = [*declared, *used_names(parts.values())]
     locales = {tag: {**own, **_whole(own, known)} for tag, own in given.get("locales", {}).items()}
     texts = [*parts.values(), *(text for own in locales.values() for text in own.values())]
-    added = [name for name in used_names(texts) if name not in declared]
+    added = {name: fields for name, fields in used_names(texts).items() if name not in declared}
+    tables += [{"name": name, "list": fields} if fields else name for name, fields in added.items()]
     translated = {"locales": locales} if "locales" in given else {}
-    new, errors = read_template(base, {**given, **parts, **translated, "variables": tables + added})
-    return Edited(new, errors, added)
+    new, errors = read_template(base, {**given, **parts, **translated, "variables": tables})
+    return Edited(new, errors, list(added))
 
 
 def _whole(given: Mapping[str, Any], declared: list[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.records import Shape, Template
 from heliograph.rules.templates.values import Values, formatted_uses, read_variables
 
 ITEMS = 2  # of a list that has no example
@@ -62,6 +62,24 @@ def example_values(template: Template, without: Callable[[str], str] = str) -> V
             item = {field: made(name, field) or field for field in shape.list}
             lists[name] = given or [Values(item)] * min(ITEMS, shape.max)
     return Values(texts, frozenset(), lists)
+
+
+def example_text(template: Template, name: str) -> str:
+    """Write what a form offers for a variable: its example, else its name, or items of a list."""
+    if name in template.examples or not template.shapes.get(name, Shape()).list:
+        return template.examples.get(name, name)
+    items = [item.texts for item in example_values(template).lists[name]]
+    return msgspec.json.encode(items).decode()
+
+
+def given_value(template: Template, name: str, text: str) -> Any:
+    """Read what was typed for a variable: a list is written as JSON."""
+    if not template.shapes.get(name, Shape()).list:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text  # refused as any other type is
 
 
 def _items(example: str) -> list[Values]:

@@ -4,7 +4,7 @@ Only an editor completes them, before it saves: what is kept and sent has the fu
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -64,11 +64,20 @@ def complete(parts: Mapping[str, str], declared: Collection[str]) -> dict[str, s
     return {name: _SHORT.sub(whole, part) for name, part in parts.items()}
 
 
-def used_names(parts: Collection[str]) -> list[str]:
-    """Return the customer's variables that the parts name, in their order."""
-    return list(
-        dict.fromkeys(slot[2] for part in parts for slot in PLACEHOLDER.finditer(part) if slot[1] == "customer")
-    )
+def used_names(parts: Iterable[str]) -> dict[str, list[str]]:
+    """Return the customer's variables that the parts name, in their order, with the fields of those that are lists."""
+    used: dict[str, dict[str, None]] = {}
+    for part in parts:
+        among = ""
+        for token in TOKEN.finditer(part):
+            scope, name = token[1] or token[6], token[2] or token[7]
+            if scope == "customer":
+                used.setdefault(name, {})
+            elif scope == "item" and among and token[5] != "each":
+                used[among][name] = None
+            if "each" in (token[5], token[9]):
+                among = name if scope == "customer" else ""
+    return {name: list(fields) for name, fields in used.items()}
 
 
 def strays(source: str, masked: str) -> Iterator[tuple[int, str]]:
@@ -102,7 +111,7 @@ def cure(stray: str, known: Known) -> str:
 
 
 def _is_short(name: str) -> bool:
-    return len(name) <= NAME_MAX and name.partition(".")[0] not in ("customer", "brand")
+    return len(name) <= NAME_MAX and name != "else" and name.partition(".")[0] not in ("customer", "brand", "item")
 
 
 def _likely(inside: str) -> str:

@@ -13,7 +13,7 @@ def with_shapes(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a template's fields as a record has them: the names, and apart from them what their tables say."""
     if "variables" not in fields:
         return fields
-    tables = [one for one in fields["variables"] if isinstance(one, dict)]
+    tables = [one for one in fields["variables"] if isinstance(one, dict) and len(one) > 1]
     shapes = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in tables}
     return {**fields, "variables": [name_of(one) for one in fields["variables"]], "shapes": shapes}
 
