@@ -50,6 +50,10 @@ def bounds(one: Template, layout: Layout | None = None, segmenting: Segmenting =
         ({"text": "{{#if customer.x}}ab{{else}}c{{/if}}{{#if customer.x}}d{{else}}ef{{/if}}"}, 3),
         ({"text": "{{customer.x|number}}"}, 20),  # -900,000,000,000,000 of -9e14
         ({"text": "{{customer.x|date:long}}"}, 18),  # September 20, 2026
+        ({"text": "{{customer.x|money:JPY}}", "shapes": {"x": Shape(max_length=17)}}, 23),  # ¥1,000,000,000,000,000
+        ({"html": '<a href="https://a.test/{{customer.x|datetime}}">', "shapes": {"x": Shape(max_length=20)}}, 26 + 39),
+        ({"html": '{{#if customer.x}}{{else}}<a href="{{customer.x}}">{{/if}}'}, 12),  # not as long as it may be
+        ({"text": "{{brand.name}}{{brand.domain}}"}, len("Acme & Söhne") + 1 + len("acme.test")),  # of one brand
         ({"text": "{{customer.x|time}}"}, 0),  # ten characters are no time
         ({"text": "{{brand.name}}"}, len("Acme & Söhne") + 1),
         ({"text": "a", "locales": {"de": LocaleParts(subject="s", text="{{customer.x}}a")}}, 41),

@@ -2,14 +2,17 @@
 
 Each variable is in a state: absent or false, or as long as it may be and of the characters that cost most somewhere:
 letters in a host, quotes in HTML, characters of four octets in plain text and addresses. What a template becomes is a
-sum of terms, each under the states that it needs; variables that meet in no term are looked at one by one.
+sum of terms, each under the states that it needs, and of lists, whose items are such a sum again; variables that meet
+in no term are looked at one by one.
 """
 
+import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import product
 from math import prod
+from typing import TypeGuard
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -20,12 +23,15 @@ from heliograph.rules.phones.gsm import PART, SINGLE, Encoding, segment
 from heliograph.rules.setup.records import Layout, Segmenting, Shape, Template
 from heliograph.rules.templates.formats import NUMBERS, Region, ValueFormat, Width, formatted, locale_of, plain_spaces
 from heliograph.rules.templates.locales import in_locale
+from heliograph.rules.templates.markup import BLANK
 from heliograph.rules.templates.render import begin_path, escaped, octets
 from heliograph.rules.templates.source import PARTS, Each, If, Piece, Pieces, Place, Slot, UrlAttribute, compiled
 from heliograph.rules.templates.values import asked_names, formatted_uses, read_variables
 
 NEVER = -(10**15)  # of what cannot be: nothing that is added makes it possible
 TOGETHER_MAX = 4096  # states of variables that are looked at together; of more, pairs alone
+ADDRESS_MAX = 64  # states of the variables of one address that are
+BRANDS_MAX = 8  # brands that are looked at one by one; of more, the most of each
 DAY_CHARS, TIME_CHARS = 10, 20  # that a date and a time have at least
 FORMATTED_CHARS = 42  # that a value has at most which a format can write
 
@@ -83,7 +89,9 @@ def bounds_of(
     if any(template.shapes.get(name, Shape()).max_length is None for name in asked_names(template)):
         return None
     languages = [in_locale(template, tag) for tag in (None, *template.locales)]
-    most = reduce(Size.__or__, (_Sum(one, brands, layout).most() for one in languages))
+    apart = [[brand] for brand in brands] if len(brands) <= BRANDS_MAX else [brands]
+    sums = (_Sum(one, some, layout).most() for one in languages for some in apart or [brands])
+    most = reduce(Size.__or__, sums)
     segments = _segments(most, segmenting) if template.channel == "sms" else None
     price = max(template.price, *template.prices.values()) if template.prices else template.price
     return Bounds(
@@ -114,7 +122,7 @@ class _Sum:
         self._formatted = {(use.list, use.name) for use in formatted_uses(template)}
         self._fallback = read_variables(template.fallback).texts
         self._terms: dict[Key, Size] = {}
-        self._items: dict[tuple[str, Key], dict[Key, Size]] = {}  # of one item of a list, where these states are
+        self._items: dict[str, dict[tuple[Key, Key], Size]] = {}  # of one item of a list, by the states around it
         self._part = ""
 
     def most(self) -> Size:
@@ -125,10 +133,10 @@ class _Sum:
                 if around is not None:
                     self._add_all(compiled(around, part == "html").pieces, ALWAYS, None, ALWAYS)
                 self._add_all(compiled(source, part == "html").pieces, ALWAYS, None, ALWAYS)
-        for (name, outer), terms in self._items.items():
-            one = _most(terms, lambda field, name=name: self._states(name, field))  # type: ignore[misc]
-            self._add(outer, None, ALWAYS, one.times(self._template.shapes[name].max))
-        return _most(self._terms, lambda name: self._states(None, name))
+        terms: list[_Term | _Items] = [_Term(key, size) for key, size in self._terms.items()]
+        for name, sizes in self._items.items():
+            terms.append(_Items(sizes, self._template.shapes[name].max, partial(self._states, name)))
+        return _most(terms, partial(self._states, None))
 
     def _states(self, list_: str | None, name: str) -> list[str]:
         if list_ is None and self._template.shapes.get(name, Shape()).list:
@@ -141,8 +149,11 @@ class _Sum:
         return [*own, FALLBACK] if list_ is None and name in self._fallback else own
 
     def _add(self, outer: Key, list_: str | None, inner: Key, size: Size) -> None:
-        terms, key = (self._terms, outer) if list_ is None else (self._items.setdefault((list_, outer), {}), inner)
-        terms[key] = terms[key] + size if key in terms else size
+        if list_ is None:
+            self._terms[outer] = self._terms.get(outer, NOTHING) + size
+        else:
+            sizes = self._items.setdefault(list_, {})
+            sizes[outer, inner] = sizes.get((outer, inner), NOTHING) + size
 
     def _add_all(self, pieces: Pieces, outer: Key, list_: str | None, inner: Key) -> None:
         for piece in pieces:
@@ -157,47 +168,72 @@ class _Sum:
                     self._add_all(piece.pieces, outer | {(name, None)}, list_, inner)
                     self._add_all(piece.otherwise, outer | {(name, FALSE)}, list_, inner)
                 case _:
-                    for states, size in self._sizes(piece, list_):
-                        is_item = isinstance(piece, Slot) and piece.scope == "item"
-                        self._add(
-                            outer | (ALWAYS if is_item else states),
-                            list_,
-                            inner | (states if is_item else ALWAYS),
-                            size,
-                        )
+                    for around, own, size in self._sizes(piece, list_):
+                        self._add(outer | around, list_, inner | own, size)
 
-    def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Key, Size]]:
-        """Yield the sizes of a literal or a slot, in each state of its variable; of an address, whatever the states."""
+    def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Key, Key, Size]]:
+        """Yield the sizes of a literal, a slot or an address in the states of its variables, and of an item's."""
         match piece:
             case str():
-                yield ALWAYS, self._literal(piece)
+                yield ALWAYS, ALWAYS, self._literal(piece)
             case UrlAttribute():
-                yield ALWAYS, self._address(piece, list_) | HASH
+                yield from self._addresses(piece, list_)
             case Slot(scope="brand"):
                 values = (brand.get(piece.name, "") for brand in self._brands)
                 texts = (escaped(piece.place, begin_path(one) if piece.begins_path and one else one) for one in values)
-                yield ALWAYS, reduce(Size.__or__, map(self._literal, texts), NOTHING)
+                yield ALWAYS, ALWAYS, reduce(Size.__or__, map(self._literal, texts), NOTHING)
             case Slot(scope="customer" | "item"):
                 of = list_ if piece.scope == "item" else None
                 slash = self._literal("/" if piece.begins_path else "")
                 for state in self._states(of, piece.name):
-                    yield frozenset({(piece.name, state)}), self._slot(piece, of, state) + slash
+                    key = frozenset({(piece.name, state)})
+                    size = self._slot(piece, of, state) + slash
+                    yield (key, ALWAYS, size) if of is None else (ALWAYS, key, size)
 
-    def _address(self, address: UrlAttribute, list_: str | None) -> Size:
-        """Size an address with the shortest scheme in its first
-        value where only that one can have it; # where none can.
-        """
-        free = [one for one in address.pieces if isinstance(one, Slot) and not one.format]
-        each = (reduce(Size.__or__, (size for _, size in self._sizes(one, list_))) for one in address.pieces)
-        most = reduce(Size.__add__, each, NOTHING).octets
-        most += sum(isinstance(one, Slot) for one in address.pieces) - 1  # a slash behind a host
-        if len(free) == 1 and free[0].scope != "brand":
-            spared = self._template.shapes[list_ if free[0].scope == "item" and list_ else free[0].name].max_length or 0
-            if free[0].name not in self._fallback:
-                most -= (
-                    (octets(escaped("address", _CHARACTERS[WIDE])) - 1) * len("tel:") if spared >= len("tel:") else most
-                )
-        return Size(most if free else 0)
+    def _addresses(self, address: UrlAttribute, list_: str | None) -> Iterator[tuple[Key, Key, Size]]:
+        """Yield the sizes of an address in the states of its variables together; of many, the most of all."""
+        asked = {(list_ if one.scope == "item" else None, one.name): one for one in address.pieces if _is_asked(one)}
+        states = [self._states(*one) for one in asked]
+        if prod(map(len, states)) > ADDRESS_MAX:
+            each = [reduce(Size.__or__, (size for _, _, size in self._sizes(one, list_))) for one in address.pieces]
+            yield ALWAYS, ALWAYS, reduce(Size.__add__, each, HASH) + Size(len(each))
+            return
+        for at in product(*states):
+            found = dict(zip(asked, at, strict=True))
+            outer = frozenset((name, state) for (of, name), state in found.items() if of is None)
+            inner = frozenset((name, state) for (of, name), state in found.items() if of is not None)
+            yield outer, inner, Size(self._address(address.pieces, list_, found)) | HASH
+
+    def _address(
+        self, pieces: Sequence[str | Slot], list_: str | None, at: Mapping[tuple[str | None, str], str]
+    ) -> int:
+        """Return its octets where its first value has the shortest scheme; none where nothing can: it becomes #."""
+        most, spared = len(pieces) // 2, None  # slashes behind a host
+        for place, one in enumerate(pieces):
+            of = list_ if isinstance(one, Slot) and one.scope == "item" else None
+            state = at.get((of, one.name), "") if isinstance(one, Slot) else ""
+            if isinstance(one, str) or one.scope == "brand":
+                octets_ = reduce(Size.__or__, (size for _, _, size in self._sizes(one, list_))).octets
+            else:
+                octets_ = self._slot(one, of, state).octets
+            if spared is None and isinstance(one, str) and one.strip(BLANK):
+                return 0
+            if spared is None and isinstance(one, Slot):
+                if state == FALSE or not octets_:  # an empty value: the next one begins
+                    continue
+                if one.format and state != FALLBACK:
+                    return 0
+                spared = 0
+                if one.scope != "brand" and state != FALLBACK:
+                    length = self._template.shapes[of or one.name].max_length or 0
+                    after = pieces[place + 1] if place + 1 < len(pieces) else ""
+                    needed = len("tel") if isinstance(after, str) and ":" in html.unescape(after)[:1] else len("tel:")
+                    if length >= needed:
+                        spared = (octets_ // length - 1) * needed
+                    elif not any(isinstance(more, Slot) for more in pieces[place + 1 :]):
+                        return 0
+            most += octets_
+        return most - spared if spared is not None else 0
 
     def _literal(self, text: str) -> Size:
         return size_of(text) if self._part == "body" else Size(octets(text))
@@ -211,7 +247,9 @@ class _Sum:
         if state == FALSE:
             return self._literal("false" if most >= len("false") and not slot.format else "")
         if slot.format:
-            return format_size(slot.format, self._region, min(most, FORMATTED_CHARS), slot.place, self._part == "body")
+            is_number = slot.format.kind in NUMBERS  # of others it matters only whether they fit
+            chars = most if is_number else max(one for one in (0, DAY_CHARS, TIME_CHARS) if one <= most)
+            return format_size(slot.format, self._region, min(chars, FORMATTED_CHARS), slot.place, self._part == "body")
         if (list_, slot.name) in self._formatted:
             most = min(most, FORMATTED_CHARS)
         # An extension character of the GSM alphabet counts twice, and is as much as any in UCS-2.
@@ -219,34 +257,93 @@ class _Sum:
         return size if slot.place == "host" or state != WIDE else size | Size(0, 2 * most)
 
 
-def _most(terms: Mapping[Key, Size], states_of: StatesOf) -> Size:
+def _is_asked(piece: str | Slot) -> TypeGuard[Slot]:
+    return isinstance(piece, Slot) and piece.scope in ("customer", "item")
+
+
+class _Term(msgspec.Struct, frozen=True):
+    needs: Key
+    size: Size
+
+    def held(self, at: Mapping[str, str]) -> Size:
+        return self.size if _hold(self.needs, at) else NOTHING
+
+
+class _Items:
+    """A list at its longest: each item is what becomes the most where these states are around it."""
+
+    def __init__(self, sizes: Mapping[tuple[Key, Key], Size], count: int, states_of: StatesOf) -> None:
+        self.needs: Key = frozenset(literal for outer, _ in sizes for literal in outer)
+        self._sizes = sizes
+        self._count = count
+        self._states_of = states_of
+        self._found: dict[frozenset[Key], Size] = {}
+
+    def held(self, at: Mapping[str, str]) -> Size:
+        return self._most(frozenset(outer for outer, _ in self._sizes if _hold(outer, at)))
+
+    def apart(self) -> "list[_Term]":
+        """Return the most of each state around it by itself: never too little."""
+        return [_Term(outer, self._most(frozenset({outer}))) for outer in {outer for outer, _ in self._sizes}]
+
+    def _most(self, outer: frozenset[Key]) -> Size:
+        if (found := self._found.get(outer)) is None:
+            sizes: dict[Key, Size] = {}
+            for (around, inner), size in self._sizes.items():
+                if around in outer:
+                    sizes[inner] = sizes.get(inner, NOTHING) + size
+            terms = [_Term(key, size) for key, size in sizes.items()]
+            found = self._found[outer] = _most(terms, self._states_of).times(self._count)
+        return found
+
+
+def _most(terms: "Sequence[_Term | _Items]", states_of: StatesOf) -> Size:
     """Return the largest sum of terms that hold together."""
-    total = terms.get(ALWAYS, NOTHING)
-    for group in _groups([key for key in terms if key], states_of):
-        names = sorted({name for key in group for name, _ in key})
-        needed = {literal for key in group for literal in key}
-        choices = [[state for state in states_of(name) if _matters(name, state, needed)] for name in names]
-        total += reduce(
-            Size.__or__, (_held(terms, group, dict(zip(names, at, strict=True))) for at in product(*choices))
+    total = reduce(Size.__add__, (term.held({}) for term in terms if not term.needs), NOTHING)
+    for group in _groups([term for term in terms if term.needs], states_of):
+        choices = _choices(group, states_of)
+        sums = (
+            reduce(Size.__add__, (term.held(at) for term in group))
+            for at in (dict(zip(choices, states, strict=True)) for states in product(*choices.values()))
         )
+        total += reduce(Size.__or__, sums)
     return total
 
 
-def _matters(name: str, state: str, needed: set[Literal]) -> bool:
-    return state in (LETTERS, FALSE) or (name, state) in needed
+def _choices(group: "Sequence[_Term | _Items]", states_of: StatesOf) -> dict[str, list[str]]:
+    """Return the states of their variables that make a difference."""
+    needed = {literal for term in group for literal in term.needs}
+    return {
+        name: [state for state in states_of(name) if state in (LETTERS, FALSE) or (name, state) in needed]
+        for name in sorted({name for name, _ in needed})
+    }
 
 
-def _held(terms: Mapping[Key, Size], group: Iterable[Key], at: Mapping[str, str]) -> Size:
-    held = (terms[key] for key in group if all(_holds(at[name], state) for name, state in key))
-    return reduce(Size.__add__, held, NOTHING)
+def _hold(needs: Key, at: Mapping[str, str]) -> bool:
+    return all(at[name] != FALSE if state is None else at[name] == state for name, state in needs)
 
 
-def _holds(state: str, needed: str | None) -> bool:
-    return state != FALSE if needed is None else state == needed
+def _groups(terms: "Sequence[_Term | _Items]", states_of: StatesOf) -> "Iterator[Sequence[_Term | _Items]]":
+    """Yield the terms whose variables meet; where too many do, lists apart, then those of the same variables alone."""
+    for group in _meeting(terms):
+        if _count_states(group, states_of) <= TOGETHER_MAX:
+            yield group
+        elif any(isinstance(term, _Items) for term in group):
+            apart = [one for term in group for one in (term.apart() if isinstance(term, _Items) else [term])]
+            yield [one for one in apart if not one.needs]
+            yield from _groups([one for one in apart if one.needs], states_of)
+        else:
+            alone: dict[frozenset[str], list[_Term | _Items]] = {}
+            for term in group:
+                alone.setdefault(frozenset(name for name, _ in term.needs), []).append(term)
+            yield from alone.values()
 
 
-def _groups(keys: Sequence[Key], states_of: StatesOf) -> Iterator[list[Key]]:
-    """Yield the keys whose variables meet; where too many do, those of the same variables alone: never too little."""
+def _count_states(group: "Sequence[_Term | _Items]", states_of: StatesOf) -> int:
+    return prod(map(len, _choices(group, states_of).values()))
+
+
+def _meeting(terms: "Sequence[_Term | _Items]") -> "Iterable[list[_Term | _Items]]":
     leader: dict[str, str] = {}
 
     def lead(name: str) -> str:
@@ -255,22 +352,14 @@ def _groups(keys: Sequence[Key], states_of: StatesOf) -> Iterator[list[Key]]:
             name = leader[name]
         return name
 
-    for key in keys:
-        first, *others = sorted({name for name, _ in key})
+    for term in terms:
+        first, *others = sorted({name for name, _ in term.needs})
         for other in others:
             leader[lead(other)] = lead(first)
-    together: dict[str, list[Key]] = {}
-    for key in keys:
-        together.setdefault(lead(next(iter(key))[0]), []).append(key)
-    for group in together.values():
-        names = {name for key in group for name, _ in key}
-        if prod(len(states_of(name)) for name in names) <= TOGETHER_MAX:
-            yield group
-            continue
-        alone: dict[frozenset[str], list[Key]] = {}
-        for key in group:
-            alone.setdefault(frozenset(name for name, _ in key), []).append(key)
-        yield from alone.values()
+    together: dict[str, list[_Term | _Items]] = {}
+    for term in terms:
+        together.setdefault(lead(next(iter(term.needs))[0]), []).append(term)
+    return together.values()
 
 
 @lru_cache(maxsize=1024)
@@ -298,7 +387,8 @@ def format_size(wanted: ValueFormat, region: Region, most: int, place: Place, is
     if wanted.kind == "time":
         return reduce(Size.__or__, times.values())
     between = str(get_datetime_format(width, locale=locale)).replace("'", "").replace("{0}", "").replace("{1}", "")
-    return reduce(Size.__or__, (days[m] + times[m] for m in MONTHS)) + size(between)
+    joined = size(f"0{between}0")  # an address drops spaces at its ends alone
+    return reduce(Size.__or__, (days[m] + times[m] for m in MONTHS)) + joined + Size(-2, -2, -2)
 
 
 def _numbers(most: int) -> Iterator[str]:
@@ -307,7 +397,8 @@ def _numbers(most: int) -> Iterator[str]:
         plain = digits + (decimals + 1 if decimals else 0)
         short = 2 + len(str(digits - 1)) if not decimals else 4 if digits == 1 else plain
         if len(sign) + min(plain, short) <= most:
-            yield f"{sign}{'9' * digits}{'.' + '1' * decimals if decimals else ''}"
+            for decimal in "19" if decimals else "1":  # what is rounded up has a digit more
+                yield f"{sign}{'9' * digits}{'.' + decimal * decimals if decimals else ''}"
 
 
 def _moments(zone: ZoneInfo, month: int) -> Iterator[datetime]:
