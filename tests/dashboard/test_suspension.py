@@ -24,7 +24,7 @@ OPEN = {
         "/suppressions/import",
     ),
     *("/senders/remove", "/senders/decide", "/senders/domains/{id}/remove"),
-    *("/templates/{template}/archive", "/templates/{template}/discard"),
+    *("/layouts/{layout}/archive", "/templates/{template}/archive", "/templates/{template}/discard"),
     *("/templates/{template}/approve", "/templates/{template}/refuse"),
     *("/settings/keep", "/settings/sandbox", "/notices/remove"),
 }
@@ -57,5 +57,5 @@ async def test_what_takes_away_stays_open(pages: Pages) -> None:
 
 
 def _place(route: PageRoute) -> str:
-    ids = dict.fromkeys(("person", "key", "webhook", "id", "template"), "none")
+    ids = dict.fromkeys(("person", "key", "webhook", "id", "layout", "template"), "none")
     return route.path.format(team="team_acme", **ids)

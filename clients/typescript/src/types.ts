@@ -632,6 +632,8 @@ export interface LayoutLine {
   draft: LayoutWords | null;
   /** Since when the draft waits for approval; null: it does not. */
   submitted_at: string | null;
+  /** Why an operator did not approve the draft. */
+  refused_reason: string | null;
 }
 
 export interface LayoutList {
@@ -691,6 +693,8 @@ export interface LayoutView {
   draft: LayoutWords | null;
   /** Since when the draft waits for approval; null: it does not. */
   submitted_at: string | null;
+  /** Why an operator did not approve the draft. */
+  refused_reason: string | null;
   /** What should be looked at in its newest words. */
   problems: Array<ProblemView>;
 }

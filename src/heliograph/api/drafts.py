@@ -33,6 +33,7 @@ BEFORE = Query("after", "The last version of the previous page.", {"type": "inte
 
 
 VersionNumber = Annotated[int, says("Counts from 1, and on with each approved change.")]
+RefusedReason = Annotated[str | None, says("Why an operator did not approve the draft.")]
 SubmittedAt = Annotated[str | None, says("Since when the draft waits for approval; null: it does not.", **TIME)]
 MadeAt = Annotated[
     str | None, says("When it was made; null before that was kept.", example="2026-11-15T09:30:00.000Z", **TIME)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.api.drafts import Drafts, MadeAt, Problems, SubmittedAt, VersionNumber
+from heliograph.api.drafts import Drafts, MadeAt, Problems, RefusedReason, SubmittedAt, VersionNumber
 from heliograph.manage import layouts
 from heliograph.rules.field_docs import Id, Records, says
 from heliograph.rules.ids import timestamp
@@ -40,6 +40,7 @@ class LayoutLine(LayoutWords, frozen=True, kw_only=True):
     version: VersionNumber
     draft: Annotated[LayoutWords | None, says("The words that are not approved; null: there are none.")]
     submitted_at: SubmittedAt
+    refused_reason: RefusedReason
 
 
 class LayoutView(LayoutLine, frozen=True, kw_only=True):
@@ -72,6 +73,7 @@ def _line(setup: Setup, layout: Layout) -> LayoutLine:
         version=layout.version,
         draft=LayoutWords(**_words(draft)) if draft else None,
         submitted_at=timestamp(draft.submitted_at) if draft and draft.submitted_at else None,
+        refused_reason=draft.refused_reason or None if draft else None,
     )
 
 

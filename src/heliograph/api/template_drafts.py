@@ -4,7 +4,7 @@ from typing import Annotated, Any, get_args
 
 import msgspec
 
-from heliograph.api.drafts import Drafts, MadeAt, Problems, SubmittedAt, VersionNumber
+from heliograph.api.drafts import Drafts, MadeAt, Problems, RefusedReason, SubmittedAt, VersionNumber
 from heliograph.manage import templates
 from heliograph.manage.templates import REMOVABLE, Proposal
 from heliograph.rules.field_docs import MONEY, ChannelName, Id, Records, says
@@ -83,7 +83,7 @@ class TemplateLine(TemplateWords, frozen=True, kw_only=True):
     upstream_quality: Annotated[str | None, says("How its recipients like it, in Meta's words: `green`, `red`.")]
     draft: Annotated[TemplateWords | None, says("The words that are not approved; null: there are none.")]
     submitted_at: SubmittedAt
-    refused_reason: Annotated[str | None, says("Why an operator did not approve the draft.")]
+    refused_reason: RefusedReason
 
 
 class TemplateView(TemplateLine, frozen=True, kw_only=True):

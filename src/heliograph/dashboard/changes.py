@@ -57,6 +57,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
         _all(
             save="Layout saved",
             submit="Layout approval requested",
+            publish="Layout published",
             approve="Layout approved",
             refuse="Layout refused",
             archive="Layout archived",

@@ -16,6 +16,7 @@ from heliograph.dashboard.views import (
     inbox,
     invitations,
     keys,
+    layouts,
     links,
     live,
     members,
@@ -223,6 +224,25 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", f"{TEAM}/senders/recipients", sender_recipient.ask, "developer"),
     PageRoute("POST", f"{TEAM}/senders/recipients/confirm", sender_recipient.confirm, "developer"),
     # templates
+    PageRoute("GET", TEAM + "/layouts", layouts.index, "viewer"),
+    PageRoute("GET", TEAM + "/layouts/new", layouts.new, "developer", form=True),
+    PageRoute(
+        *("POST", TEAM + "/layouts/new", layouts.create, "developer"),
+        form_max=TEMPLATE_MAX,
+        expired=layouts.expired,
+    ),
+    PageRoute("POST", TEAM + "/layouts/preview", layouts.preview_typed, "developer", form_max=TEMPLATE_MAX),
+    PageRoute("GET", TEAM + "/layouts/{layout}", layouts.show, "viewer"),
+    PageRoute("GET", TEAM + "/layouts/{layout}/edit", layouts.edit, "developer", form=True),
+    PageRoute(
+        *("POST", TEAM + "/layouts/{layout}/edit", layouts.save, "developer"),
+        form_max=TEMPLATE_MAX,
+        expired=layouts.expired,
+    ),
+    PageRoute("GET", TEAM + "/layouts/{layout}/preview", layouts.preview, "viewer"),
+    PageRoute("GET", TEAM + "/layouts/{layout}/versions/{version}", layouts.show_version, "viewer"),
+    PageRoute("POST", TEAM + "/layouts/{layout}/publish", layouts.publish, "developer"),
+    PageRoute("POST", TEAM + "/layouts/{layout}/archive", layouts.archive, "developer", suspended=True),
     PageRoute("GET", TEAM + "/templates", templates.index, "viewer"),
     PageRoute("GET", TEAM + "/templates/new", template_edit.new, "developer", form=True),
     PageRoute(

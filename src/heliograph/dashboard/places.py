@@ -37,7 +37,7 @@ MENU: dict[str, tuple[MenuPlace, ...]] = {
         MenuPlace("Received", "/received", "inbox", "incoming mail replies texts answers"),
     ),
     "Content": (
-        MenuPlace("Templates", "/templates", "template", "content"),
+        MenuPlace("Templates", "/templates", "template", "content", also="/layouts"),
         MenuPlace("Domains & senders", "/senders", "domain", "dns dkim spf display name sender id"),
         MenuPlace("Suppressions", "/suppressions", "suppression", "bounces complaints blocklist unsubscribe"),
         MenuPlace("Opt-outs", "/opt-outs", "suppression", "stop start phones unsubscribe"),
@@ -67,6 +67,7 @@ OPERATORS: tuple[MenuPlace, ...] = (
 )
 # These are found by the search, but not in the menu.
 OTHERS: tuple[MenuPlace, ...] = (
+    MenuPlace("Layouts", "/layouts", "template", "head foot frame of emails"),
     MenuPlace("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
     MenuPlace("Your account", ACCOUNT, "person", "password two-factor sessions", "person"),
     MenuPlace("Your email notices", OWN_NOTICES, "email", "alerts mails", "person"),

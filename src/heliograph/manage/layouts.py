@@ -1,4 +1,4 @@
-"""Layouts: written as drafts, submitted, approved, archived."""
+"""Layouts: written as drafts, published or submitted, approved or refused, archived."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +14,7 @@ from heliograph.rules.refusals import InvalidRequest, LayoutNotFound
 from heliograph.rules.setup import layout_drafts as drafts
 from heliograph.rules.setup.records import Layout
 from heliograph.rules.setup.snapshot import Row, Setup
+from heliograph.rules.setup.template_approvals import mark_of
 from heliograph.rules.templates.check import length_of
 from heliograph.rules.templates.lint import problems_of_layout
 from heliograph.runtime.threads import LOOKING
@@ -33,20 +34,67 @@ def proposed(setup: Setup, layout: Layout) -> Layout:
     return drafts.find_draft(setup, layout.id) or layout
 
 
-async def write(store: Store, actor: Actor, base: Layout, given: Mapping[str, Any]) -> bool:
-    """Write a draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
+def goes_live(setup: Setup, *, by_operator: bool) -> bool:
+    """Tell whether publishing puts it into use at once, as a template's words; else an operator decides first."""
+    return by_operator or not setup.platform.templates_need_approval
+
+
+async def write(
+    store: Store,
+    actor: Actor,
+    base: Layout,
+    given: Mapping[str, Any],
+    *,
+    publish: bool = False,
+    by_operator: bool = False,
+) -> bool:
+    """Write a draft that nobody is asked about, or publish it; errors refuse it, warnings do not."""
     new, wrong = drafts.with_fields(base, given)
     check_fields(wrong)
     check_problems(await LOOKING.run_large(PARSED * length_of(new), problems_of_layout, new))
 
     def rows(setup: Setup) -> list[Row]:
-        return with_room(actor, setup, new.team, drafts.draft_rows(setup, _unsubmitted(base, new)))
+        if not publish:
+            return with_room(actor, setup, new.team, drafts.draft_rows(setup, _unsubmitted(base, new)))
+        return with_room(actor, setup, new.team, _published(store, setup, new, by_operator))
 
-    return await change_rows(store, actor, new.team, "layout.save", new.id, rows)
+    def action(setup: Setup) -> str:
+        return _action(setup, by_operator) if publish else "layout.save"
+
+    return await change_rows(store, actor, new.team, action, new.id, rows)
 
 
 def _unsubmitted(base: Layout, new: Layout) -> Layout:
     return new if new == base else replace(new, submitted_at=0)
+
+
+async def publish(
+    store: Store, actor: Actor, team: str, id_: str, *, by_operator: bool, mark: str | None = None
+) -> bool:
+    """Publish its draft, as it was seen: it is in use at once, or for an operator to approve."""
+    find(store.setup.current, team, id_)
+
+    def rows(setup: Setup) -> list[Row]:
+        draft = drafts.find_draft(setup, id_)
+        if mark is not None and (draft is None or mark_of(draft) != mark):
+            raise InvalidRequest("This draft was changed meanwhile. Look at it again, then publish.")
+        return _published(store, setup, draft, by_operator) if draft else []
+
+    return await change_rows(store, actor, team, lambda setup: _action(setup, by_operator), id_, rows)
+
+
+def _published(store: Store, setup: Setup, new: Layout, by_operator: bool) -> list[Row]:
+    if goes_live(setup, by_operator=by_operator):
+        return drafts.approved_rows(setup, new)
+    return _submitted(store, setup, new)
+
+
+def _submitted(store: Store, setup: Setup, new: Layout) -> list[Row]:
+    return [] if new.submitted_at else drafts.submitted_rows(setup, new, store.clock.now() + setup.ahead(new.team))
+
+
+def _action(setup: Setup, by_operator: bool) -> str:
+    return "layout.publish" if goes_live(setup, by_operator=by_operator) else "layout.submit"
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
@@ -55,9 +103,7 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.find_draft(setup, id_)
-        if draft is None or draft.submitted_at:
-            return []
-        return drafts.draft_rows(setup, replace(draft, submitted_at=store.clock.now() + setup.ahead(draft.team)))
+        return _submitted(store, setup, draft) if draft else []
 
     return await change_rows(store, actor, team, "layout.submit", id_, rows)
 
@@ -67,20 +113,21 @@ async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None)
     own = find(store.setup.current, None, id_).team
 
     def rows(setup: Setup) -> list[Row]:
-        return drafts.approved_rows(setup, id_) if drafts.seen(setup, id_, mark) else []
+        draft = drafts.seen(setup, id_, mark)
+        return drafts.approved_rows(setup, draft) if draft else []
 
     return await change_rows(store, actor, own, "layout.approve", id_, rows)
 
 
 async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason: str) -> bool:
-    """Refuse a draft: it is its team's again, and the team's log has the reason."""
+    """Refuse a draft: it is its team's again, with the reason."""
     own, reason = find(store.setup.current, None, id_).team, reason.strip()[:REASON_MAX]
     if not reason:
         raise InvalidRequest("Say why, so that the team can mend it.")
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.seen(setup, id_, mark)
-        return drafts.draft_rows(setup, replace(draft, submitted_at=0)) if draft else []
+        return drafts.draft_rows(setup, replace(draft, submitted_at=0, refused_reason=reason)) if draft else []
 
     return await change_rows(store, actor, own, "layout.refuse", id_, rows, reason)
 

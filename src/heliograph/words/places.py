@@ -14,6 +14,7 @@ OF_TEAM = {
     "domain": "/senders",
     "inbox": "/inbox",
     "key": "/keys",
+    "layout": "/layouts",
     "member": "/team",
     "message": "/messages",
     "opt_out": "/opt-outs",
@@ -29,6 +30,7 @@ OF_TEAM = {
 OWN = {
     "domain": "/senders/domains",
     "key": "/keys",
+    "layout": "/layouts",
     "message": "/messages",
     "template": "/templates",
     "webhook": "/webhooks",

@@ -68,9 +68,10 @@
       rows.append(row);
       return row;
     };
-    const keepEmptyRow = () => { if (nameOf(rows.lastElementChild).value && rows.children.length < 101) addRow(); };
+    const keepEmptyRow = () => { if (rows && nameOf(rows.lastElementChild).value && rows.children.length < 101) addRow(); };
     const declare = (used, guesses, lists) => {
       let changed = false;
+      if (!rows) return changed;  // a layout has none
       const isLeft = (row) => exampleOf(row).value === row.dataset.byItself && !used.includes(nameOf(row).value);
       for (const row of [...rows.children].filter(isLeft)) { for (const field of row.querySelectorAll("input:not([type=checkbox])")) field.value = ""; delete row.dataset.byItself; changed = true; }
       const declared = [...rows.children].map((row) => nameOf(row).value.trim().replace(/^customer\./, ""));
@@ -152,7 +153,7 @@
       box.hidden = "typed" in form.dataset;
     }
     box.querySelector("[data-kept-take]").addEventListener("click", () => {
-      while (rows.children.length < 101 && `variable.${rows.children.length - 1}` in old.fields) addRow();
+      while (rows?.children.length < 101 && `variable.${rows.children.length - 1}` in old.fields) addRow();
       for (const field of form.elements) {
         if (!field.name || own.has(field.name) || field.type === "submit") continue;
         if (field.type === "checkbox") field.checked = field.name in old.fields;

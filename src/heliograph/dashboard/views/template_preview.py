@@ -82,6 +82,7 @@ def preview_of(
         "fields": {name: ", ".join(shape.list) for name, shape in template.shapes.items() if shape.list},
         "values": with_brand(template, given, brand),
         "errors": errors,
+        "is_layout": False,
         "problems": problems,
         "used": [name for name in used if name in asked_names(template)],
         "unused": [name for name in template.variables if name not in used],

@@ -58,12 +58,18 @@ def draft_rows(setup: Setup, new: Layout) -> list[Row]:
     return [to_row("layout_draft", new.id, LayoutDraft(team=new.team, layout=kept), new.team)]
 
 
-def approved_rows(setup: Setup, id_: str) -> list[Row]:
-    draft = find_draft(setup, id_)
-    if draft is None:
-        return []
-    kept = replace(draft, status="approved", submitted_at=0)
-    return [to_row("layout", id_, kept, kept.team), *_without_draft(setup, id_, kept.team)]
+def submitted_rows(setup: Setup, new: Layout, at: int) -> list[Row]:
+    """Submit it for an operator to judge."""
+    return draft_rows(setup, replace(new, submitted_at=at, refused_reason=""))
+
+
+def approved_rows(setup: Setup, new: Layout) -> list[Row]:
+    """Put a layout into use; nothing when it is in use like this."""
+    old = setup.records.get(("layout", new.id))
+    version = next_version(old, new) if isinstance(old, Layout) and old.status != "draft" else 1
+    kept = replace(new, status="approved", version=version, submitted_at=0, refused_reason="")
+    rows = [] if kept == old else [to_row("layout", new.id, kept, new.team)]
+    return [*rows, *_without_draft(setup, new.id, new.team)]
 
 
 def archived_rows(setup: Setup, layout: Layout) -> list[Row]:

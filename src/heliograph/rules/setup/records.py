@@ -280,6 +280,7 @@ class Layout(Setting, frozen=True):
     html: str | None = None
     text: str | None = None
     submitted_at: int = 0  # of a draft: since when it waits for an operator
+    refused_reason: str = ""  # of a draft: why an operator did not approve it
 
 
 class LayoutDraft(Setting, frozen=True):

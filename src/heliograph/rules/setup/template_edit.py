@@ -2,7 +2,7 @@
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -192,10 +192,10 @@ class Difference(msgspec.Struct, frozen=True):
     lines: list[tuple[str, str]]  # "+", "-" or " ", and the line
 
 
-def differences(old: Template, new: Template) -> list[Difference]:
-    """Compare line by line the fields that differ."""
+def differences(old: msgspec.Struct, new: msgspec.Struct, fields: Sequence[str] = SHOWN) -> list[Difference]:
+    """Compare line by line those of the fields that differ."""
     found = []
-    for field in SHOWN:
+    for field in fields:
         before, after = _lines(getattr(old, field)), _lines(getattr(new, field))
         if before != after:
             lines = _near_changes(list(_compared(before, after)))
