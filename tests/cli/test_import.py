@@ -110,12 +110,16 @@ def test_what_cannot_be_read_changes_nothing(run: Run, file: bytes, why: str) ->
 def test_a_report_for_people(run: Run) -> None:
     Path("one.csv").write_text("email\nd@example.com\n")
     assert run("import", "resend", "one.csv", *TEAM).out == "one.csv:2  suppression  d@example.com  added\n"
-    assert "'mailgun' is not one of 'postmark', 'resend', 'twilio'" in run("import", "mailgun", "one.csv", *TEAM).err
+    assert (
+        "'mailgun' is not one of 'postmark', 'resend', 'sendgrid', 'twilio'"
+        in run("import", "mailgun", "one.csv", *TEAM).err
+    )
     assert "There is no team" in run("import", "resend", "one.csv", "--team", "team_none").err
 
 
 # -- Postmark ----------------------------------------------------------------------------------------------------------
 
+LINES = "{{#if name}}Hi {{name}}{{/if}}{{#each items}}{{title}} {{../currency}}{{/each}}{{{note}}}"
 POSTMARK: dict[str, list[dict[str, Any]]] = {
     "Suppressions": [
         {"EmailAddress": "hard@example.com", "SuppressionReason": "HardBounce", "Origin": "Recipient"},
@@ -130,8 +134,10 @@ POSTMARK: dict[str, list[dict[str, Any]]] = {
     "SenderSignatures": [{"ID": 4, "Domain": "sender.test", "EmailAddress": "a@sender.test", "Confirmed": True}],
     "Templates": [
         {"TemplateId": 5, "Name": "Welcome!", "Alias": "welcome-v2", "Subject": "Hi {{name}}", "TextBody": "{{name}}"},
-        {"TemplateId": 6, "Name": "Frame", "TemplateType": "Layout", "HtmlBody": "{{{@content}}}"},
-        {"TemplateId": 7, "Name": "Framed", "LayoutTemplate": "frame", "Subject": "A", "HtmlBody": "b"},
+        {"TemplateId": 7, "Name": "Framed", "LayoutTemplate": "frame", "Subject": "A", "HtmlBody": LINES},
+        {"TemplateId": 6, "Name": "Frame", "Alias": "frame", "TemplateType": "Layout", "HtmlBody": "{{{@content}}}"},
+        {"TemplateId": 9, "Name": "Alone", "LayoutTemplate": "none", "Subject": "A", "HtmlBody": "b"},
+        {"TemplateId": 10, "Name": "Far", "Subject": "A", "HtmlBody": "a\n{{#with a}}\n{{/with}}\n{{> b}}"},
         {"TemplateId": 8, "Name": "Wordless", "Alias": None, "Active": True},
     ],
 }
@@ -151,8 +157,10 @@ def test_postmark(run: Run) -> None:
         ("domain", "moved.test"),
         ("domain", "sender.test"),
         ("template", "Welcome!"),
-        ("", "Frame"),
-        ("", "Framed"),
+        ("template", "Framed"),
+        ("layout", "Frame"),
+        ("template", "Alone"),
+        ("", "Far"),
         ("", "Wordless"),
         ("suppression", "csv@example.com"),
     ]
@@ -162,6 +170,50 @@ def test_postmark(run: Run) -> None:
     assert {name: reasons[name] for name in wanted} == wanted
     assert told[7][3] == "welcome-v2 is tpl_welcome_v2 now"
     assert json.loads(run("template", "show", "tpl_welcome_v2").out)["subject"] == "Hi {{customer.name}}"
+    assert (told[8][3], told[9][3]) == ("7 is tpl_7 now", "it is lay_frame now")
+    made = json.loads(run("template", "show", "tpl_7").out)
+    assert (made["layout"], made["variables"], made["optional"]) == (
+        "lay_frame", ["name", "items", "currency", "note"], ["items", "name"],
+    )  # fmt: skip
+    assert made["shapes"] == {"items": {"list": ["title"]}}
+    assert told[10][3] == "left out: layout: there is no lay_none"
+    far = run("import", "postmark", "Templates.json", *TEAM).out
+    assert "\n    html, line 2: {{#with a}} has no counterpart here\n    html, line 4: {{> b}} has no" in far
+    assert json.loads(run("layout", "list", "--json").out)["layouts"][0]["id"] == "lay_frame"
+
+
+# -- SendGrid ----------------------------------------------------------------------------------------------------------
+
+DYNAMIC = {
+    "id": "d-12ab",
+    "name": "Receipt",
+    "generation": "dynamic",
+    "versions": [
+        {"active": 0, "subject": "Old", "html_content": "old"},
+        {
+            "active": 1,
+            "subject": "Order {{order.id}}",
+            "html_content": '{{#each items}}<p>{{this.title}}</p>{{else}}None{{/each}}{{insert who "default=friend"}}',
+            "plain_content": "{{order.id}}",
+            "test_data": '{"order": {"id": 7}, "items": [{"title": "Tea"}], "more": 1}',
+        },
+    ],
+}
+
+
+def test_sendgrid(run: Run) -> None:
+    far = {"id": "d-2", "name": "Far", "versions": [{"active": 1, "subject": "A", "html_content": "{{#equals a b}}"}]}
+    legacy = {"id": "x", "name": "Old", "generation": "legacy", "versions": []}
+    Path("t.json").write_text("\n".join(map(json.dumps, (DYNAMIC, far, legacy))))
+    Path("b.json").write_text(json.dumps([{"email": "b@example.com", "status": "5.1.1", "reason": "no such user"}]))
+    Path("d.json").write_text(json.dumps([{"id": 1, "domain": "grid.test", "subdomain": "em", "valid": True}]))
+    told = lines(run, "t.json", "b.json", "d.json", service="sendgrid")
+    assert [one[1] for one in told] == ["template", "", "", "suppression", "domain"]
+    assert told[0][3] == "d-12ab is tpl_d_12ab now" and told[1][3].startswith("left out: html, line 1: {{#equals a b}}")
+    made = json.loads(run("template", "show", "tpl_d_12ab").out)
+    assert made["subject"] == "Order {{customer.order.id}}" and made["fallback"] == {"who": "friend"}
+    assert made["examples"] == {"order.id": "7", "items": '[{"title":"Tea"}]'}
+    assert made["variables"] == ["order.id", "items", "who"]
 
 
 # -- Twilio ------------------------------------------------------------------------------------------------------------
@@ -235,7 +287,7 @@ LISTS: dict[str, list[dict[str, Any]]] = {
         {"MessageID": "1", "From": "Acme <hello@acme.test>", "To": [{"Email": "a@b.test"}], "Attachments": ["a.exe"]},
         {"ID": 1, "Url": "https://acme.test", "Triggers": {"Open": {"Enabled": True}, "Bounce": {"Enabled": True}}},
         {"ID": 2, "Url": "https://acme.test", "Triggers": {"Click": {"Enabled": False}}},
-        {"TemplateId": 6, "Name": "Frame", "TemplateType": "Layout", "HtmlBody": "{{{@content}}}"},
+        {"TemplateId": 6, "Name": "Partial", "Subject": "A", "HtmlBody": "{{> footer}}"},
         {"Method": "POST", "Path": "https://api.postmarkapp.com/email/"},
         {"Method": "POST", "Path": "/email/bulk"},
     ],
@@ -269,7 +321,7 @@ LISTS: dict[str, list[dict[str, Any]]] = {
             [
                 (1, "file", ".exe", "its ending tells none"),
                 (2, "event", "Open", "never told"),
-                (4, "template", "Frame", "layout"),
+                (4, "template", "Partial", "no counterpart"),
                 (6, "call", "POST /email/bulk", "not served"),
             ],
         ),

@@ -15,7 +15,7 @@ from heliograph.manage.imports import BroughtLine
 from heliograph.manage.teams import find_team
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.exports.check import Breakage, NewPlace, find_problems
+from heliograph.rules.exports.check import TOLD, Breakage, NewPlace, find_problems
 from heliograph.rules.exports.readers import READERS
 from heliograph.rules.exports.records import Row, read_export
 from heliograph.rules.mail.suppression_file import Unreadable
@@ -33,6 +33,7 @@ class BringFirst(ShowFirst):
 
 
 SERVICE = click.argument("service", metavar="SERVICE", type=click.Choice(list(READERS)))
+SERVED = click.argument("service", metavar="SERVICE", type=click.Choice(list(TOLD)))  # in whose shape we answer
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 TEAM = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
 
@@ -56,8 +57,8 @@ def import_() -> None:
 def bring(settings: Settings, service: str, files: tuple[Path, ...], team: str, as_json: bool) -> None:
     """Bring suppressions, domains and templates from FILES that SERVICE exported: CSV, or its API's JSON.
 
-    SERVICE is postmark, resend or twilio (templates alone). Says what became of each line. What is there already stays
-    as it is: a second run does no harm.
+    SERVICE is postmark, resend, sendgrid or twilio (templates alone). Says what became of each line, and of a template
+    which of its lines cannot be carried over. What is there already stays as it is: a second run does no harm.
 
     \b
     heliograph import resend suppressions.csv domains.json --team team_acme
@@ -72,12 +73,12 @@ def bring(settings: Settings, service: str, files: tuple[Path, ...], team: str, 
         for line in lines:
             shown = {"file": str(file), **msgspec.structs.asdict(line)}
             told = f"{file}:{line.number}  {line.kind or 'nothing'}  {line.text}  {line.outcome}"
-            tell(as_json, shown, told)
+            tell(as_json, shown, "\n    ".join((told, *line.notes)))
 
 
 @import_.command()
 @with_settings(*STORE_FLAGS)
-@SERVICE
+@SERVED
 @FILES
 @TEAM
 @AS_JSON

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.manage import templates
+from heliograph.manage import layouts, templates
 from heliograph.manage.domains import Domains
 from heliograph.manage.teams import find_team
 from heliograph.rules.audit import Actor
@@ -17,13 +17,16 @@ from heliograph.rules.exports.records import (
     Exported,
     ExportedAddress,
     ExportedDomain,
+    ExportedLayout,
     ExportedTemplate,
     LeftOut,
     edit_exported,
 )
 from heliograph.rules.mail.suppression_file import ReadLine, Unreadable, read_lines, to_line
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.refusals import InvalidRequest, Refusal
+from heliograph.rules.setup.records import Layout, TeamRecord
+from heliograph.rules.templates.check import layout_problems
+from heliograph.rules.templates.lint import problems_of_layout
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
 
@@ -34,9 +37,10 @@ class BroughtLine(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a record of another service's."""
 
     number: int
-    kind: str  # suppression, domain or template; empty: it is left out
+    kind: str  # suppression, domain, template or layout; empty: it is left out
     text: str
     outcome: str
+    notes: Sequence[str] = ()  # what is not carried over, or means something else here, by part and line
 
 
 async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes) -> str:
@@ -74,14 +78,17 @@ async def bring(
     lines = [to_line(number, one.email, one.reason, seen) for number, one in addresses]
     if lines:
         done += await _suppress(store, actor, find_team(store.setup.current, team).record, lines)
-    for number, one in records:
+    for number, one in sorted(records, key=lambda record: not isinstance(record[1], ExportedLayout)):
         match one:
+            case ExportedLayout():
+                done.append(await _add_layout(store, actor, team, number, one))
             case ExportedDomain():
                 done.append(await _add_domain(store, domains, actor, team, number, one.name))
             case ExportedTemplate():
                 done.append(await _add_template(store, actor, team, number, one))
             case LeftOut():
-                done.append(BroughtLine(number=number, kind="", text=one.text, outcome=f"left out: {one.why}"))
+                told = f"left out: {one.why}"
+                done.append(BroughtLine(number=number, kind="", text=one.text, outcome=told, notes=one.notes))
     return sorted(done, key=lambda line: line.number)
 
 
@@ -109,6 +116,19 @@ async def _add_domain(store: Store, domains: Domains, actor: Actor, team: str, n
     return BroughtLine(number=number, kind="domain", text=name, outcome=outcome)
 
 
+async def _add_layout(store: Store, actor: Actor, team: str, number: int, given: ExportedLayout) -> BroughtLine:
+    line = BroughtLine(number=number, kind="layout", text=given.name, outcome=f"it is {given.own_id} now")
+    if ("layout", given.own_id) in store.setup.current.records:
+        return replace(line, outcome=f"already there as {given.own_id}")
+    base = Layout(id=given.own_id, team=find_team(store.setup.current, team).record.id, name=given.name, status="draft")
+    try:
+        await layouts.write(store, actor, base, given.words, publish=True, by_operator=True)
+    except Refusal as refusal:
+        notes = [str(one) for one in problems_of_layout(replace(base, **given.words)) if one.level == "error"]
+        return replace(line, outcome=f"left out: {refusal.message}", notes=notes)
+    return line
+
+
 async def _add_template(store: Store, actor: Actor, team: str, number: int, given: ExportedTemplate) -> BroughtLine:
     own = find_team(store.setup.current, team).templates
     is_free = given.own_id and ("template", given.own_id) not in store.setup.current.records
@@ -117,13 +137,15 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
     if not is_free and (same := own.get(given.own_id) or next(alike, None)):
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
     id_ = given.own_id if is_free else store.clock.new_id("tpl_")
+    line = BroughtLine(number=number, kind="template", text=given.name, outcome="", notes=given.notes)
     edited = edit_exported(given, id_, team)
-    if edited.errors:
-        why = "; ".join(f"{field}: {error}" for field, error in edited.errors.items())
-        return BroughtLine(number=number, kind="template", text=given.name, outcome=f"left out: {why}")
+    wrong = [f"{field}: {one}" for field, error in edited.errors.items() for one in error.splitlines()]
+    wrong += map(str, layout_problems(edited.template, find_team(store.setup.current, team).layouts))
+    if wrong:
+        return replace(line, outcome=f"left out: {'; '.join(wrong)}", notes=wrong)
     # Email may be free; what others cost is for an operator to say, unless the team has its like.
     new = replace(edited.template, **given.kept)
     await templates.save(store, actor, new, mark=None, by_operator=given.channel == "email")
     is_draft = find_team(store.setup.current, team).templates[id_].status == "draft"
     outcome = f"{given.id} is {id_} now".strip() + (", a draft until it is approved with its price" if is_draft else "")
-    return BroughtLine(number=number, kind="template", text=given.name, outcome=outcome)
+    return replace(line, outcome=outcome)

@@ -4,9 +4,18 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut, Row
+from heliograph.rules.exports.records import (
+    Exported,
+    ExportedAddress,
+    ExportedDomain,
+    ExportedLayout,
+    ExportedTemplate,
+    LeftOut,
+    Row,
+    left_words,
+    read_words,
+)
 from heliograph.rules.setup.records import Template
-from heliograph.rules.templates.foreign import own_placeholders
 
 REASONS = {"hardbounce": "bounce", "spamcomplaint": "complaint", "spamnotification": "complaint"}  # else: manual
 _BODIES = {"subject": "subject", "html": "htmlbody", "text": "textbody"}
@@ -18,6 +27,10 @@ _NO = (False, "false", "False", "FALSE", "0")
 def template_id(alias: str) -> str:
     """Return our id of a template that has this alias, or number, at Postmark; one of ours stays."""
     return f"tpl_{_NOT_OURS.sub('_', alias.removeprefix('tpl_'))[:64]}"
+
+
+def layout_id(alias: str) -> str:
+    return f"lay_{_NOT_OURS.sub('_', alias)[:64]}"
 
 
 def number_of(id_: str) -> int:
@@ -60,10 +73,19 @@ def _first(row: Row, *names: str) -> str:
 
 
 def _template(row: Row, name: str) -> Exported:
-    if row.get("templatetype") == "Layout":
-        return LeftOut(text=name, why="a layout: there are none here, put it into each template")
-    if layout := row.get("layouttemplate"):
-        return LeftOut(text=name, why=f"it has the layout {layout}: put that into it first")
-    words = {ours: own_placeholders(str(row[theirs])) for ours, theirs in _BODIES.items() if row.get(theirs)}
     alias = str(row.get("alias") or row.get("templateid") or "")
-    return ExportedTemplate(id=alias, name=name or alias, own_id=template_id(alias) if alias else "", words=words)
+    words = read_words({ours: str(row[theirs]) for ours, theirs in _BODIES.items() if row.get(theirs)})
+    if words.left:
+        return left_words(name, words)
+    if row.get("templatetype") == "Layout":
+        parts = {part: text for part, text in words.given.items() if part in ("html", "text")}
+        return ExportedLayout(name=name or alias, own_id=layout_id(alias), words=parts)
+    layout = {"layout": layout_id(str(row["layouttemplate"]))} if row.get("layouttemplate") else {}
+    return ExportedTemplate(
+        id=alias,
+        name=name or alias,
+        own_id=template_id(alias) if alias else "",
+        words=words.given | layout,
+        kept={"fallback": words.fallback},
+        notes=words.changed,
+    )

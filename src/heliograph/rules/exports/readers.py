@@ -1,10 +1,11 @@
 """All services whose exports can be read."""
 
-from heliograph.rules.exports import postmark, resend, twilio
+from heliograph.rules.exports import postmark, resend, sendgrid, twilio
 from heliograph.rules.exports.records import ReadRow
 
 READERS: dict[str, ReadRow] = {
     "postmark": postmark.read_row,
     "resend": resend.read_row,
+    "sendgrid": sendgrid.read_row,
     "twilio": twilio.read_row,
 }

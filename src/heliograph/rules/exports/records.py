@@ -1,7 +1,7 @@
 """The records of an export, whatever the service: a CSV file, a JSON answer of its API, or a record on each line."""
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from heliograph.rules.mail.suppression_file import LINES_MAX, Unreadable
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.setup.template_edit import Edited, edit_template
+from heliograph.rules.templates.carrying import carry
 
 T = TypeVar("T")
 Row = Mapping[str, Any]  # names in lower case, with _ for spaces
@@ -32,6 +33,13 @@ class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
     words: Mapping[str, Any]  # by the field that has them here
     own_id: str = ""  # by which its sends name it here as well
     kept: Mapping[str, Any] = {}  # fields of its record that a setup file does not have
+    notes: Sequence[str] = ()  # what means something else here, by part and line
+
+
+class ExportedLayout(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    own_id: str  # by which its templates name it
+    words: Mapping[str, Any]
 
 
 def edit_exported(given: ExportedTemplate, id_: str, team: str) -> Edited:
@@ -43,10 +51,36 @@ def edit_exported(given: ExportedTemplate, id_: str, team: str) -> Edited:
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     why: str
+    notes: Sequence[str] = ()  # all of it, by part and line
 
 
-Exported = ExportedAddress | ExportedDomain | ExportedTemplate | LeftOut
+Exported = ExportedAddress | ExportedDomain | ExportedTemplate | ExportedLayout | LeftOut
 ReadRow = Callable[[Row], Exported]  # a service's own
+
+
+class ExportedWords(msgspec.Struct, frozen=True):
+    """A template's parts, carried over into our words."""
+
+    given: dict[str, Any]
+    fallback: dict[str, str]
+    left: list[str]
+    changed: list[str]
+
+
+def read_words(parts: Mapping[str, str]) -> ExportedWords:
+    """Carry over each part; what conditions and lists ask for may be absent, as it may there."""
+    found = {part: carry(text) for part, text in parts.items()}
+    names = sorted({name for one in found.values() for name in one.optional})
+    return ExportedWords(
+        {part: one.text for part, one in found.items()} | ({"optional": names} if names else {}),
+        {name: text for one in found.values() for name, text in one.fallback.items()},
+        [f"{part}, {told}" for part, one in found.items() for told in one.left],
+        [f"{part}, {told}" for part, one in found.items() for told in one.changed],
+    )
+
+
+def left_words(name: str, words: ExportedWords) -> LeftOut:
+    return LeftOut(text=name, why=words.left[0], notes=words.left)
 
 
 def read_export(file: bytes, read: Callable[[Row], T]) -> list[tuple[int, T]]:
