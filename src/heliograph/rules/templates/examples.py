@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from heliograph.rules.setup.records import Shape, Template
+from heliograph.rules.templates.formats import can_format
 from heliograph.rules.templates.values import Values, formatted_uses, read_variables
 
 ITEMS = 2  # of a list that has no example
@@ -47,11 +48,13 @@ def example_values(template: Template, without: Callable[[str], str] = str) -> V
 
     `without`: what stands for a variable that has none, by its name.
     """
-    formats = {(use.list, use.name): use.format.kind for use in formatted_uses(template) if use.format}
+    formats = {(use.list, use.name): use.format for use in formatted_uses(template) if use.format}
 
     def made(of: str | None, name: str) -> str:
-        kind = formats.get((of, name))
-        return _OF_FORMATS.get(kind, _MOMENT) if kind else guess(name) if of else without(name)
+        format_, guessed = formats.get((of, name)), guess(name)
+        if format_ is None:
+            return guessed if of else without(name)
+        return guessed if can_format(format_, guessed) else _OF_FORMATS.get(format_.kind, _MOMENT)
 
     texts = {name: template.examples.get(name) or made(None, name) for name in template.variables}
     lists = {}
