@@ -21,6 +21,7 @@ MEDIUM: Width = "medium"
 NUMBERS: tuple[Kind, ...] = ("money", "number", "percent")
 NUMBER_MAX = Decimal(10) ** 15  # what is not below it is no amount
 DECIMALS_MAX = 12
+TEXT_MAX = 64  # characters; no number or time that can be formatted has more
 _DECIMAL = re.compile(r"[-+]?[0-9]{1,16}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,2})?", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}")
@@ -64,6 +65,11 @@ def can_format(wanted: ValueFormat, text: str) -> bool:
 
 def formatted(wanted: ValueFormat, text: str, region: Region) -> str:
     """Return the value as people there write it; what cannot be formatted is empty (`can_format` decides before)."""
+    return _formatted(wanted, text, region) if len(text) <= TEXT_MAX else ""
+
+
+@lru_cache(maxsize=16_384)  # prices, rates and days come again: CLDR takes ten times as long as all else of a value
+def _formatted(wanted: ValueFormat, text: str, region: Region) -> str:
     locale = locale_of(region.locale)
     if wanted.kind in NUMBERS:
         number = _number(text)
