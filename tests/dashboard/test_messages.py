@@ -81,7 +81,7 @@ def test_an_email_with_its_timeline_and_preview(site: Site, sent: dict[str, str]
     expect(page.locator(".timeline")).to_contain_text("250")
     expect(page.locator("#content")).to_contain_text("bill.txt")
     expect(page.frame_locator("iframe").get_by_role("heading", name="Hello Ada")).to_be_visible()
-    assert page.title() == "Your parcel · Heliograph"
+    assert page.title() == "Your parcel · Acme · Heliograph"
     shoot(page, "message-email")
     plain = page.request.get(f"{TEAM}/messages/{sent['email']}/preview").headers["content-security-policy"]
     assert "img-src data:;" in plain
@@ -89,7 +89,7 @@ def test_an_email_with_its_timeline_and_preview(site: Site, sent: dict[str, str]
     assert "script-src" not in plain
     with page.expect_request("**/pixel.png"):
         page.get_by_role("link", name="Load remote images").click()
-    assert page.title() == "Your parcel · Heliograph"
+    assert page.title() == "Your parcel · Acme · Heliograph"
     page.get_by_role("link", name="Raw source").click()
     expect(page.locator("body")).to_contain_text("Subject: Your parcel")
     saved = page.request.get(f"{TEAM}/messages/{sent['email']}/source?download")
