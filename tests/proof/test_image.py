@@ -8,24 +8,30 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import venv
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import msgspec
 import pytest
 import yaml
 
 from heliograph import __version__
+from tests.confined.inside import _pump
+from tests.conftest import _on_server
 from tests.npm import miss
 from tests.proof.size import report
 from tests.service import Service, free_port, until
-from tests.test_deploy import ALL, rendered
+from tests.test_deploy import ALL, DEPLOY, OURS, rendered
 from tests.test_dist import ROOT
 
 KEPT = ROOT / ".venv" / "image-base.tar"
@@ -107,24 +113,15 @@ class Container:
         known |= {"HELIOGRAPH_LISTEN": f"127.0.0.1:{self.port}", "HELIOGRAPH_STOP_DELAY_MS": "0"}
         known = {name: re.sub(r"\$\{DOMAIN.*?\}", "mail.example.com", value) for name, value in known.items()}
         return [
-            *(
-                "bwrap",
-                "--die-with-parent",
-                "--ro-bind",
-                str(self.image.root),
-                "/",
-                "--tmpfs",
-                "/tmp",
-                "--tmpfs",
-                "/run",
-            ),
+            *("bwrap", "--die-with-parent", "--ro-bind", str(self.image.root), "/", "--tmpfs", "/tmp"),
+            *("--tmpfs", "/run", "--perms", "0755", "--dir", "/run/secrets"),
             *(word for target, source in self.mounts.items() for word in ("--bind", str(source), target)),
             *("--proc", "/proc", "--dev", "/dev", "--chdir", self.image.config["WorkingDir"]),
             *("--clearenv", "--cap-add", "ALL"),
             *(word for name, value in known.items() for word in ("--setenv", name, value)),
             *("--", "/usr/bin/setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--no-new-privs"),
             *("--inh-caps=-all", "--bounding-set=-all"),
-            *(word.replace("127.0.0.1:8701", f":{self.port}").replace(":8701", f":{self.port}") for word in command),
+            *(word.replace(":8701", f":{self.port}") for word in command),
         ]
 
     def run(self, *arguments: str, given: str = "") -> str:
@@ -143,6 +140,22 @@ class Container:
             until(self.is_healthy)
             [process] = Path(f"/proc/{engine.pid}/task/{engine.pid}/children").read_text().split()
             yield int(process)
+
+
+def relay(folder: Path) -> int:
+    """The port of a PostgreSQL that listens in a folder, which the image's user cannot enter."""
+    [found] = folder.glob(".s.PGSQL.*[0-9]")
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def pass_on() -> None:
+        while True:
+            near, far = server.accept()[0], socket.socket(socket.AF_UNIX)
+            far.connect(str(found))
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=_pump, args=(one, other), daemon=True).start()
+
+    threading.Thread(target=pass_on, daemon=True).start()
+    return int(server.getsockname()[1])
 
 
 def owned(folder: Path) -> Path:
@@ -188,6 +201,41 @@ def test_it_serves_is_killed_comes_back_and_stops(image: Image, tmp_path: Path) 
     stopped_s = time.monotonic() - began
     assert {path.stat().st_uid for path in data.rglob("*")} == {int(USER)}
     report("image", f"healthy {took_s:.1f} s after its start as {USER}, stopped in {stopped_s:.1f} s")
+
+
+@pytest.mark.parametrize("file", ["compose.sqlite.yaml", "compose.postgres.yaml"])
+def test_a_compose_file(image: Image, tmp_path: Path, file: str, request: pytest.FixtureRequest) -> None:
+    """Its services of ours, by their command, environment, secrets, volume and health check, in their order."""
+    read = yaml.safe_load((DEPLOY / file).read_text("utf-8"))
+    ours = {name: one for name, one in read["services"].items() if one["image"] == OURS}
+    secrets = {"secret": b64encode(bytes(32)).decode()}
+    mounts = dict[str, Path]()
+    if "postgres" in read["services"]:
+        url = urlsplit(request.getfixturevalue("postgres"))
+        port = relay(Path(parse_qs(url.query)["host"][0]))
+        secrets["database"] = f"postgresql://{url.username}@127.0.0.1:{port}/compose"
+        _on_server(urlunsplit(url), "CREATE DATABASE compose")
+    for name, text in secrets.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o644)
+        mounts[f"/run/secrets/{name}"] = tmp_path / name
+    tmp_path.chmod(0o755)
+    data = owned(tmp_path / "volume")
+    assert {volume for one in ours.values() for volume in one["volumes"]} == {"data:/data"}
+    with ExitStack() as running:
+        started = []
+        for one in ours.values():
+            wanted = {f"/run/secrets/{secret}" for secret in one["secrets"]}
+            given = {target: source for target, source in mounts.items() if target in wanted}
+            started.append(container := Container(image, data, given, one))
+            process = running.enter_context(container.serving())
+            running.callback(os.kill, process, signal.SIGTERM)
+        first = started[0]
+        first.run("apply", "-", given=SETUP)
+        key = first.run("key", "create", "--team", "team_a", "--name", "k").split()[-1]
+        sent = first.service.post("/v1/emails", MAIL, key=key).json["id"]
+        until(lambda: first.service.get(f"/v1/emails/{sent}", key=key).json["status"] == "delivered")
+    report("image", f"{file}: {', '.join(ours)} are healthy, and a message is delivered")
 
 
 def test_the_chart_fits_the_schemas_of_kubernetes(tmp_path: Path) -> None:
