@@ -136,6 +136,14 @@ def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
     assert (file.raw, file.headers["content-type"]) == (PICTURE, "application/octet-stream")
     assert [one["id"] for one in receiving.received() if one["subject"] == "Räksmörgås"] == [data["id"]]
     assert receiving.get(place, key="ACME_MANAGE").status == 200
+    resend = f"/compat/resend/emails/receiving/{data['id']}"
+    told = receiving.get(resend).json
+    assert (told["from"], told["headers"]["Subject"], told["html"]) == (data["from"], "Räksmörgås", data["html"])
+    assert told["attachments"] == receiving.get(f"{resend}/attachments").json["data"]
+    assert receiving.get(f"{resend}/attachments/att_1").json["content_id"] == "pic"
+    assert data["id"] in [one["id"] for one in receiving.get("/compat/resend/emails/receiving").json["data"]]
+    for path, key in ((resend, "OTHER"), (f"{resend}/attachments/att_2", "ACME")):
+        assert receiving.get(path, key=key).json["name"] == "not_found"
     for path, key in (
         (place, "OTHER"),
         (f"{place}/attachments/att_2", "ACME"),

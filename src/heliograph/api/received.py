@@ -5,7 +5,6 @@ import msgspec
 from heliograph.api.call import Call
 from heliograph.rules.field_docs import Records
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.limits import MIB
 from heliograph.rules.mail.incoming import ReceivedRecord, attachment_in
 from heliograph.rules.refusals import ReceivedNotFound
 from heliograph.storage.received import LAST, ReceivedLine
@@ -14,7 +13,6 @@ from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer_of
 
-OCTETS_MAX = 8 * MIB  # of records in one answer; one is always given
 OCTETS = b"application/octet-stream"  # whatever it says that it is: a browser must not show it as a page of ours
 AS_FILE = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
 
@@ -26,18 +24,10 @@ class ReceivedList(Listed, frozen=True, kw_only=True):
 async def list_all(call: Call) -> Response:
     """List them as their events told them, newest first."""
     query, store = call.query(), call.context.store
-    limit = read_limit(query)
-    found = await store.received.newest(call.team, read_after(query, PREFIXES["received"]) or LAST, limit + 1)
-    shown, octets = 0, 0
-    for line in found[:limit]:
-        octets += line.octets
-        if shown and octets > OCTETS_MAX:
-            break
-        shown += 1
-    await call.hold(octets)
-    records = await store.received.records(call.team, [line.id for line in found[:shown]])
-    data = [msgspec.Raw(record.encode()) for record in records]
-    return await answer_of(octets, lambda: {"object": "list", "has_more": len(found) > shown, "data": data})
+    after = read_after(query, PREFIXES["received"]) or LAST
+    page = await store.received.page(call.team, after, read_limit(query), call.hold)
+    data = [msgspec.Raw(record.encode()) for record in page.records]
+    return await answer_of(page.octets, lambda: {"object": "list", "has_more": page.has_more, "data": data})
 
 
 async def read(call: Call) -> Response:

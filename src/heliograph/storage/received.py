@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.limits import HOUR_MS, MIB
 from heliograph.rules.mail.incoming import EVENT, ReceivedRecord, Texts, with_texts
 from heliograph.rules.pricing import take_octets
 from heliograph.runtime.clock import Clock
@@ -17,6 +17,7 @@ from heliograph.storage.events import Event, Publisher
 
 AUTOMATIC_MAX = 10  # automatic mails of one sender in an hour that are told: more of them are a loop
 LAST = "rcv_~"
+OCTETS_MAX = 8 * MIB  # of records in one answer; one is always given
 
 Fate = Literal["told", "held", "known"]
 
@@ -43,6 +44,12 @@ class ReceivedLine(msgspec.Struct, frozen=True):
     raw: str | None  # what has it as it came; None: retention has taken it
 
 
+class ReceivedPage(msgspec.Struct, frozen=True):
+    records: list[str]
+    octets: int
+    has_more: bool
+
+
 class Received:
     def __init__(self, database: Database, clock: Clock, attachments: Attachments, publisher: Publisher) -> None:
         self._database = database
@@ -62,6 +69,19 @@ class Received:
     async def newest(self, team: int, before: str, limit: int) -> list[ReceivedLine]:
         rows = await self._database.read(lambda tx: tx.run("list_received", team=team, before=before, limit=limit))
         return [ReceivedLine(*row) for row in rows]
+
+    async def page(self, team: int, before: str, limit: int, room: Room) -> ReceivedPage:
+        """Return records as their events told them, newest first, as many as one answer may have."""
+        lines = await self.newest(team, before, limit + 1)
+        ids: list[str] = []
+        octets = 0
+        for line in lines[:limit]:
+            if ids and octets + line.octets > OCTETS_MAX:
+                break
+            ids.append(line.id)
+            octets += line.octets
+        await room(octets)
+        return ReceivedPage(await self.records(team, ids), octets, len(lines) > len(ids))
 
     async def records(self, team: int, ids: Sequence[str]) -> list[str]:
         """Return the records in the order of the ids."""

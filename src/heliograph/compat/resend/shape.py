@@ -74,7 +74,7 @@ DECLINED = {
     ("oauth", "usage"): "This service has no such accounts; GET /v1/me says what a key's team has used.",
     ("emails/share",): "Messages have no public pages here.",
     ("emails/metrics",): "Figures are in the dashboard: there is no such call.",
-    ("inboxes", "emails/receiving"): "Received mail is read at GET /v1/received.",
+    ("inboxes",): "Received mail is read at GET /emails/receiving.",
     ("domains/claim",): "A domain belongs to the team whose records are in its DNS: add it and set them.",
 }
 _WHY = {path: why for paths, why in DECLINED.items() for path in paths}

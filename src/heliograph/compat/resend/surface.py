@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend import domains, emails, keys, logs, suppressions, templates, webhooks
+from heliograph.compat.resend import domains, emails, keys, logs, receiving, suppressions, templates, webhooks
 from heliograph.compat.resend.shape import PREFIX, error, parse
 from heliograph.rules.limits import EMAIL_BODY_MAX, MIB
 from heliograph.web.request import Request, Response
@@ -12,6 +12,7 @@ from heliograph.web.route import Route
 from heliograph.web.surface import Surface, bearer
 
 SEND, MANAGE = ("send",), ("manage",)
+READ = ("send", "manage")
 TEMPLATE_BODY_MAX = 6 * MIB
 
 
@@ -25,6 +26,10 @@ ROUTES = (
     _route("POST /emails", emails.send, SEND, body_max=EMAIL_BODY_MAX),
     _route("POST /emails/batch", emails.send_several, SEND, body_max=EMAIL_BODY_MAX),
     _route("GET /emails", emails.list_all, SEND),
+    _route("GET /emails/receiving", receiving.list_all, READ),
+    _route("GET /emails/receiving/{id}", receiving.read, READ),
+    _route("GET /emails/receiving/{id}/attachments", receiving.list_attachments, READ),
+    _route("GET /emails/receiving/{id}/attachments/{attachment}", receiving.read_attachment, READ),
     _route("GET /emails/{id}", emails.read, SEND),
     _route("PATCH /emails/{id}", emails.move, SEND),
     _route("POST /emails/{id}/cancel", emails.cancel, SEND),
