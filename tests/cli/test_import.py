@@ -349,3 +349,37 @@ def test_nothing_would_break(run: Run) -> None:
     Path("s.csv").write_text(SUPPRESSIONS)
     checked = run("import", "check", "resend", "s.csv", *TEAM)
     assert (checked.code, checked.out) == (0, "Nothing in these files would break.\n")
+
+
+ODD: list[dict[str, Any]] = [  # what no service lists, and a file still may have
+    {"id": "w2", "events": "email.sent, email.opened"},
+    {"id": "w3", "events": 5},
+    {"id": "w4", "events": [{}]},
+    {"id": "4", "from": "hello@acme.test", "to": "a@example.com", "attachments": 2},
+    {"method": "GET", "path": "http://[::1"},
+    {"id": "4d", "name": "Odd", "subject": "A", "html": "<p>A</p>", "reply_to": 5},
+]
+
+
+def test_a_file_whose_values_are_odd_is_read_all_the_same(run: Run) -> None:
+    Path("odd.json").write_text(json.dumps(ODD))
+    checked = run("import", "check", "resend", "odd.json", *TEAM, "--json")
+    told = [(one["kind"], one["text"]) for one in map(json.loads, checked.out.splitlines())]
+    assert told == [("event", "email.opened"), ("event", "{}"), ("call", "GET http://[::1")]
+    Path("odd.json").write_text(json.dumps(ODD[-1]))
+    assert lines(run, "odd.json")[0][3] == "4d is tpl_4d now"
+    Path("odd.json").write_text(json.dumps({"id": "d-3", "name": "Odd", "versions": 5}))
+    assert lines(run, "odd.json", service="sendgrid")[0][3].startswith("left out: a template without its words")
+
+
+def test_two_teams_bring_layouts_of_one_alias(run: Run) -> None:
+    run("team", "create", "team_other")
+    body = {"Subject": "A", "HtmlBody": "<p>A</p>", "LayoutTemplate": "frame"}
+    layout = {"Name": "Frame", "Alias": "frame", "TemplateType": "Layout", "HtmlBody": "<p>{{{@content}}}</p>"}
+    Path("l.json").write_text(json.dumps(layout))
+    Path("t.json").write_text(json.dumps({"Name": "Hi", "Alias": "hi"} | body))
+    assert run("import", "postmark", "l.json", "--team", "team_other").code == 0
+    told = [one[3] for one in lines(run, "l.json", "t.json", service="postmark")]
+    assert told == ["it is lay_frame_team_acme now", "hi is tpl_hi now"]
+    assert json.loads(run("template", "show", "tpl_hi").out)["layout"] == "lay_frame_team_acme"
+    assert lines(run, "l.json", service="postmark")[0][3] == "already there as lay_frame_team_acme"

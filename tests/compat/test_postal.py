@@ -93,6 +93,7 @@ X-PM-Tag: receipt\r
 \r
 Hello from raw\r
 """
+WRONG_REPLY = b64encode(RAW.replace(b"X-PM-Tag: receipt", b"Reply-To: no")).decode()
 
 
 def ask(service: Service, path: str, **body: Any) -> Any:
@@ -132,6 +133,7 @@ def test_a_whole_mail_and_what_became_of_it(shared_service: Service) -> None:
         ("send/raw", {"rcpt_to": [], "data": b64encode(RAW).decode()}, "NoRecipients"),
         ("send/raw", {"rcpt_to": ["no"], "data": b64encode(RAW).decode()}, "ValidationError"),
         ("send/raw", {"rcpt_to": ["a@simulator.test"], "data": ""}, "NoContent"),
+        ("send/raw", {"rcpt_to": ["a@simulator.test"], "data": WRONG_REPLY}, "ValidationError"),
         ("messages/message", {"id": 1}, "MessageNotFound"),
         ("messages/message", {"id": "eml_01ARZ3NDEKTSV4RRFFQ69G5FAV"}, "MessageNotFound"),
         ("messages/deliveries", {"id": 1}, "MessageNotFound"),
@@ -141,3 +143,8 @@ def test_a_whole_mail_and_what_became_of_it(shared_service: Service) -> None:
 def test_refusals_of_the_others(shared_service: Service, path: str, body: dict[str, Any], code: str) -> None:
     told = ask(shared_service, path, **body)
     assert (told["status"], told["data"]["code"]) == ("error", code), told
+
+
+def test_a_raw_mail_that_is_missing_is_named(shared_service: Service) -> None:
+    told = ask(shared_service, "send/raw", rcpt_to=["a@simulator.test"])
+    assert told["data"]["message"].startswith("data is missing")

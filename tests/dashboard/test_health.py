@@ -46,6 +46,7 @@ async def test_what_is_wrong_is_seen_first(pages: Pages, store: Store, clock: An
     carriers = [CarrierRecord(id=f"relay-{n}", channel="email", kind="smtp", options={"host": "x"}) for n in (1, 2, 3)]
     domain = Domain(id="dom_1", team="team_1", name="acme.test", brand="Acme", verified=True)
     await set_up(store, *(("carrier", one.id, one, None) for one in carriers), ("domain", domain.id, domain, "team_1"))
+    assert "3 of 3 None is out of reach." in tile(await pages.get(HERE, OPERATOR), "Carriers reachable")
     await store.circuits.change("relay-2", None, Circuit(id="relay-2", since=clock.now(), until=clock.now() + 9))
     await store.messages.accept(message(clock, "ada@example.com"))
     clock.forward(7 * 60_000)

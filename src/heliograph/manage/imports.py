@@ -25,6 +25,7 @@ from heliograph.rules.exports.records import (
 from heliograph.rules.mail.suppression_file import ReadLine, Unreadable, read_lines, to_line
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.setup.records import Layout, TeamRecord
+from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.check import layout_problems
 from heliograph.rules.templates.lint import problems_of_layout
 from heliograph.storage.imports import Import
@@ -117,16 +118,23 @@ async def _add_domain(store: Store, domains: Domains, actor: Actor, team: str, n
 
 
 async def _add_layout(store: Store, actor: Actor, team: str, number: int, given: ExportedLayout) -> BroughtLine:
-    line = BroughtLine(number=number, kind="layout", text=given.name, outcome=f"it is {given.own_id} now")
-    if ("layout", given.own_id) in store.setup.current.records:
-        return replace(line, outcome=f"already there as {given.own_id}")
-    base = Layout(id=given.own_id, team=find_team(store.setup.current, team).record.id, name=given.name, status="draft")
+    own, id_ = find_team(store.setup.current, team), _layout_id(store.setup.current, team, given.own_id)
+    line = BroughtLine(number=number, kind="layout", text=given.name, outcome=f"it is {id_} now")
+    if id_ in own.layouts:
+        return replace(line, outcome=f"already there as {id_}")
+    base = Layout(id=id_, team=own.record.id, name=given.name, status="draft")
     try:
         await layouts.write(store, actor, base, given.words, publish=True, by_operator=True)
     except Refusal as refusal:
         notes = [str(one) for one in problems_of_layout(replace(base, **given.words)) if one.level == "error"]
         return replace(line, outcome=f"left out: {refusal.message}", notes=notes)
     return line
+
+
+def _layout_id(setup: Setup, team: str, id_: str) -> str:
+    """Return the id of a layout here: with the team's where another team brought one of the same alias."""
+    found = setup.records.get(("layout", id_))
+    return f"{id_}_{team}" if isinstance(found, Layout) and found.team != team else id_
 
 
 async def _add_template(store: Store, actor: Actor, team: str, number: int, given: ExportedTemplate) -> BroughtLine:
@@ -138,6 +146,8 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
     id_ = given.own_id if is_free else store.clock.new_id("tpl_")
     line = BroughtLine(number=number, kind="template", text=given.name, outcome="", notes=given.notes)
+    if layout := given.words.get("layout"):
+        given = replace(given, words={**given.words, "layout": _layout_id(store.setup.current, team, layout)})
     edited = edit_exported(given, id_, team)
     wrong = [f"{field}: {one}" for field, error in edited.errors.items() for one in error.splitlines()]
     wrong += map(str, layout_problems(edited.template, find_team(store.setup.current, team).layouts))

@@ -14,7 +14,7 @@ from heliograph.rules.idempotency import Retry
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.mail.attachments import more_types
 from heliograph.rules.mail.submitted import read_submitted
-from heliograph.rules.refusals import InvalidEmail, InvalidRequest
+from heliograph.rules.refusals import InvalidEmail, InvalidRequest, MissingBody
 from heliograph.web.bodies import submitted_fields, to_request
 from heliograph.web.reading import work
 from heliograph.web.request import Response
@@ -74,8 +74,10 @@ async def send(call: Call) -> Response:
 async def send_raw(call: Call) -> Response:
     """A whole mail, read as one that came by SMTP is."""
     mail = given_as(PostalRaw, call.json)
+    if not mail.data:
+        raise MissingBody("data is missing. Send the whole mail in it, as base64.", param="data")
     try:
-        raw = pybase64.b64decode(unwrapped(mail.data or ""), validate=True)
+        raw = pybase64.b64decode(unwrapped(mail.data), validate=True)
     except ValueError:
         raise InvalidRequest("data is not base64. Send the whole mail in it.", param="data") from None
     recipients = [parse_address(one.address) for one in read_mailboxes(mail.rcpt_to or [], "rcpt_to")]

@@ -42,7 +42,7 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     code = CODES.get(type(refusal), OTHER)
     if isinstance(refusal, r.TooManyRecipients):
         code = TOO_MANY.get(refusal.param or "", OTHER)
-    elif isinstance(refusal, r.InvalidEmail) and not refusal.details:
+    elif isinstance(refusal, r.InvalidEmail) and not refusal.details and refusal.param != "reply_to":
         code = "NoRecipients"
     is_called_wrongly = status in (404, 405, 413, 429) and not isinstance(refusal, r.MessageNotFound)
     kept = status if is_called_wrongly or status >= 500 else ANSWERED

@@ -121,7 +121,7 @@ def _carriers(visit: Visit) -> HealthTile:
         name="Carriers reachable",
         figure=f"{len(enabled) - len(dead)} of {len(enabled)}",
         page=page,
-        about=f"{', '.join(one.id for one in dead)} went out of reach" if dead else "Each took its last message.",
+        about=f"{', '.join(one.id for one in dead)} went out of reach" if dead else "None is out of reach.",
         since=min((one.since for one in dead), default=None),
         kind="bad" if dead else "",
     )

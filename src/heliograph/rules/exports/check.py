@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from heliograph.rules.exports.readers import READERS
-from heliograph.rules.exports.records import ExportedTemplate, LeftOut, Row, edit_exported
+from heliograph.rules.exports.records import ExportedTemplate, LeftOut, Row, edit_exported, items_of
 from heliograph.rules.mail.attachments import check_type, more_types, type_of
 from heliograph.rules.mail.sender import resolve_sender
 from heliograph.rules.refusals import Refusal
@@ -59,7 +59,10 @@ def find_problems(service: str, row: Row, to: NewPlace) -> Iterator[Breakage]:
 
 
 def _of_call(method: str, place: str, calls: Calls) -> Iterator[Breakage]:
-    path = urlsplit(place).path.rstrip("/")
+    try:
+        path = urlsplit(place).path.rstrip("/")
+    except ValueError:  # no address at all
+        path = place
     if not any(method == known and _fits(path.split("/"), form.rstrip("/").split("/")) for known, form in calls):
         yield Breakage("call", f"{method} {path}", NOT_SERVED)
 
@@ -72,10 +75,11 @@ def _fits(parts: list[str], form: list[str]) -> bool:
 
 
 def _of_webhook(service: str, asked: Any) -> Iterator[Breakage]:
-    for name, one in asked.items() if isinstance(asked, dict) else ((name, True) for name in asked or ()):
+    names = asked.split(",") if isinstance(asked, str) else items_of(asked)
+    for name, one in asked.items() if isinstance(asked, dict) else ((str(name).strip(), True) for name in names):
         is_wanted = one.get("Enabled") if isinstance(one, dict) else one
         if is_wanted and name not in TOLD[service]:
-            yield Breakage("event", str(name), NEVER_TOLD)
+            yield Breakage("event", name, NEVER_TOLD)
 
 
 def _of_text(row: Row, team: Team) -> Iterator[Breakage]:
@@ -92,7 +96,7 @@ def _of_mail(row: Row, to: NewPlace) -> Iterator[Breakage]:
         resolve_sender(team=to.team, key=_ANY_KEY, platform=to.platform, from_=sender, from_display_id=None)
     except Refusal as refusal:
         yield Breakage("sender", sender, refusal.message)
-    for one in row.get("attachments") or ():
+    for one in items_of(row.get("attachments")):
         file = {name.lower(): value for name, value in one.items()} if isinstance(one, dict) else {"name": one}
         name = str(file.get("filename") or file.get("name") or "")
         try:

@@ -67,6 +67,11 @@ class ExportedWords(msgspec.Struct, frozen=True):
     changed: list[str]
 
 
+def items_of(value: Any) -> list[Any]:
+    """Return what a list has in it; what is none has nothing."""
+    return value if isinstance(value, list) else []
+
+
 def read_words(parts: Mapping[str, str]) -> ExportedWords:
     """Carry over each part; what conditions and lists ask for may be absent, as it may there."""
     found = {part: carry(text) for part, text in parts.items()}

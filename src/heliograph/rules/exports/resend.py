@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heliograph.rules.exports.postmark import template_id
-from heliograph.rules.exports.records import Exported, ExportedAddress, ExportedDomain, ExportedTemplate, LeftOut, Row
+from heliograph.rules.exports.records import (
+    Exported,
+    ExportedAddress,
+    ExportedDomain,
+    ExportedTemplate,
+    LeftOut,
+    Row,
+    items_of,
+)
 from heliograph.rules.setup.records import Template
 from heliograph.rules.templates.foreign import own_placeholders, spelled
 
@@ -27,7 +35,7 @@ def kept_fields(given: Row) -> dict[str, Any]:
     if given.get("from"):
         fields["sender"] = str(given["from"])
     if replies := given.get("reply_to"):
-        fields["reply_to"] = tuple([replies] if isinstance(replies, str) else map(str, replies))
+        fields["reply_to"] = tuple([replies] if isinstance(replies, str) else map(str, items_of(replies)))
     variables = _objects(given.get("variables"))
     if variables:
         values = {str(one.get("key", "")).lower(): one.get("fallback_value") for one in variables}
@@ -40,7 +48,7 @@ def kept_fields(given: Row) -> dict[str, Any]:
 
 
 def _objects(given: Any) -> Sequence[Row]:
-    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return [one for one in items_of(given) if isinstance(one, dict)]
 
 
 def read_row(row: Row) -> Exported:

@@ -12,6 +12,7 @@ from heliograph.rules.exports.records import (
     ExportedTemplate,
     LeftOut,
     Row,
+    items_of,
     left_words,
     read_words,
 )
@@ -42,7 +43,7 @@ def _reason(row: Row) -> str:
 def _template(row: Row, name: str) -> Exported:
     if row.get("generation") == "legacy":
         return LeftOut(text=name, why=_LEGACY)
-    versions = [one for one in row.get("versions") or [] if isinstance(one, dict)]
+    versions = [one for one in items_of(row.get("versions")) if isinstance(one, dict)]
     active = next((one for one in versions if one.get("active")), versions[0] if versions else {})
     words = read_words({ours: str(active[theirs]) for ours, theirs in _BODIES.items() if active.get(theirs)})
     if not {"html", "text"} & words.given.keys():
