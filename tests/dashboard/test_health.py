@@ -86,3 +86,10 @@ def test_troubles_of_a_team(record: Any, seen: Any, credit: int, state: Any, fou
     account = Account(team=1, available=credit, held=0, used=0, month="2026-11")
     told = troubles(team, TeamFigures(*seen), account, Reputation(team="team_a", state=state, since=0))
     assert [label for _, label in told] == found
+
+
+async def test_a_carrier_whose_test_has_no_address_is_not_added(pages: Pages) -> None:
+    form = {"kind": "email-smtp", "id": "relay", "host": "127.0.0.1", "port": "25", "then": "test", "address": "no"}
+    shown = await pages.post(f"{HERE}/carriers", form, OPERATOR)
+    assert (shown.status, "Type an email address." in shown.text) == (400, True)
+    assert pages.setup.carriers == ()

@@ -143,17 +143,26 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
 async def test(store: Store, actor: Actor, handover: Handover, id_: str, address: str) -> Outcome:
     """Send one made-up message; nothing of it is kept but the entry, and that the carrier answered."""
     carrier = find_carrier(store.setup.current, id_)
-    try:
-        message = store.clock.new_id(PREFIXES[carrier.channel])
-        parcel = _parcel(carrier, address, store.setup.current.platform, message)
-    except (ValueError, InvalidPhone):
-        what = "an email address" if carrier.channel == "email" else "a phone number such as +447400123456"
-        raise InvalidRequest(f"Type {what}.", param="address") from None
+    check_address(carrier.channel, address)
+    message = store.clock.new_id(PREFIXES[carrier.channel])
+    parcel = _parcel(carrier, address, store.setup.current.platform, message)
     await store.audit.add(actor.did(store.clock.now(), "carrier.test", id_, address))
     (asked,) = await handover.in_turn(first_of([carrier]), lambda _: parcel, within_s=TEST_S)
     if isinstance(asked.outcome, Accepted):
         await store.carrier_use.tested(id_, store.clock.now())
     return asked.outcome
+
+
+def check_address(channel: str, address: str) -> None:
+    """Refuse an address that is none of the channel's."""
+    if channel == "email":
+        if parse_address(address) is None:
+            raise InvalidRequest("Type an email address.", param="address")
+        return
+    try:
+        read_phone(address)
+    except InvalidPhone:
+        raise InvalidRequest("Type a phone number such as +447400123456.", param="address") from None
 
 
 def find_carrier(setup: Setup, id_: str) -> CarrierRecord:
@@ -183,11 +192,9 @@ def _check_usable(carriers: Carriers, record: CarrierRecord) -> None:
 
 
 def _parcel(carrier: CarrierRecord, address: str, platform: Platform, id_: str) -> Parcel:
-    """Make a parcel; raises ValueError or InvalidPhone for an address that is none of the channel's."""
     if carrier.channel == "email":
         parsed = parse_address(address)
-        if parsed is None:
-            raise ValueError(address)
+        assert parsed
         mail = EmailContent(
             from_name=platform.brand, from_address=platform.sender, to=[parsed.given], subject=TEXT, text=TEXT
         )

@@ -195,13 +195,15 @@ async def create(visit: Visit) -> Answer:
     kind = carrier_form.kind_of(visit.form.get("kind", ""))
     if kind is None:
         raise Gone
-    id_ = visit.form.get("id", "").strip()
+    id_, is_tested = visit.form.get("id", "").strip(), visit.form.get("then") == "test"
     seal, live = visit.tools.seal, visit.context.handover.carriers
     try:
+        if is_tested:
+            carriers.check_address(kind[0], visit.form.get("address", "").strip())
         made = await carriers.create(visit.store, visit.actor, seal, live, kind, id_, visit.form)
     except InvalidRequest as refusal:
         return _form(visit, kind, errors=errors_of(refusal))
-    if visit.form.get("then") == "test":
+    if is_tested:
         return await _test(visit, made)
     return Redirect(f"{HERE}/{made.id}", f"{made.id} is set up. Send a test through it.")
 
