@@ -62,3 +62,11 @@ async def test_keys_are_bounded_with_those_that_ended(
     with pytest.raises(InvalidRequest, match="at most 3 keys, with those that were revoked"):
         await keys.rotate(store, ADA, made.key.id, "team_1")
     await keys.create(store, ADA, WantedKey(team="team_2"))
+
+
+async def test_a_team_with_all_its_keys_rotates_one(store: Store, teams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fields, "RECORDS_MAX", 1)
+    made = await keys.create(store, ADA, WantedKey(team="team_1"))
+    await keys.rotate(store, ADA, made.key.id, "team_1")
+    with pytest.raises(InvalidRequest, match="at most 1 keys that work"):
+        await keys.create(store, ADA, WantedKey(team="team_1"))

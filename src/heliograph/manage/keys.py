@@ -105,7 +105,7 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
         new = replace(new, expires_at=giver.expires_at if giver else None)
         check_giver(giver, new)
         ended = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
-        _check_room(setup, actor, old.team, now)
+        _check_room(setup, actor, old.team, now, rotates=True)
         made.append(MadeKey(key=new, token=token, old=ended))
         rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended, old.team)]
         return SetupChange(rows=rows, audit=_entry(store, actor, "key.rotate", new))
@@ -164,11 +164,15 @@ def keys_of(setup: Setup, team: str | None) -> list[Key]:
     return [caller.key for caller in setup.callers.values() if team in (None, caller.team.record.id)]
 
 
-def _check_room(setup: Setup, actor: Actor, team: str, now: int) -> None:
-    """Refuse one key more than a team may have; one that has ended is kept, so that it stays so."""
+def _check_room(setup: Setup, actor: Actor, team: str, now: int, *, rotates: bool = False) -> None:
+    """Refuse one key more than a team may have; one that has ended is kept, so that it stays so.
+
+    A key that takes the place of another is one more for a day only, and one that leaked has to be replaced.
+    """
     states = [state_of(key, now) for key in keys_of(setup, team)]
     check_room(actor, "name", len(states), "keys, with those that were revoked", most=KEYS_MAX)
-    check_room(actor, "name", sum(state not in ("revoked", "expired") for state in states), "keys that work")
+    if not rotates:
+        check_room(actor, "name", sum(state not in ("revoked", "expired") for state in states), "keys that work")
 
 
 def state_of(key: Key, now: int) -> str:
