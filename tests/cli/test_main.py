@@ -8,7 +8,7 @@ from heliograph.cli import main
 
 from .conftest import Run
 
-SHARED = {"drafts", "findings", "main", "options", "printing", "sink"}
+SHARED = {"drafts", "findings", "load", "main", "options", "printing", "sink"}
 FILES = {path.stem for path in Path(main.__file__).parent.glob("[a-z]*.py")} - SHARED
 
 

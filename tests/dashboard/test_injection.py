@@ -113,6 +113,10 @@ def became(html: str) -> list[str]:
 
 
 def _runs(one: Element) -> bool:
+    if one.tag == "iframe" and "sandbox" in one.attributes:
+        return one.attributes["sandbox"] not in (None, "")
+    if one.tag == "iframe" and one.attributes.get("class", "").startswith("shown-template"):  # ours: judged by its text
+        return bool(became(one.attributes.get("srcdoc", "")))
     handles = any(name.startswith(("on", "srcdoc")) for name in one.attributes)
     script = one.tag == "script" and "src" not in one.attributes
     return handles or script or one.attributes.get("href", "").startswith("javascript:")

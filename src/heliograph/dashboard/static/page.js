@@ -106,6 +106,7 @@ const rest = () => {
 };
 document.addEventListener("submit", (event) => {
   const button = event.submitter ?? event.target.querySelector("button");
+  if (button?.formTarget || event.target.target) return;  // the answer goes elsewhere: a preview comes again and again
   if (button?.getAttribute("aria-busy")) event.preventDefault();
   else setTimeout(() => { if (!event.defaultPrevented) button?.setAttribute("aria-busy", "true"); }, 150);
   setTimeout(rest, 20000);  // an answer that is saved as a file leaves the page where it is
