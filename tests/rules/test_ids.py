@@ -1,8 +1,10 @@
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp, ulid
+from heliograph.rules.ids import PREFIXES, parse_date_header, parse_timestamp, timestamp, ulid
 
 MS = 1_794_735_000_000
 random80 = st.integers(0, 2**80 - 1)
@@ -92,3 +94,24 @@ def test_other_spellings_of_a_time(text: str, ms: int) -> None:
 )
 def test_not_a_time(text: str) -> None:
     assert parse_timestamp(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("Tue, 17 Nov 2026 09:30:00 GMT", 1_794_907_800_000),
+        ("Tue, 17 Nov 2026 09:30:00 -0000", 1_794_907_800_000),
+        ("Tue, 17 Nov 2026 10:30:00 +0100", 1_794_907_800_000),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_dates_of_headers(text: str, ms: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the zone of this machine is."""
+    monkeypatch.setenv("TZ", "Pacific/Chatham")
+    time.tzset()
+    try:
+        assert parse_date_header(text) == ms
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -12,7 +11,7 @@ import click
 import msgspec
 
 from heliograph.cli.send import KEY, LOCAL, TIMEOUT_S, URL, open_url, read_token, refusal_of
-from heliograph.rules.ids import PREFIXES, ulid
+from heliograph.rules.ids import PREFIXES, parse_date_header, ulid
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.webhook import SECRET_PREFIX, secret_size
 from heliograph.rules.setup.webhook_url import parse_target
@@ -124,8 +123,7 @@ class Feed:
         if self._after is None:
             _, date = self._ask("?limit=1")
             # By the service's clock, not by ours.
-            now = int(parsedate_to_datetime(date).timestamp()) * SECOND_MS if date else self._clock.now()
-            self._after = PREFIXES["event"] + ulid(now, 0)
+            self._after = PREFIXES["event"] + ulid(parse_date_header(date or "") or self._clock.now(), 0)
         body, _ = self._ask(f"?limit={PAGE}&after={quote(self._after)}")
         return msgspec.json.decode(body, type=FeedPage)
 

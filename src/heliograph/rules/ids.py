@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
 PREFIXES = {
@@ -72,3 +73,12 @@ def parse_timestamp(text: str) -> int | None:
     except (ValueError, OverflowError):  # a 30th of February, a 25th hour; in UTC, a year that cannot be written
         return None
     return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
+
+
+def parse_date_header(text: str) -> int | None:
+    """Read the milliseconds of a date as mails and HTTP write it; `-0000` is UTC, not the zone of this machine."""
+    try:
+        moment = parsedate_to_datetime(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1000
+    except (ValueError, OverflowError):
+        return None

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -39,7 +38,7 @@ from heliograph.rules.delivery.outcome import (
     Outcome,
     Report,
 )
-from heliograph.rules.ids import ulid_ms
+from heliograph.rules.ids import parse_date_header, ulid_ms
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.carrier_kinds import TwilioOptions
 from heliograph.rules.text import whole_number
@@ -243,11 +242,8 @@ def _is_same(message: Any, body: str, sender: str) -> bool:
     )
 
 
-def _created(message: Mapping[str, Any]) -> float:
-    try:
-        return parsedate_to_datetime(str(message.get("date_created"))).timestamp() * SECOND_MS
-    except ValueError:
-        return 0
+def _created(message: Mapping[str, Any]) -> int:
+    return parse_date_header(str(message.get("date_created"))) or 0
 
 
 def _price(amount: Any, currency: Any) -> dict[str, str]:

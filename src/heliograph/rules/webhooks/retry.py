@@ -1,8 +1,8 @@
 """What an endpoint's answer means, when an event is told again, and when it is given up (contract 10)."""
 
-from email.utils import parsedate_to_datetime
 from typing import Literal
 
+from heliograph.rules.ids import parse_date_header
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 STEPS = (  # ms to wait after the 1st, 2nd, … attempt: ten attempts in all
@@ -51,11 +51,8 @@ def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int
         return None
     if retry_after.isascii() and retry_after.isdigit():
         return int(retry_after[:9])
-    try:
-        wait = parsedate_to_datetime(retry_after) - parsedate_to_datetime(date or "")
-    except (ValueError, TypeError):  # no date; one with a zone and one without
-        return None
-    return max(0, round(wait.total_seconds()))
+    until, now = parse_date_header(retry_after), parse_date_header(date or "")
+    return None if until is None or now is None else max(0, until - now) // SECOND_MS
 
 
 def next_attempt(attempt: int, first_at: int, now: int, jitter: float, retry_after_s: int | None = None) -> int | None:
