@@ -2,12 +2,14 @@
 
 import re
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec.structs import replace
 
 from heliograph.dashboard.views.health import troubles
 from heliograph.rules.delivery.circuit import Circuit
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.mail.reputation import Reputation
 from heliograph.rules.pricing import Account
 from heliograph.rules.setup.records import CarrierRecord, Domain, Team, TeamRecord
@@ -88,8 +90,16 @@ def test_troubles_of_a_team(record: Any, seen: Any, credit: int, state: Any, fou
     assert [label for _, label in told] == found
 
 
-async def test_a_carrier_whose_test_has_no_address_is_not_added(pages: Pages) -> None:
-    form = {"kind": "email-smtp", "id": "relay", "host": "127.0.0.1", "port": "25", "then": "test", "address": "no"}
+@pytest.mark.parametrize("outcome", [Accepted(detail={}), Deferred(detail={}), Refused(detail={})])
+async def test_a_carrier_is_on_when_its_test_was_accepted(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    """Without an address for its test it is not even added."""
+    monkeypatch.setattr("heliograph.manage.carriers.test", AsyncMock(return_value=outcome))
+    monkeypatch.setattr("heliograph.manage.carriers._check_usable", lambda *_: None)  # no carrier is made here
+    form = {"kind": "email-smtp", "id": "relay", "host": "127.0.0.1", "port": "1", "then": "test", "address": "no"}
     shown = await pages.post(f"{HERE}/carriers", form, OPERATOR)
     assert (shown.status, "Type an email address." in shown.text) == (400, True)
-    assert pages.setup.carriers == ()
+    assert not pages.setup.carriers
+    assert (await pages.post(f"{HERE}/carriers", form | {"address": "ada@example.com"}, OPERATOR)).status == 200
+    assert [(one.id, one.enabled) for one in pages.setup.carriers] == [("relay", isinstance(outcome, Accepted))]

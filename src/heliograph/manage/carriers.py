@@ -57,7 +57,15 @@ async def change(store: Store, actor: Actor, id_: str, wanted: CarrierChange) ->
 
 
 async def create(
-    store: Store, actor: Actor, seal: Seal, carriers: Carriers, kind: CarrierKind, id_: str, form: Mapping[str, str]
+    store: Store,
+    actor: Actor,
+    seal: Seal,
+    carriers: Carriers,
+    kind: CarrierKind,
+    id_: str,
+    form: Mapping[str, str],
+    *,
+    enabled: bool = True,
 ) -> CarrierRecord:
     """Make a new one, asked after those that its channel has;
     `seal` makes a sealed text of a plain one and its context.
@@ -66,7 +74,7 @@ async def create(
     errors = filled.errors if ID.fullmatch(id_) and id_ != "new" else {"id": WRONG_ID} | filled.errors
     check_fields(errors)
     channel: Any = kind[0]
-    made = CarrierRecord(id=id_, channel=channel, kind=kind[1], by_hand=True)
+    made = CarrierRecord(id=id_, channel=channel, kind=kind[1], by_hand=True, enabled=enabled)
     made = _filled(made, filled, seal)
     _check_usable(carriers, made)
 

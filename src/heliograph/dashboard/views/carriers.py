@@ -156,12 +156,15 @@ async def test(visit: Visit) -> Answer:
     return await _test(visit, _carrier(visit))
 
 
-async def _test(visit: Visit, carrier: CarrierRecord) -> Page:
+async def _test(visit: Visit, carrier: CarrierRecord, *, enables: bool = False) -> Page:
+    """Show what became of a test; one that `enables` turns the carrier on when it is accepted."""
     address = visit.form.get("address", "").strip()
     try:
         outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, carrier.id, address)
     except InvalidRequest as refusal:
         return await _one(visit, carrier, {"address": refusal.message})
+    if enables and isinstance(outcome, Accepted):
+        carrier = await carriers.change(visit.store, visit.actor, carrier.id, CarrierChange(enabled=True))
     return await _one(visit, carrier, tested=_told(carrier, address, outcome))
 
 
@@ -200,11 +203,11 @@ async def create(visit: Visit) -> Answer:
     try:
         if is_tested:
             carriers.check_address(kind[0], visit.form.get("address", "").strip())
-        made = await carriers.create(visit.store, visit.actor, seal, live, kind, id_, visit.form)
+        made = await carriers.create(visit.store, visit.actor, seal, live, kind, id_, visit.form, enabled=not is_tested)
     except InvalidRequest as refusal:
         return _form(visit, kind, errors=errors_of(refusal))
     if is_tested:
-        return await _test(visit, made)
+        return await _test(visit, made, enables=True)
     return Redirect(f"{HERE}/{made.id}", f"{made.id} is set up. Send a test through it.")
 
 
