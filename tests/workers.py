@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+# Begun first, so that no worker is left with one of them while the others have ended.
+LONGEST = ("tests/test_pages.py", "tests/dashboard/test_access.py", "tests/proof/test_reads.py", "tests/journeys/")
 PLACE = 2  # octets of a file's place in the order; all of them fit into a pipe
 
 
@@ -23,7 +25,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if not count or session.testsfailed or session.config.option.collectonly:
         return None
     files: dict[Path, list[pytest.Item]] = {}
-    for item in session.items:
+    for item in sorted(session.items, key=lambda item: not item.nodeid.startswith(LONGEST)):
         files.setdefault(item.path, []).append(item)
     places, write = os.pipe()
     os.write(write, b"".join(place.to_bytes(PLACE) for place in range(len(files))))
