@@ -48,12 +48,18 @@ async def write(
     publish: bool = False,
     by_operator: bool = False,
 ) -> bool:
-    """Write a draft that nobody is asked about, or publish it; errors refuse it, warnings do not."""
+    """Write a draft that nobody is asked about, or publish it; errors refuse it, warnings do not.
+
+    `base` is the layout as the writer saw it: a change that came meanwhile is not lost.
+    """
     new, wrong = drafts.with_fields(base, given)
     check_fields(wrong)
     check_problems(await LOOKING.run_large(PARSED * length_of(new), problems_of_layout, new))
 
     def rows(setup: Setup) -> list[Row]:
+        now = setup.records.get(("layout", base.id))
+        if isinstance(now, Layout) and proposed(setup, now) != base:
+            raise InvalidRequest("Somebody changed this layout while you wrote. Look at it again, then save.")
         if not publish:
             return with_room(actor, setup, new.team, drafts.draft_rows(setup, _unsubmitted(base, new)))
         return with_room(actor, setup, new.team, _published(store, setup, new, by_operator))
