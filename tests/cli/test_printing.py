@@ -57,3 +57,8 @@ def test_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
     tell(False, {"id": "x"}, "x is made")
     tell(True, {"id": "x"}, "x is made")
     assert capsys.readouterr().out == 'x is made\n{"id":"x"}\n'
+
+
+def test_what_is_told_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(False, None, "\x1b[31mred\x9b2J\r\n\ttabs\u00a0and €")
+    assert capsys.readouterr().out == "\\x1b[31mred\\x9b2J\\r\n\ttabs\u00a0and €\n"

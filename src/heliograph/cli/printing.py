@@ -1,5 +1,6 @@
 """What commands answer: each thing once, for people as text and for programs as JSON."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -7,6 +8,7 @@ import click
 import msgspec
 
 T = TypeVar("T")
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # with these a name or a file would steer a terminal
 
 
 def tell(as_json: bool, record: Any, text: str, *, indented: bool = False) -> None:
@@ -15,7 +17,7 @@ def tell(as_json: bool, record: Any, text: str, *, indented: bool = False) -> No
         encoded = msgspec.json.encode(record)
         click.echo(msgspec.json.format(encoded, indent=2) if indented else encoded)
     elif text:
-        click.echo(text)
+        click.echo(_STEERING.sub(lambda found: ascii(found[0])[1:-1], text))
 
 
 def show(
