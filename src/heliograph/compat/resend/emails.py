@@ -13,9 +13,9 @@ from heliograph.accept.idempotency import send_once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
 from heliograph.compat.given import given_as, own_sender, worded
-from heliograph.compat.resend.shape import FIELDS, counted, ends, listed
+from heliograph.compat.resend.shape import FIELDS, attachment, counted, ends, listed
 from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
-from heliograph.rules.delivery.content import EmailContent, File
+from heliograph.rules.delivery.content import EmailContent
 from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.exports.resend import find_template
 from heliograph.rules.ids import PREFIXES, parse_timestamp
@@ -220,7 +220,7 @@ async def list_all(call: Call) -> Response:
 
 async def list_attachments(call: Call) -> Response:
     _, content = await _found(call)
-    files = [_attachment(n, file) for n, file in enumerate(content.attachments, 1)]
+    files = [attachment(str(n), file) for n, file in enumerate(content.attachments, 1)]
     return answer(counted(call, files))
 
 
@@ -228,7 +228,7 @@ async def read_attachment(call: Call) -> Response:
     _, content = await _found(call)
     for n, file in enumerate(content.attachments, 1):
         if str(n) == call.params["attachment"]:
-            return answer({"object": "attachment", **_attachment(n, file)})
+            return answer({"object": "attachment", **attachment(str(n), file)})
     raise MessageNotFound("The email has no such attachment.", param="attachment")
 
 
@@ -292,16 +292,3 @@ def _last_event(status: str, due_at: str | None, recipients: list[RecipientLine]
         reasons = [msgspec.json.decode(one.detail).get("reason") for one in recipients if one.detail]
         return next((_TOLD[reason] for reason in reasons if reason in _TOLD), "failed")
     return "sent" if status == "sending" else status
-
-
-def _attachment(number: int, file: File) -> dict[str, Any]:
-    return {
-        "id": str(number),
-        "filename": file.filename,
-        "size": file.size,
-        "content_type": file.content_type,
-        "content_disposition": "inline" if file.content_id else "attachment",
-        "content_id": file.content_id,
-        "download_url": None,
-        "expires_at": None,
-    }

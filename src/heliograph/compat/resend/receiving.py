@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend.shape import ends, listed, made_at
-from heliograph.rules.mail.incoming import AttachmentRecord, ReceivedRecord
+from heliograph.compat.resend.shape import attachment, ends, listed, made_at
+from heliograph.rules.mail.incoming import ReceivedRecord
 from heliograph.rules.mail.submitted import read_addresses
 from heliograph.rules.refusals import InvalidRequest, ReceivedNotFound
 from heliograph.storage.received import LAST
@@ -35,13 +35,13 @@ async def read(call: Call) -> Response:
 
 async def list_attachments(call: Call) -> Response:
     whole = await _whole(call)
-    return answer(listed([_attachment(file) for file in whole.attachments], has_more=False))
+    return answer(listed([attachment(file.id, file) for file in whole.attachments], has_more=False))
 
 
 async def read_attachment(call: Call) -> Response:
     for file in (await _whole(call)).attachments:
         if file.id == call.params["attachment"]:
-            return answer({"object": "attachment", **_attachment(file)})
+            return answer({"object": "attachment", **attachment(file.id, file)})
     raise ReceivedNotFound("The email has no such attachment.", param="attachment")
 
 
@@ -66,18 +66,5 @@ def _email(one: ReceivedRecord) -> dict[str, Any]:
         "subject": one.subject,
         "message_id": one.message_id,
         "created_at": made_at(one.id),
-        "attachments": [_attachment(file) for file in one.attachments],
-    }
-
-
-def _attachment(file: AttachmentRecord) -> dict[str, Any]:
-    return {
-        "id": file.id,
-        "filename": file.filename,
-        "size": file.size,
-        "content_type": file.content_type,
-        "content_disposition": "inline" if file.content_id else "attachment",
-        "content_id": file.content_id,
-        "download_url": None,
-        "expires_at": None,
+        "attachments": [attachment(file.id, file) for file in one.attachments],
     }

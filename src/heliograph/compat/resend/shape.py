@@ -10,8 +10,10 @@ import pybase64
 from heliograph.compat.call import Call
 from heliograph.compat.given import worded
 from heliograph.rules import refusals as r
+from heliograph.rules.delivery.content import File
 from heliograph.rules.ids import timestamp, ulid_ms
 from heliograph.rules.limits import JSON_VALUES_MAX
+from heliograph.rules.mail.incoming import AttachmentRecord
 from heliograph.rules.refusals import InvalidRequest, Refusal
 from heliograph.rules.text import whole_number
 from heliograph.web.bodies import parse_json
@@ -154,6 +156,20 @@ def made_at(id_: str) -> str | None:
     """Return when the record was made; of one whose id an operator chose nobody knows it."""
     body = id_.partition("_")[2]
     return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
+
+
+def attachment(id_: str, file: File | AttachmentRecord) -> dict[str, Any]:
+    """Describe a file; it has no address to be downloaded from."""
+    return {
+        "id": id_,
+        "filename": file.filename,
+        "size": file.size,
+        "content_type": file.content_type,
+        "content_disposition": "inline" if file.content_id else "attachment",
+        "content_id": file.content_id,
+        "download_url": None,
+        "expires_at": None,
+    }
 
 
 def listed(data: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
