@@ -141,7 +141,7 @@ async def record(
     # A report about an erased address would bring it back.
     known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
     if [c for c in known if c.absent]:
-        known = await _doubt(tx, known, messages, recipients)
+        known = await _spare_first_absence(tx, known, messages, recipients)
     await _apply(tx, _Rows(publisher), known, messages, recipients)
     parts = {  # each id once: PostgreSQL writes no row twice in one statement
         (c.carrier, id_): (c.carrier, id_, c.message, c.position, number)
@@ -157,10 +157,10 @@ async def record(
     return [c.claim is None or c.claim in live for c in changes]
 
 
-async def _doubt(
+async def _spare_first_absence(
     tx: Tx, changes: Sequence[Change], messages: dict[int, Message], recipients: dict[tuple[int, int], RecipientRow]
 ) -> list[Change]:
-    """A domain that is told to be absent for the first time ends its mail, and silences nobody (contract 6)."""
+    """Let a domain that is told to be absent for the first time end its mail and silence nobody (contract 6)."""
 
     def place(change: Change) -> tuple[int, str]:
         address = recipients[change.message, change.position].address
