@@ -2,9 +2,11 @@
 
 import html as markup
 import re
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from babel.numbers import format_currency, format_decimal, format_percent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +20,7 @@ from heliograph.rules.refusals import (
 )
 from heliograph.rules.setup.records import Layout, LocaleParts, Shape, Template
 from heliograph.rules.templates.check import check_layout, check_template
+from heliograph.rules.templates.formats import locale_of
 from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import render
 from heliograph.rules.templates.values import check_variables, only_declared, read_variables
@@ -190,6 +193,19 @@ AT = "2026-11-17T23:30:00Z"
 )
 def test_formats(locale: str, source: str, value: Any, text: str) -> None:
     assert shown("text", source, {"x": value}, locale=locale, timezone="Europe/Vienna") == text
+
+
+@settings(max_examples=drawn(500), deadline=None)
+@given(
+    st.sampled_from(("en", "de", "fr-CH", "ar", "hi", "pl", "es", "ja", "eu", "sv")),
+    st.sampled_from(("money:EUR", "money:JPY", "money:KWD", "number", "percent")),
+    st.decimals(-(10**15) + 1, 10**15 - 1, places=4) | st.decimals(-1000, 1000, places=3),
+)
+def test_a_number_is_what_babel_itself_writes(locale: str, wanted: str, number: Decimal) -> None:
+    kind, _, currency = wanted.partition(":")
+    write: Any = {"number": format_decimal, "percent": format_percent}.get(kind, format_currency)
+    expected = write(number, *[currency] * bool(currency), locale=locale_of(locale))
+    assert shown("text", f"{{{{customer.x|{wanted}}}}}", {"x": f"{number:f}"}, locale=locale) == expected
 
 
 def test_an_sms_has_plain_spaces() -> None:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_datetime, format_time
-from babel.numbers import format_currency, format_decimal, format_percent, list_currencies
+from babel.numbers import format_currency, format_decimal, format_percent, get_currency_precision, list_currencies
 
 from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
@@ -70,14 +70,10 @@ def formatted(wanted: ValueFormat, text: str, region: Region) -> str:
 
 @lru_cache(maxsize=16_384)  # prices, rates and days come again: CLDR takes ten times as long as all else of a value
 def _formatted(wanted: ValueFormat, text: str, region: Region) -> str:
-    locale = locale_of(region.locale)
     if wanted.kind in NUMBERS:
         number = _number(text)
-        if number is None:
-            return ""
-        if wanted.kind == "money":
-            return format_currency(number, wanted.argument, locale=locale)
-        return (format_percent if wanted.kind == "percent" else format_decimal)(number, locale=locale)
+        return "" if number is None else _written(wanted, number, region.locale)
+    locale = locale_of(region.locale)
     width: Width = wanted.argument  # type: ignore[assignment]
     if wanted.kind == "date" and (day := _day(text)):
         return format_date(day, width, locale=locale)
@@ -89,6 +85,38 @@ def _formatted(wanted: ValueFormat, text: str, region: Region) -> str:
         return format_date(moment.astimezone(zone).date(), width, locale=locale)
     write = format_time if wanted.kind == "time" else format_datetime
     return write(moment, width, tzinfo=zone, locale=locale)
+
+
+def _written(wanted: ValueFormat, number: Decimal, tag: str) -> str:
+    """Put its digits into the text of a number that has as many: CLDR is asked once for all of them."""
+    scale, least, step = _precision(wanted, tag)
+    whole, _, decimals = format(abs(number).scaleb(scale).quantize(step), "f").partition(".")
+    decimals = decimals[:least] + decimals[least:].rstrip("0")
+    return _text_of_digits(wanted, tag, number.is_signed(), len(whole), len(decimals)) % (*whole, *decimals)
+
+
+@lru_cache(maxsize=1024)
+def _precision(wanted: ValueFormat, tag: str) -> tuple[int, int, Decimal]:
+    """Return how far the point moves, how many decimals there are at least, and the last of those that may be."""
+    if wanted.kind == "money":
+        least = most = get_currency_precision(wanted.argument)
+        return 0, least, Decimal(1).scaleb(-most)
+    locale = locale_of(tag)
+    pattern = (locale.percent_formats if wanted.kind == "percent" else locale.decimal_formats)[None]
+    least, most = pattern.frac_prec
+    return pattern.scale, least, Decimal(1).scaleb(-most)
+
+
+@lru_cache(maxsize=4096)
+def _text_of_digits(wanted: ValueFormat, tag: str, is_negative: bool, whole: int, decimals: int) -> str:
+    """Return what CLDR writes for a number of ones, with `%s` for each of them."""
+    scale, _, _ = _precision(wanted, tag)
+    ones, locale = Decimal(f"{'-' * is_negative}{'1' * whole}.{'1' * decimals}").scaleb(-scale), locale_of(tag)
+    if wanted.kind == "money":
+        text = format_currency(ones, wanted.argument, locale=locale)
+    else:
+        text = (format_percent if wanted.kind == "percent" else format_decimal)(ones, locale=locale)
+    return text.replace("%", "%%").replace("1", "%s")
 
 
 def plain_spaces(text: str) -> str:
