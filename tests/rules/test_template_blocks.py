@@ -5,6 +5,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from babel.numbers import format_currency, format_decimal, format_percent
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from heliograph.rules.refusals import (
     UnknownVariable,
 )
 from heliograph.rules.setup.records import Layout, LocaleParts, Shape, Template
+from heliograph.rules.templates.bounds import bounds_of
 from heliograph.rules.templates.check import check_layout, check_template
 from heliograph.rules.templates.formats import locale_of
 from heliograph.rules.templates.locales import in_locale, read_locale
@@ -248,6 +250,27 @@ def test_a_layout_stands_around_the_content() -> None:
     template = email(html="<p>{{customer.x}}", text="{{customer.x}}")
     rendered = render(template, read_variables({"x": "{{content}}<"}), BRAND, around)
     assert (rendered.html, rendered.text) == ("<h1>Acme</h1><p>{{content}}&lt;<hr>", "{{content}}<\n-- Acme")
+
+
+@pytest.mark.parametrize(
+    ("locale", "html", "read"),
+    [
+        ("ar", "<html><body><table>{{content}}</table>", '<html dir="rtl"><body><table dir="rtl">x</table>'),
+        (
+            "he-IL",
+            "<!--<html>--><HTML lang='he'>{{content}}<div>",
+            '<!--<html>--><HTML dir="rtl" lang=\'he\'>x<div dir="rtl">',
+        ),
+        ("fa", "<html dir=ltr><div>{{content}}</div>", "<html dir=ltr><div>x</div>"),
+        ("fa", "<p>{{content}}</p>", "<p>x</p>"),
+        ("de", "<html><table>{{content}}</table>", "<html><table>x</table>"),
+        ("pa-Arab", "<table>{{content}}</table><table>", '<table dir="rtl">x</table><table>'),
+    ],
+)
+def test_a_layout_is_read_in_the_direction_of_its_language(locale: str, html: str, read: str) -> None:
+    template, around = email(html="x", text="", locale=locale), layout(html=html)
+    assert render(template, read_variables({}), BRAND, around).html == read
+    assert bounds_of(msgspec.structs.replace(template, variables=()), [BRAND], around, "spec").octets == 1 + len(read)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

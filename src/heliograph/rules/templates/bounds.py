@@ -24,7 +24,7 @@ from heliograph.rules.setup.records import Layout, Segmenting, Shape, Template
 from heliograph.rules.templates.formats import NUMBERS, Region, ValueFormat, Width, formatted, locale_of, plain_spaces
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.markup import BLANK
-from heliograph.rules.templates.render import begin_path, escaped, octets
+from heliograph.rules.templates.render import begin_path, escaped, in_direction, octets
 from heliograph.rules.templates.source import PARTS, Each, If, Piece, Pieces, Place, Slot, UrlAttribute, compiled
 from heliograph.rules.templates.values import asked_names, formatted_uses, read_variables
 
@@ -131,6 +131,7 @@ class _Sum:
                 self._part = part
                 around = getattr(self._layout, part, None) if part in ("html", "text") else None
                 if around is not None:
+                    around = in_direction(around, self._template.locale) if part == "html" else around
                     self._add_all(compiled(around, part == "html").pieces, ALWAYS, None, ALWAYS)
                 self._add_all(compiled(source, part == "html").pieces, ALWAYS, None, ALWAYS)
         terms: list[_Term | _Items] = [_Term(key, size) for key, size in self._terms.items()]

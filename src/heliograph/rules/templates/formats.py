@@ -137,6 +137,11 @@ def locale_of(tag: str) -> Locale:
 
 
 @lru_cache(maxsize=256)
+def is_from_the_right(tag: str) -> bool:
+    return locale_of(tag).character_order == "right-to-left"
+
+
+@lru_cache(maxsize=256)
 def is_timezone(name: str) -> bool:
     try:
         return bool(_ZONE.fullmatch(name)) and ZoneInfo(name) is not None

@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -10,8 +11,8 @@ import msgspec
 from heliograph.rules.limits import BODY_OCTETS_MAX, SUBJECT_OCTETS_MAX
 from heliograph.rules.refusals import InvalidSubject
 from heliograph.rules.setup.records import Layout, Template
-from heliograph.rules.templates.formats import Region, formatted, plain_spaces
-from heliograph.rules.templates.markup import BLANK, SAFE_ADDRESS
+from heliograph.rules.templates.formats import Region, formatted, is_from_the_right, plain_spaces
+from heliograph.rules.templates.markup import BLANK, SAFE_ADDRESS, tags
 from heliograph.rules.templates.source import (
     HOST,
     HOST_MAX,
@@ -54,6 +55,7 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
         writer = _Writer(values, brand, Region(template.locale, template.timezone), most, part)
         around = getattr(layout, part, None) if layout and part in ("html", "text") else None
         if around is not None:
+            around = in_direction(around, template.locale) if part == "html" else around
             writer.around(compiled(around, part == "html").pieces, compiled(source, part == "html").pieces)
         else:
             writer.write(compiled(source, part == "html").pieces, NONE)
@@ -61,6 +63,24 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
             left = most - writer.size
         parts[part] = "".join(writer.texts)
     return Rendered(**dict.fromkeys(PARTS) | parts)
+
+
+def in_direction(layout: str, locale: str) -> str:
+    """Return a layout's HTML as the language is read: it is one for all of them."""
+    return _from_the_right(layout) if is_from_the_right(locale) else layout
+
+
+@lru_cache(maxsize=64)
+def _from_the_right(layout: str) -> str:
+    """Say so on `<html>`, and on the first table or div, as mail clients on the web drop the other; unless it says."""
+    found = list(tags(layout, len(layout)))
+    firsts = [next((tag for tag in found if tag.name in names), None) for names in (("table", "div"), ("html",))]
+    outer = [tag for tag in firsts if tag]
+    if any(attribute[1].lower() == "dir" for tag in outer for attribute in tag.attributes):
+        return layout
+    for tag in sorted(outer, key=lambda tag: -tag.start):
+        layout = f'{layout[: tag.name_end]} dir="rtl"{layout[tag.name_end :]}'
+    return layout
 
 
 def octets(text: str | None) -> int:
