@@ -92,7 +92,7 @@ def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
             if line.startswith("curl "):
                 done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
                 answers[title] = done.stdout
-    assert len(answers) == 14
+    assert len(answers) == 15
     assert answers.pop("# what came back").startswith('{"object":"list"')  # a moment later it has all: see below
     assert [title for title, answer in answers.items() if '"error":' in answer or '"id":"' not in answer] == []
     assert '"text":"From the sandbox."' in answers["# what the sandbox would have delivered"]

@@ -1,6 +1,7 @@
 """The mails of examples/templates: each is taken as it is, in five languages, and reads as it should.
 
-The one thing that the linter names is dark mode, which some clients colour by themselves.
+What the linter names is the layout's: dark mode and a width that adapts, which some clients do in their own way.
+`mails` beside this file has each as it is sent: `python -m tests.rules.test_template_examples` writes them anew.
 """
 
 import json
@@ -28,11 +29,21 @@ LAYOUT = msgspec.convert(TEAM["layouts"][0] | {"team": TEAM["id"]}, Layout)
 TEMPLATES = {
     given["id"]: msgspec.convert(with_shapes(given | {"team": TEAM["id"]}), Template) for given in TEAM["templates"]
 }
+MAILS = Path(__file__).parent / "mails"
 LANGUAGES = ("en", "de", "fr", "ja", "ar")
 
 
 def written(id_: str, locale: str) -> Rendered:
     return render(in_locale(TEMPLATES[id_], locale), read_variables(VARIABLES[id_]), BRAND, LAYOUT)
+
+
+def as_sent(id_: str, locale: str) -> str:
+    mail = written(id_, locale)
+    return f"Subject: {mail.subject}\n\n{mail.html}\n{mail.text}"
+
+
+def golden(id_: str, locale: str) -> Path:
+    return MAILS / f"{id_.removeprefix('tpl_shop_')}.{locale}.txt"
 
 
 def test_nothing_is_wrong_with_them() -> None:
@@ -59,7 +70,8 @@ def test_every_language_is_whole(id_: str, locale: str) -> None:
     for part in (mail.subject, mail.html, mail.text):
         assert part and "{{" not in part
     assert f'<div lang="{locale}"' in (mail.html or "")
-    assert ('dir="rtl"' in (mail.html or "")) == (locale == "ar")
+    assert ('<html dir="rtl">' in (mail.html or "")) == ('dir="rtl" style' in (mail.html or "")) == (locale == "ar")
+    assert as_sent(id_, locale) == golden(id_, locale).read_text("utf-8")
     if locale != "en":
         assert mail.subject != written(id_, "en").subject
 
@@ -85,3 +97,10 @@ def test_a_receipt_without_lines_and_note_says_so() -> None:
     values = read_variables(VARIABLES["tpl_shop_receipt"] | {"items": [], "note": ""})
     mail = render(TEMPLATES["tpl_shop_receipt"], values, BRAND, LAYOUT)
     assert "Nothing was charged." in (mail.text or "") and "Your note" not in (mail.text or "")
+
+
+if __name__ == "__main__":
+    MAILS.mkdir(exist_ok=True)
+    for id_ in TEMPLATES:
+        for locale in LANGUAGES:
+            golden(id_, locale).write_text(as_sent(id_, locale), "utf-8")

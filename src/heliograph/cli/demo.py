@@ -15,7 +15,7 @@ from heliograph.cli.serve import run
 from heliograph.manage.people import NewPerson, demo_link
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.file import read_setup_file
+from heliograph.rules.setup.file import SetupFile, read_setup_file
 from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings, joined
 from heliograph.storage.store import Store
@@ -45,8 +45,7 @@ def demo(settings: Settings) -> None:
     with clear_mistakes(settings):
         secrets = make_secrets(settings)
         tokens = {name: make_token(secrets.demo(name)) for name in ("LIVE", "SANDBOX")}
-    seed = resources.files("heliograph.cli").joinpath("demo.toml").read_text("utf-8")
-    file = read_setup_file(seed, tokens, name="demo.toml")
+    file = with_mails(read_setup_file(_packed("demo.toml"), tokens, name="demo.toml"))
 
     async def prepare(store: Store) -> str:
         await apply_file(store, settings, file)
@@ -62,6 +61,24 @@ def demo(settings: Settings) -> None:
         click.echo("\n".join([*lines[:1], *places, *lines[1:-2], *others, *lines[-2:]]))
 
     run(settings, "all", ready, test_token=tokens["SANDBOX"])
+
+
+def with_mails(file: SetupFile) -> SetupFile:
+    """Give the live team the mails of examples/templates, with values to look at them and to try them."""
+    [shop] = read_setup_file(_packed("shop.toml").replace("_shop", "_demo"), {}, name="shop.toml").teams
+    values = msgspec.json.decode(_packed("shop.json").replace("_shop", "_demo"))
+    mails = [mail | {"examples": _examples(values[mail["id"]])} for mail in shop["templates"]]
+    live, *others = file.teams
+    live = live | {"layouts": shop["layouts"], "templates": live["templates"] + mails}
+    return msgspec.structs.replace(file, teams=[live, *others])
+
+
+def _examples(values: dict[str, Any]) -> dict[str, str]:
+    return {name: one if isinstance(one, str) else msgspec.json.encode(one).decode() for name, one in values.items()}
+
+
+def _packed(name: str) -> str:
+    return resources.files("heliograph.cli").joinpath(name).read_text("utf-8")
 
 
 def in_own_folder(settings: Settings) -> Settings:
@@ -108,6 +125,11 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         "template_id": "tpl_demo_welcome",
         "variables": {"name": "Ada"},
     }
+    receipt = template | {
+        "template_id": "tpl_demo_receipt",
+        "locale": "de",
+        "variables": msgspec.json.decode(_packed("shop.json"))["tpl_shop_receipt"],
+    }
     sms, whatsapp = (
         {"to": phone, "template_id": f"tpl_demo_{channel}", "variables": {"parcel": "4711"}}
         for channel in ("sms", "whatsapp")
@@ -118,6 +140,7 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
     lines = {
         "email": curl(base, live, "/v1/emails", direct),
         "email, by template": curl(base, live, "/v1/emails", template),
+        "email, a receipt with its lines, in German": curl(base, live, "/v1/emails", receipt),
         "sms": curl(base, live, "/v1/sms", sms),
         "whatsapp": curl(base, live, "/v1/whatsapp", whatsapp),
         "verify, start": start,
