@@ -43,7 +43,8 @@ DEVICE = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimula
 )
 HERE = Path(__file__).parents[1]
 SCREENS, SHOP = HERE / "docs" / "screens", Path(__file__).with_name("shop.toml")
-TEAM, SANDBOX, NEW = (f"/dashboard/teams/team_{name}" for name in ("lantern", "demo_sandbox", "new"))
+LONG = HERE / "tests" / "dashboard" / "long.toml"  # data that breaks pages
+TEAM, SANDBOX, NEW, WIDE = (f"/dashboard/teams/team_{name}" for name in ("lantern", "demo_sandbox", "new", "acme"))
 OPERATOR = "/dashboard/operator"
 README = {
     "overview": TEAM,
@@ -65,6 +66,10 @@ MORE = {
     **{f"new{place.replace('/', '-')}": NEW + place for place in (
         *("", "/messages", "/verifications", "/inbox", "/templates", "/senders", "/suppressions", "/keys", "/webhooks"),
         *("/events", "/requests", "/start", "/billing", "/team", "/audit"),
+    )},
+    **{f"long{place.replace('/', '-')}": WIDE + place for place in (
+        *("", "/messages", "/templates", "/templates/tpl_right_to_left", "/senders", "/senders/domains/dom_long"),
+        *("/suppressions", "/keys", "/webhooks", "/events", "/billing", "/settings", "/team", "/audit"),
     )},
     "search": f"{TEAM}/search?q=order",
     "not-found": f"{TEAM}/nothing",
@@ -103,6 +108,7 @@ def main() -> None:
             furnish(base)
             if given.all:
                 trouble(base)
+                command(folder, "apply", str(LONG))
             time.sleep(3)  # until the simulators have said all
             schemes: tuple[Scheme, ...] = ("light",) if given.all and given.dark == "none" else ("light", "dark")
             if given.all:
@@ -117,7 +123,10 @@ def main() -> None:
 # -- the shop ------------------------------------------------------------------------------------------------
 
 KEY = make_token(bytes(range(64)))
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")} | {"SHOP": KEY}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")} | {
+    "SHOP": KEY,
+    "LONG": make_token(bytes(64)),
+}
 SETTINGS = {
     "HELIOGRAPH_SIMULATOR_STEP_MS": "1",
     "HELIOGRAPH_BOUNCE_LISTEN": "off",

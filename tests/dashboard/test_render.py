@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from heliograph.dashboard.render import Reader, ago, environment, lasted, money, render, unit_price
+from heliograph.dashboard.render import Reader, ago, environment, lasted, money, render, short, unit_price
 from heliograph.dashboard.states import STATES, state_of
 from heliograph.dashboard.visit import zone_of
 from heliograph.web.icons import DRAWN, icon
@@ -79,6 +79,17 @@ def test_a_zone_by_name_and_else_utc(name: str, hours: int) -> None:
 def test_money_has_two_decimals_and_a_unit_price_four(micros: int, shown: str, unit: str) -> None:
     assert money(micros, "USD").replace("\u00a0", " ") == shown
     assert unit_price(micros, "USD").replace("\u00a0", " ") == unit
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(0, "0"), (1, "1"), (999_499, "999\u202f499"), (999_500, "1 M"), (1_000_000, "1 M"), (1_234_567, "1.23 M")],
+        *[(999_499_999, "999 M"), (3_703_703_670, "3.7 B"), (12_345_678_901_234, "12\u202f346 B")],
+    ],
+)
+def test_a_figure_of_millions_is_short(value: int, text: str) -> None:
+    assert short(value).replace("\u00a0", " ") == text
 
 
 def test_every_state_has_a_word_and_a_drawing() -> None:

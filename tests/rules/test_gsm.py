@@ -1,5 +1,7 @@
 """Segments of an SMS, with the gsm0338 package as judge of the alphabet."""
 
+from itertools import pairwise
+
 import gsm0338  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given, settings
@@ -75,6 +77,7 @@ def test_units_are_the_encoded_length(text: str) -> None:
 def test_what_makes_it_ucs2_is_marked_and_named(text: str) -> None:
     pieces = marked(text)
     assert "".join(piece for piece, _ in pieces) == text
+    assert all(one[1] != next_[1] for one, next_ in pairwise(pieces)), "runs stay whole"
     assert any(is_outside for _, is_outside in pieces) == (segment(text).encoding == "ucs2") == bool(outside(text))
     assert segment("".join(piece for piece, is_outside in pieces if not is_outside)).encoding == "gsm7"
 

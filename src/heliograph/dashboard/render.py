@@ -156,6 +156,17 @@ def number(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
+def short(value: int) -> str:
+    """Write a figure that has no room: from a million on three digits of it, as '1.23 M'."""
+    millions = value / 1_000_000
+    if millions < 0.9995:
+        return number(value)
+    unit, name = (1, "M") if millions < 999.5 else (1000, "B")
+    return (
+        f"{millions / unit:.3g}\u00a0{name}" if millions < 999_500 else f"{number(round(millions / unit))}\u00a0{name}"
+    )
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from heliograph.accept.email import EmailRequest, send_email
 from heliograph.dashboard import attention, charts
 from heliograph.dashboard.charts import Bucket, Chart, Series, Shape
-from heliograph.dashboard.render import number
+from heliograph.dashboard.render import number, short
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
 from heliograph.rules.delivery.magic import is_magic
@@ -161,7 +161,7 @@ def _tiles(
     tiles = [
         Tile(
             name="Sent",
-            figure=number(total.sent),
+            figure=short(total.sent),
             page=link(channel=channel),
             change=_change(number(before.sent), total.sent - before.sent, name) if before.sent else "",
         ),
@@ -171,7 +171,7 @@ def _tiles(
         for title, state, of in BY_EMAIL:
             page = link(channel="email", status=state)
             tiles.append(_judged(_share_tile(title, state, email, old_email, page, name, up=False), state, of, email))
-    failed = Tile(name="Failed", figure=number(total.failed), page=link(channel=channel, status="failed"))
+    failed = Tile(name="Failed", figure=short(total.failed), page=link(channel=channel, status="failed"))
     return [*tiles, failed]
 
 

@@ -26,7 +26,10 @@ _WIDE: dict[Encoding, re.Pattern[str]] = {
 }
 
 
-_OUTSIDE = re.compile(f"([^{re.escape(ALPHABET + EXTENSION)}])")
+_OUTSIDE = re.compile(f"[^{re.escape(ALPHABET + EXTENSION)}]")
+_RUN = re.compile(
+    f"({_OUTSIDE.pattern}+)"
+)  # whole: letters are joined to the next, and emoji are of several characters
 # What word processors write where a key says something plainer.
 _PLAIN = str.maketrans(
     {
@@ -65,10 +68,8 @@ def segment(text: str) -> Segments:
 
 
 def marked(text: str) -> list[tuple[str, bool]]:
-    """Return the text in pieces, and of each whether it is a
-    character outside the GSM alphabet, which makes it UCS-2.
-    """
-    return [(piece, at % 2 == 1) for at, piece in enumerate(_OUTSIDE.split(text)) if piece]
+    """Return the text in pieces, and of each whether it is outside the GSM alphabet, which makes it UCS-2."""
+    return [(piece, at % 2 == 1) for at, piece in enumerate(_RUN.split(text)) if piece]
 
 
 def outside(text: str) -> list[tuple[str, str]]:
