@@ -19,9 +19,11 @@ import pytest
 import heliograph
 from heliograph.app import App, build
 from heliograph.cli.apply import apply_file
+from heliograph.dashboard.pages import PAGES
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
 from heliograph.opening import make_secrets, open_store
+from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.settings import Settings
 from heliograph.web.connection import Connection, Connections
@@ -33,7 +35,8 @@ from tests.service import PATIENCE_S, SETUP, TOKENS
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row. How often work for
 # webhooks is looked for depends on how fast they answer: 65 to 67.
-ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 122, 119, 67, 92, 3160
+ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 122, 119, 67, 92, 3120
+PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
 
 pytestmark = pytest.mark.anyio
@@ -217,3 +220,41 @@ async def test_a_page(app: App, steps: Steps) -> None:
         shown = await pages.get("/dashboard/teams/team_acme/messages")
     assert shown.status == 200
     assert steps.each(1) <= PAGE, steps.table(1)
+
+
+@SQLITE
+async def test_the_size_of_pages(app: App) -> None:
+    """Of every page that lists: fifty lines, and what was sent and became of it in every hour."""
+    await fill(app)
+    pages, team = Pages(app.context), "/dashboard/teams/team_acme"
+    paths = [route.path.replace("{team}", "team_acme") for route in PAGES if route.method == "GET"]
+    lists = [
+        path
+        for path in paths
+        if path.startswith((team, "/dashboard/operator")) and not path.endswith(("}", ".csv", "live"))
+    ]
+    queries = ("?span=month", "?span=year", "/events?type=email.*", "/messages?q=ada", "/search?q=ada")
+    sizes = {}
+    for path in [path for path in lists if "{" not in path] + [team + query for query in queries]:
+        shown = await pages.get(path, "operator" if "/operator" in path else "owner")
+        if shown.headers.get("content-type", "text/html").startswith("text/html") and shown.status == 200:
+            sizes[path] = len(shown.html.encode())
+    assert len(sizes) > 40
+    assert {path: size for path, size in sizes.items() if size > PAGE_BYTES} == {}
+
+
+async def fill(app: App) -> None:
+    clients = Clients(app)
+    made = await clients.send()
+    for number in range(60):
+        body = msgspec.json.encode({"email": f"a.recipient.with.a.name.{number}@example.com"})
+        await Client(Connections(app.front)).ask("POST", "/v1/suppressions", body)
+    await work(app.workers[0], until_delivered(app, made))
+    store, ref = app.context.store, app.context.store.setup.current.teams["team_acme"].record.ref
+    hour = app.context.clock.now() // HOUR_MS * HOUR_MS
+    counts = [
+        (ref, hour - HOUR_MS * ago, channel, 12_345, 12_000 - ago, 200 + ago, 20 + ago, 30 + ago, 1_000)
+        for ago in range(48)
+        for channel in ("email", "sms", "whatsapp")
+    ]
+    await store.database.write(lambda tx: tx.run("count_figures", counts=sorted(counts)))

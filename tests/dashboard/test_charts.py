@@ -79,18 +79,18 @@ def test_bars_are_stacked_from_the_floor() -> None:
     chart = bars("Sent", TIMES, [Series("A", "a", [1, 0, 4]), Series("B", "b", [1, 0, 0])], text=count, least=2)
     svg = ElementTree.fromstring(chart.svg)
     first, last = svg.findall("g")  # the bar in between has nothing to say
-    assert first.findtext("title") == "hour 0: 1 A, 1 B"
+    assert first.findtext("text") == "hour 0: 1 A, 1 B"
     assert first.get("tabindex") == "0"
-    _, a, b = first.findall("rect")
+    _, a, b = first.findall("svg/rect")
     assert float(a.get("y", "")) + float(a.get("height", "")) == FLOOR
     assert float(b.get("y", "")) + float(b.get("height", "")) == float(a.get("y", ""))
-    assert float(last.findall("rect")[1].get("y", "")) == TOP  # 4 of 4
+    assert float(last.findall("svg/rect")[1].get("y", "")) == TOP  # 4 of 4
     assert chart.rows == [("hour 2", ["4", "0"]), ("hour 1", ["0", "0"]), ("hour 0", ["1", "1"])]
 
 
 def test_no_rate_is_not_a_rate_of_zero() -> None:
     chart = bars("Rate", TIMES, [Series("Rate", "a", [None, 0.0, 50.0])], text=percent, least=100)
-    said = [g.findtext("title") for g in ElementTree.fromstring(chart.svg).findall("g")]
+    said = [g.findtext("text") for g in ElementTree.fromstring(chart.svg).findall("g")]
     assert said == ["hour 1: 0 %", "hour 2: 50 %"]
     assert [values for _, values in chart.rows] == [["50 %"], ["0 %"], ["–"]]
 
@@ -99,7 +99,7 @@ def test_names_are_escaped() -> None:
     chart = bars('"><script>', TIMES, [Series("<b>", "a", [1, 1, 1]), Series("&", "b", [1, 1, 1])], text=count, least=2)
     svg = ElementTree.fromstring(chart.svg)
     assert svg.get("aria-label") == '"><script>'
-    assert svg.find("g").findtext("title") == "hour 0: 1 <b>, 1 &"  # type: ignore[union-attr]
+    assert svg.find("g").findtext("text") == "hour 0: 1 <b>, 1 &"  # type: ignore[union-attr]
 
 
 def test_a_line_begins_where_its_values_are_and_is_grey_where_they_are_few() -> None:
@@ -121,6 +121,6 @@ def test_a_line_begins_where_its_values_are_and_is_grey_where_they_are_few() -> 
 def test_steps_touch_and_name_their_limit() -> None:
     chart = bars("Rate", TIMES, [Series("R", "a", [1.0, 2.0, 9.0])], text=percent, least=10, limit=5.0, shape="steps")
     svg = ElementTree.fromstring(chart.svg)
-    first, second = [g.findall("rect")[1] for g in svg.findall("g")][:2]
-    assert [first.get("width"), second.get("x")] == ["33.33%", "33.33%"]
+    first, second = svg.findall("g/svg")[:2]
+    assert svg.get("class") == "chart steps" and [first.get("width"), second.get("x")] == ["33.33%", "33.33%"]
     assert "limit 5 %" in [one.text for one in svg.findall("text")]

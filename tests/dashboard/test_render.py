@@ -1,13 +1,14 @@
 """How pages write times, spans of time, money and states."""
 
 from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree
 
 import pytest
 
-from heliograph.dashboard.render import Reader, ago, environment, lasted, money, render, short, unit_price
+from heliograph.dashboard.render import Reader, ago, by_day, environment, lasted, money, render, short, unit_price
 from heliograph.dashboard.states import STATES, state_of
 from heliograph.dashboard.visit import zone_of
-from heliograph.web.icons import DRAWN, icon
+from heliograph.web.icons import DRAWN, sheet
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 
@@ -95,4 +96,18 @@ def test_a_figure_of_millions_is_short(value: int, text: str) -> None:
 def test_every_state_has_a_word_and_a_drawing() -> None:
     assert all(state.icon in DRAWN and state.label[0].isupper() for state in STATES.values())
     assert state_of("some_thing").label == "Some thing"
-    assert all('aria-hidden="true"' in icon(name) for name in DRAWN)
+    assert {one.get("id") for one in ElementTree.fromstring(sheet())} == DRAWN.keys()
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [
+        ("UTC", ["Today", "Friday, 27 March", "Tuesday, 30 December 2025"]),
+        ("Pacific/Auckland", ["Today", "Yesterday", "Saturday, 28 March", "Wednesday, 31 December 2025"]),  # 13 h ahead
+    ],
+)
+def test_days_of_the_readers_zone_are_headings(zone: str, said: list[str]) -> None:
+    now = int(NOW.timestamp() * 1000)
+    lines = [{"created_at": now - int(hours * 3_600_000)} for hours in (0, 1.5, 37, 89 * 24)]
+    found = by_day(lines, Reader(now, zone_of(zone)))
+    assert [heading for _, heading, _ in found] == said and [line for *_, those in found for line in those] == lines

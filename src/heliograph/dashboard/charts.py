@@ -15,7 +15,6 @@ from heliograph.dashboard.render import number
 from heliograph.rules.limits import HOUR_MS, MINUTE_MS
 
 HEIGHT, TOP, FLOOR = 160, 26, 138  # the whole; the highest and the lowest point of bars
-GAP = 0.2  # of a bar's place
 Shape = Literal["bars", "steps", "line"]  # steps are bars that touch; a line is of one series
 BASES = (90.0, 50.0, 0.0)  # where a line's scale may begin: the first that all of it is above
 
@@ -142,7 +141,7 @@ def bars(
     for index, (bucket, column) in enumerate(zip(times, columns, strict=True)):
         place, to = (index, len(times)), page_of(bucket) if page_of else ""
         pieces = [] if shape == "line" else _heights(series, column, top, index in few)
-        parts.append(_bar(place, bucket, _caption(series, column, text), pieces, to, GAP if shape == "bars" else 0))
+        parts.append(_bar(place, bucket, _caption(series, column, text), pieces, to))
     if shape == "line":
         parts += _strokes(series[0], scale, few)
     if limit is not None and limit <= top:
@@ -154,7 +153,9 @@ def bars(
     parts.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(TOP - 3, text(top)))
     if scale.base:
         parts.append(Markup('<text class="tick" x="0" y="{}">{}</text>').format(FLOOR - 3, text(scale.base)))
-    svg = Markup('<svg class="chart bars" role="group" aria-label="{}">{}</svg>').format(title, Markup("").join(parts))
+    svg = Markup('<svg class="chart {}" role="group" aria-label="{}">{}</svg>').format(
+        shape, title, Markup("").join(parts)
+    )
     rows = [
         (bucket.name, ["–" if value is None else text(value) for value in column])
         for bucket, column in zip(times, columns, strict=True)
@@ -225,7 +226,6 @@ def _bar(
     caption: str,
     pieces: Iterable[tuple[str, float, float]],
     to: str,
-    gap: float,
 ) -> Markup:
     index, count = place
     width = 100 / count
@@ -233,17 +233,13 @@ def _bar(
     label = Markup('<text x="{:.2f}%" y="{}">{}</text>').format(x, HEIGHT - 6, bucket.label) if bucket.label else ""
     if not caption:
         return Markup(label)
-    rects = Markup("").join(
-        Markup('<rect class="{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
-            kind, x + width * gap / 2, width * (1 - gap), y, height
-        )
-        for kind, y, height in pieces
-    )
+    rect = Markup('<rect class="{}" y="{:.1f}" height="{:.1f}"/>')
+    rects = Markup("").join(rect.format(*piece) for piece in pieces)
     said = f"{bucket.name}: {caption}"
     tag = Markup("a") if to else Markup("g")
-    about = Markup('href="{}"').format(to) if to else Markup('tabindex="0" role="img"')
+    # What a link holds is its name; a picture has to be told it.
+    about = Markup('href="{}"').format(to) if to else Markup('tabindex="0" role="img" aria-label="{}"').format(said)
     return Markup(
-        '{label}<{tag} {about} aria-label="{said}"><title>{said}</title>'
-        '<rect class="place" x="{x:.2f}%" width="{width:.2f}%" y="{top}" height="{height}"/>'
-        '{rects}<text class="said" x="100%" y="12" text-anchor="end">{said}</text></{tag}>'
-    ).format(label=label, tag=tag, about=about, said=said, x=x, width=width, top=TOP, height=FLOOR - TOP, rects=rects)
+        '{label}<{tag} {about}><svg x="{x:.2f}%" width="{width:.2f}%"><rect class="place"/>{rects}</svg>'
+        '<text class="said" x="100%" y="12">{said}</text></{tag}>'
+    ).format(label=label, tag=tag, about=about, said=said, x=x, width=width, rects=rects)

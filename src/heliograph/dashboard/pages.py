@@ -152,6 +152,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/webhooks/{webhook}/live", webhooks.live, "viewer"),
     PageRoute("GET", TEAM + "/webhooks/{webhook}/deliveries/{event}", webhooks.show_delivery, "viewer"),
     PageRoute("GET", TEAM + "/events", events.show, "viewer"),
+    PageRoute("GET", TEAM + "/events/{event}", events.show_one, "viewer"),
     PageRoute("GET", TEAM + "/requests", requests.show, "viewer"),
     PageRoute("GET", TEAM + "/requests/live", requests.live, "viewer"),
     PageRoute("GET", TEAM + "/requests/{id}", requests.show_one, "viewer"),

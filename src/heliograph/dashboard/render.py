@@ -1,8 +1,10 @@
 """Templates to HTML: what every page can use. All values are escaped."""
 
+from collections.abc import Iterable
 from contextvars import ContextVar
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -38,6 +40,7 @@ def environment() -> Environment:
     made.filters |= {
         "when": when,
         "exact": exact,
+        "by_day": by_day,
         "money": money,
         "unit_price": unit_price,
         "channel_name": channel_name,
@@ -89,6 +92,23 @@ def exact(at: int | str | None) -> Markup:
     return Markup('<time class="exact" datetime="{}" title="{}">{}</time>').format(
         timestamp(ms), timestamp(ms), _exact(ms, _READER.get().zone)
     )
+
+
+def by_day(lines: Iterable[Any], reader: Reader | None = None) -> list[tuple[date, str, list[Any]]]:
+    """Part lines that are in the order of `created_at` by the days of the reader's zone: date, heading, lines."""
+    reader = reader or _READER.get()
+    today = _local(reader.now, reader.zone).date()
+
+    def date_of(line: Any) -> date:
+        return _local(line["created_at"] if isinstance(line, dict) else line.created_at, reader.zone).date()
+
+    return [(day, _heading(day, today), list(those)) for day, those in groupby(lines, date_of)]
+
+
+def _heading(day: date, today: date) -> str:
+    if (today - day).days in (0, 1):
+        return "Today" if day == today else "Yesterday"
+    return day.strftime("%A, %-d %B" if day.year == today.year else "%A, %-d %B %Y")
 
 
 def ago(ms: int, reader: Reader) -> str:

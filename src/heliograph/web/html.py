@@ -2,7 +2,7 @@
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from heliograph.web.icons import icon
+from heliograph.web.icons import SHOWN
 
 
 def environment(package: str) -> Environment:
@@ -14,5 +14,5 @@ def environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["icons"] = icon
+    made.globals["icons"] = SHOWN.__getitem__
     return made

@@ -63,8 +63,15 @@ DRAWN = {
 }
 
 
-def icon(name: str) -> Markup:
-    """Draw beside a word: the drawing says nothing by itself, so nothing reads it out."""
-    drawn = DRAWN[name]
-    lines = drawn if drawn.startswith("<") else f'<path d="{drawn}"/>'
-    return Markup('<svg class="icon" viewBox="0 0 24 24" aria-hidden="true">' + lines + "</svg>")
+SHEET = "/dashboard/static/icons.svg"  # where they are served, all in one file that browsers keep
+# Beside a word: a drawing says nothing by itself, so nothing reads it out.
+SHOWN = {name: Markup(f'<svg class="icon" aria-hidden="true"><use href="{SHEET}#{name}"/></svg>') for name in DRAWN}
+
+
+def sheet() -> bytes:
+    symbols = (f'<symbol id="{name}" viewBox="0 0 24 24">{_lines(drawn)}</symbol>' for name, drawn in DRAWN.items())
+    return f'<svg xmlns="http://www.w3.org/2000/svg">{"".join(symbols)}</svg>'.encode()
+
+
+def _lines(drawn: str) -> str:
+    return drawn if drawn.startswith("<") else f'<path d="{drawn}"/>'

@@ -1,9 +1,9 @@
-"""The feed as a page: every published event of the team, newest first, as its webhooks are told it."""
+"""The feed as a page: every published event of the team, newest first, and one of them as its webhooks are told it."""
 
 import msgspec
 
 from heliograph.dashboard.views import live
-from heliograph.dashboard.visit import Answer, Page, Visit
+from heliograph.dashboard.visit import Answer, Gone, Page, Visit
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.webhooks.event import NAMES, TYPES, StoredEvent, event_body, event_data
 from heliograph.storage.events import NEWEST
@@ -11,13 +11,6 @@ from heliograph.storage.search import CHANNELS
 from heliograph.words.explain import explained
 
 PAGE = 50
-
-
-class EventLine(msgspec.Struct, frozen=True):
-    event: StoredEvent
-    about: str
-    json: str
-    link: str
 
 
 async def show(visit: Visit) -> Answer:
@@ -28,7 +21,8 @@ async def show(visit: Visit) -> Answer:
     found = await visit.store.events.newest(visit.team.record.ref, types, before, PAGE)
     values = {
         "live": stream,
-        "lines": [_line(visit, event) for event in found.events],
+        "events": found.events,
+        "about": about,
         "type": name,
         "names": [("", "All types"), *((one, one) for one in NAMES[1:])],
         "more": found.before,
@@ -37,17 +31,25 @@ async def show(visit: Visit) -> Answer:
     return Page("events.html", values)
 
 
-def _line(visit: Visit, event: StoredEvent) -> EventLine:
-    told = explained(event)
-    data, body = event_data(told), event_body(told, visit.team)
-    about = event.recipient or next(
-        (str(data[name]) for name in ("to", "email", "name", "url", "id") if data.get(name)), ""
-    )
-    id_ = str(data.get("id", ""))
+async def show_one(visit: Visit) -> Answer:
+    event = await visit.store.events.find(visit.team.record.ref, visit.params["event"])
+    if event is None or event.sequence is None:
+        raise Gone
+    id_ = str(event_data(event).get("id", ""))
     is_message = id_.startswith(tuple(PREFIXES[channel] for channel in CHANNELS))
-    return EventLine(
-        event,
-        "blind copy" if event.kind == "bcc" else about,  # it stays blind here as it does for webhooks
-        msgspec.json.format(body, indent=2).decode(),
-        f"{visit.base}/messages/{id_}" if is_message else "",
-    )
+    values = {
+        "event": event,
+        "about": about(event),
+        "json": msgspec.json.format(event_body(explained(event), visit.team), indent=2).decode(),
+        "link": f"{visit.base}/messages/{id_}" if is_message else "",
+    }
+    return Page("event.html", values)
+
+
+def about(event: StoredEvent) -> str:
+    """Say whom or what it is about; a blind copy stays blind here as it does for webhooks."""
+    if event.kind == "bcc":
+        return "blind copy"
+    data = event_data(event)
+    named = (str(data[name]) for name in ("to", "email", "name", "url", "id") if data.get(name))
+    return event.recipient or next(named, "")

@@ -6,6 +6,7 @@ from importlib import resources
 from heliograph.dashboard.views.invitations import offered
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.limits import DAY_MS
+from heliograph.web import icons
 from heliograph.words.places import HOME, of_team
 
 COUNTED = 100  # teams whose figures are shown
@@ -43,6 +44,8 @@ async def static(visit: Visit) -> Answer:
 
 @cache
 def _file(name: str) -> tuple[bytes, str]:
+    if name == "icons.svg":
+        return icons.sheet(), KINDS["svg"]
     kind = KINDS.get(name.rpartition(".")[2])
     file = resources.files("heliograph.dashboard").joinpath("static", name)
     if kind is None or "/" in name or "\\" in name or not file.is_file():

@@ -132,8 +132,12 @@ def _earlier(times: Sequence[Bucket]) -> int:
 
 def _messages(base: str, start: int, finish: int, **wanted: str) -> str:
     """Return the page of the messages of a time, in a state, of a channel."""
-    given = {"from": timestamp(start), "until": timestamp(finish)} | {name: one for name, one in wanted.items() if one}
-    return f"{base}/messages?{urlencode(given)}"
+    given = {"from": _minute(start), "until": _minute(finish)} | {name: one for name, one in wanted.items() if one}
+    return f"{base}/messages?{urlencode(given, safe=':')}"
+
+
+def _minute(ms: int) -> str:
+    return f"{timestamp(ms)[:16]}Z"
 
 
 class Tile(msgspec.Struct, frozen=True, kw_only=True):
