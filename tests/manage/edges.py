@@ -143,6 +143,9 @@ class _Tx:
             raise StoreUnavailable("killed before the audit entry")
         return await self._tx.run(query, **params)
 
+    async def ask(self, **queries: Any) -> Any:
+        return await self._tx.ask(**queries)
+
     async def write(self, tables: Any) -> None:
         await self._tx.write(tables)
 

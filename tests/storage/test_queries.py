@@ -105,7 +105,7 @@ def test_sqlite_binds_the_columns_of_what_is_only_written(text: str, expected: s
 
 def test_postgres_runs_what_is_only_written_together() -> None:
     texts = [f"INSERT INTO {t} (a) SELECT a FROM rows(:x, a bigint) AS r" for t in ("t", "u")]
-    sql = together([read_query(text, "postgres") for text in texts])
+    sql = together(tuple(read_query(text, "postgres") for text in texts))
     assert sql.startswith("WITH part_1 AS (INSERT INTO t")
     assert [f"jsonb_array_elements(${i}::text" in sql for i in (1, 2, 3)] == [True, True, False]
 
@@ -138,6 +138,13 @@ async def test_every_value_is_stored_as_it_was(
         assert [tuple(row) for row in await tx.run("insert_suppressions", suppressions=[suppression])] == [
             (number, given)
         ]
+
+        assert await tx.ask(
+            find_suppressed={"addresses": [(number, given)]},
+            find_idempotency={"keys": []},
+            find_marketing={"addresses": [(number, given, 0)]},
+            next_message_keys={"count": 2},
+        ) == [[(number, given)], [], [], [(1,), (2,)]]
 
     await store.database.write(story)
     assert await sql("SELECT message, position, given, carrier, detail, updated_at, late FROM recipient") == [

@@ -40,20 +40,25 @@ def weight(item: Item) -> int:
 async def accept(
     tx: Tx, items: Sequence[Item], publisher: Publisher, name_of: NameOf, leases: Leases
 ) -> list[Sent[Any] | Exception]:
-    accounts = await lock_accounts(tx, {item.team for item in items})
-    credit = {team: account.available for team, account in accounts.items()}
-    remembered = await find_remembered(
-        tx, [(item.key_id, item.retry_key.hash) for item in items if item.retry_key], leases
-    )
     sends: list[Acceptance] = []
     for item in items:
         if isinstance(item, BatchAcceptance):
             sends += [send for send in item.sends if isinstance(send, Acceptance)]
         else:
             sends.append(item)
+    watched = {(item.team, address): address for item in sends for address in item.watch}
+    locked, keys, known, listed = await tx.ask(
+        lock_accounts={"teams": [(team,) for team in {item.team for item in items}]},
+        next_message_keys={"count": len(sends)},
+        find_idempotency={"keys": [(item.key_id, item.retry_key.hash) for item in items if item.retry_key]},
+        find_suppressed={"addresses": list(watched)},
+    )
+    accounts = {row[0]: to_account(row) for row in locked}
+    credit = {team: account.available for team, account in accounts.items()}
+    remembered = await to_remembered(tx, known, leases)
     desk = _Desk(
         accounts,
-        await _suppressed(tx, sends, accounts, name_of),
+        await _suppressed(tx, watched, listed, accounts, name_of),
         await _marketing(tx, sends),
         await _opted_out(tx, sends, accounts, name_of),
     )
@@ -82,7 +87,7 @@ async def accept(
     if batches:
         await tx.run("insert_batches", batches=batches)
     if accepted:
-        later = await write_accepted(tx, accepted, accounts)
+        later = await write_accepted(tx, accepted, accounts, keys)
         low = {i.team: (i.credit_low, i.created_at) for i, _ in accepted}
         await tell_low_credit(tx, publisher, credit, accounts, low)
         if later:
@@ -209,7 +214,9 @@ async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Accept
 async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:
     """Decide as `accept` does and write nothing (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
-    suppressed = await _suppressed(tx, [item], accounts, name_of)
+    watched = {(item.team, address): address for address in item.watch}
+    listed = await tx.run("find_suppressed", addresses=list(watched)) if watched else []
+    suppressed = await _suppressed(tx, watched, listed, accounts, name_of)
     marketing = await _marketing(tx, [item])
     opted_out = next(iter((await _opted_out(tx, [item], accounts, name_of)).values()), None)
     to = item.team, item.marketing_to or ""
@@ -235,9 +242,10 @@ def _account(a: Account) -> tuple[Any, ...]:
 
 
 async def find_remembered(tx: Tx, keys: list[tuple[str, str]], leases: Leases) -> dict[tuple[str, str], Remembered]:
-    if not keys:
-        return {}
-    rows = await tx.run("find_idempotency", keys=keys)
+    return await to_remembered(tx, await tx.run("find_idempotency", keys=keys), leases) if keys else {}
+
+
+async def to_remembered(tx: Tx, rows: list[Any], leases: Leases) -> dict[tuple[str, str], Remembered]:
     over = await leases.over(tx) if any(row[3] is None for row in rows) else 0
     return {
         (key_id, hash_): Remembered(
@@ -271,15 +279,18 @@ async def remember(
 
 
 async def _suppressed(
-    tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf
+    tx: Tx,
+    watched: dict[tuple[int, str], str],
+    listed: list[Any],
+    accounts: dict[int, Account],
+    name_of: NameOf,
 ) -> dict[int, set[str]]:
-    watched = {(item.team, address): address for item in items for address in item.watch}
     # Whether a team has erased anything came with its account's row: the others hash and look up nothing.
-    watched |= {(t, name_of(t, address)): address for t, address in watched if accounts[t].erased}
+    if erased := {(t, name_of(t, address)): address for t, address in watched if accounts[t].erased}:
+        listed = listed + await tx.run("find_suppressed", addresses=list(erased))
     found: dict[int, set[str]] = defaultdict(set)
-    if watched:
-        for team, address in await tx.run("find_suppressed", addresses=list(watched)):
-            found[team].add(watched[team, address])
+    for team, address in listed:
+        found[team].add(watched.get((team, address)) or erased[team, address])
     return found
 
 
@@ -310,14 +321,13 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int, str
 
 
 async def write_accepted(
-    tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account]
+    tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account], keys: list[Any]
 ) -> list[tuple[Acceptance, Decision]]:
-    """Returns the mails that wait for a time of their own."""
+    """Write them under the first of these keys, and return the mails that wait for a time of their own."""
     messages, contents, blobs, recipients, outbox, holds, marketing, tags = [], [], [], [], [], [], [], []
     later, callbacks, parts = list[tuple[Acceptance, Decision]](), [], []
     texts: dict[tuple[int, bytes], tuple[int, bytes]] = {}
-    keys = await tx.run("next_message_keys", count=len(accepted))
-    for (key,), (item, done) in zip(keys, accepted, strict=True):
+    for (key,), (item, done) in zip(keys, accepted, strict=False):
         at = item.created_at
         due_at, queue = max(at, item.due_at or at), QUEUE_OF[item.lane, item.priority]
         messages.append(_message(key, item, done))

@@ -105,4 +105,5 @@ class ReceivedTexts:
             id_ = publisher.new_id(PREFIXES[way.channel])
             platform = self._setup.current.platform
             answer = answer_message(id_, team, platform, way.channel, text, body, now)
-            await write_accepted(tx, [answer], await lock_accounts(tx, [ref]))
+            keys = await tx.run("next_message_keys", count=1)
+            await write_accepted(tx, [answer], await lock_accounts(tx, [ref]), keys)

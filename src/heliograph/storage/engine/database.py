@@ -37,6 +37,12 @@ class Tx(Protocol):
     async def run(self, query: str, **params: Any) -> list[Any]:
         """Run a named query of `queries/*.sql`; parameters bound by name; rows come as sequences."""
 
+    async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
+        """Run queries together if possible, and return what each found; one whose table has no rows finds nothing.
+
+        On PostgreSQL all of them see what was there when the first began to wait for a row.
+        """
+
     async def write(self, tables: Mapping[str, Rows]) -> None:
         """Run queries that take nothing but rows and give nothing back, together if possible; none without rows."""
 

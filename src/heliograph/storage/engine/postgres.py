@@ -12,12 +12,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import asyncpg
+import msgspec
 import structlog
 
 from heliograph.runtime import metrics
 from heliograph.storage.engine.database import Conflict, Rows, StoreUnavailable, Story, T, reason_of, subject_of
 from heliograph.storage.engine.hints import Hints
-from heliograph.storage.engine.query import Statement, as_json, bound, load_queries, together
+from heliograph.storage.engine.query import Statement, as_json, bound, load_queries, side_by_side, together
 
 log = structlog.get_logger()
 
@@ -156,11 +157,23 @@ class PostgresTx:
             rows: list[Any] = await self._fetch(found.sql, *[given[name] for name in found.params])
         return rows
 
+    async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
+        asked = {name: self._queries[name] for name, given in queries.items() if self._queries[name].has_rows(given)}
+        values = [bound(found, queries[name])[param] for name, found in asked.items() for param in found.params]
+        with outages():
+            rows = await self._fetch(side_by_side(tuple(asked.values())), *values)
+        answers = dict(zip(asked, rows[0], strict=True))
+        return [_rows(answers.get(name)) for name in queries]
+
     async def write(self, tables: Mapping[str, Rows]) -> None:
         if given := {query: rows for query, rows in tables.items() if rows}:
-            sql = together([self._queries[query] for query in given])
+            sql = together(tuple(self._queries[query] for query in given))
             with outages():
                 await self._fetch(sql, *[as_json(rows) for rows in given.values()])
+
+
+def _rows(found: str | None) -> list[Any]:
+    return [tuple(row.values()) for row in msgspec.json.decode(found)] if found else []
 
 
 class PostgresDatabase:

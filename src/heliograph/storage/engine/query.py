@@ -22,6 +22,7 @@ _NAME = re.compile(r"^-- name: (\w+)[ \t]*\n", re.M)
 _ROWS = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
 _PORTION = re.compile(r"\bportion\(([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\)")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_PLACE = re.compile(r"\$(\d+)")
 _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
 _INSERT = re.compile(r"(INSERT INTO \w+ \([^()]*\))\s+SELECT\s+(.*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r", re.S)
 _UPDATE = re.compile(r"(UPDATE \w+ SET .*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r\s+(WHERE .*)", re.S)
@@ -33,6 +34,9 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
     tables: tuple[str, ...]  # parameters that are rows(…)
     each: int = 0  # SQLite: so many columns are bound, once for each row; 0: the rows are one JSON text
+
+    def has_rows(self, given: Mapping[str, Any]) -> bool:
+        return all(given[name] for name in self.tables)
 
 
 @cache
@@ -123,7 +127,23 @@ def as_json(rows: Sequence[Any]) -> str:
     return msgspec.json.encode(rows).decode()
 
 
-def together(queries: Sequence[Statement]) -> str:
+@cache
+def together(queries: tuple[Statement, ...]) -> str:
     """Join statements for PostgreSQL, each of which takes nothing but rows, into one that does what all of these do."""
     parts = (f"part_{i} AS ({query.sql.replace('$1', f'${i}')})" for i, query in enumerate(queries, 1))
     return f"WITH {', '.join(parts)} SELECT 1"
+
+
+@cache
+def side_by_side(queries: tuple[Statement, ...]) -> str:
+    """Join queries for PostgreSQL into one, whose only row has what each of them finds, as JSON."""
+    parts, before = [], 0
+    for query in queries:
+        sql = _PLACE.sub(partial(_further, before), query.sql)
+        parts.append(f"(SELECT json_agg(found) FROM ({sql}) AS found)")
+        before += len(query.params)
+    return f"SELECT {', '.join(parts)}"
+
+
+def _further(by: int, place: re.Match[str]) -> str:
+    return f"${by + int(place[1])}"

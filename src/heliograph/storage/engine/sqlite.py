@@ -50,6 +50,12 @@ class SqliteTx:
             return []
         return self._execute(found.sql, bound(found, params)).fetchall()
 
+    async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
+        return [
+            await self.run(query, **params) if self._queries[query].has_rows(params) else []
+            for query, params in queries.items()
+        ]
+
     async def write(self, tables: Mapping[str, Rows]) -> None:
         for query, rows in tables.items():
             if rows:
