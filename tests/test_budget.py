@@ -7,8 +7,8 @@ import asyncio
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -38,6 +38,9 @@ AT_ONCE = 128
 ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 122, 119, 67, 92, 3120
 PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
+# On a busy machine groups are small, so that what each of them does counts for more; and what runs by the clock may run
+# beside them.
+TRIES = 3
 
 pytestmark = pytest.mark.anyio
 OURS = str(Path(heliograph.__file__).parent)
@@ -88,14 +91,23 @@ def steps() -> Iterator[Steps]:
 
 
 @pytest.fixture
-async def app(steps: Steps, settings: Settings, clock: TestClock) -> AsyncIterator[App]:
+async def make_app(steps: Steps, settings: Settings, clock: TestClock) -> AsyncIterator[Callable[[], App]]:
     settings = msgspec.structs.replace(settings, webhook_allow_private=("127.0.0.0/8",))
     secrets = make_secrets(settings)
-    async with open_store(settings, clock, "seat/0", secrets) as store:
+    async with open_store(settings, clock, "seat/0", secrets) as store, AsyncExitStack() as stack:
         await apply_file(store, settings, read_setup_file(SETUP.read_text("utf-8"), TOKENS))
-        app = build(settings, "all", secrets, store, clock)
-        yield app
-        await app.close()
+
+        def make() -> App:
+            app = build(settings, "all", secrets, store, clock)
+            stack.push_async_callback(app.close)
+            return app
+
+        yield make
+
+
+@pytest.fixture
+def app(make_app: Callable[[], App]) -> App:
+    return make_app()
 
 
 class Client(asyncio.Transport):
@@ -151,7 +163,7 @@ async def test_an_accept(app: App, steps: Steps) -> None:
         await clients.send()
     assert steps.each(AT_ONCE) <= ACCEPT, steps.table(AT_ONCE)
     statements = []
-    for _ in range(3):  # on a busy machine what runs by the clock may run beside one of them
+    for _ in range(TRIES):
         with steps.counted():
             await Client(Connections(app.front)).ask("POST", "/v1/emails", msgspec.json.encode(MAIL))
         statements.append(steps.statements())
@@ -169,24 +181,33 @@ async def test_a_read(app: App, steps: Steps) -> None:
 
 
 @SQLITE
-async def test_a_handover(app: App, steps: Steps) -> None:
+async def test_a_handover(make_app: Callable[[], App], steps: Steps) -> None:
     """By the simulator: handed over, and its report of the delivery."""
-    made = await Clients(app).send()
-    with steps.counted():
-        await work(app.workers[0], until_delivered(app, made))
-    assert steps.each(AT_ONCE) <= HANDOVER, steps.table(AT_ONCE)
+    for _ in range(TRIES):
+        app = make_app()
+        made = await Clients(app).send()
+        with steps.counted():
+            await work(app.workers[0], until_delivered(app, made))
+        if steps.each(AT_ONCE) <= HANDOVER:
+            return
+    pytest.fail(steps.table(AT_ONCE))
 
 
 @SQLITE
-async def test_a_webhook_delivery(app: App, steps: Steps) -> None:
-    worker, webhooks = app.workers
+async def test_a_webhook_delivery(make_app: Callable[[], App], steps: Steps) -> None:
     async with Receiver() as receiver:
         hook = {"url": receiver.url, "events": ["email.delivered"]}
-        await Client(Connections(app.front)).ask("POST", "/v1/webhooks", msgspec.json.encode(hook))
-        await work(worker, until_delivered(app, await Clients(app).send()))
-        with steps.counted():
-            await work(webhooks, until_told(receiver))
-    assert steps.each(AT_ONCE) <= DELIVERY, steps.table(AT_ONCE)
+        await Client(Connections(make_app().front)).ask("POST", "/v1/webhooks", msgspec.json.encode(hook))
+        for _ in range(TRIES):
+            app = make_app()
+            worker, webhooks = app.workers
+            receiver.received.clear()
+            await work(worker, until_delivered(app, await Clients(app).send()))
+            with steps.counted():
+                await work(webhooks, until_told(receiver))
+            if steps.each(AT_ONCE) <= DELIVERY:
+                return
+    pytest.fail(steps.table(AT_ONCE))
 
 
 async def work(worker: Worker | WebhookWorker, done: Awaitable[None]) -> None:
