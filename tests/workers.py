@@ -7,6 +7,7 @@ import traceback
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
+from warnings import WarningMessage
 
 import pytest
 
@@ -93,6 +94,10 @@ class Teller:
         if self._all or report.when == "call" or not report.passed:
             self._to.send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
+    def pytest_warning_recorded(self, warning_message: Any, when: str, nodeid: str, location: Any) -> None:
+        told = str(warning_message.message), warning_message.category, warning_message.filename, warning_message.lineno
+        self._to.send((told, {"when": when, "nodeid": nodeid, "location": location}))
+
 
 def _follow(session: pytest.Session, workers: dict[Any, int]) -> None:
     hook, last = session.config.hook, dict.fromkeys(workers, "it began")
@@ -106,6 +111,11 @@ def _follow(session: pytest.Session, workers: dict[Any, int]) -> None:
                 raise session.Failed(session.shouldfail) from None
             if told is None:
                 del workers[one]
+                continue
+            if isinstance(told, tuple):
+                hook.pytest_warning_recorded.call_historic(
+                    kwargs={"warning_message": WarningMessage(*told[0]), **told[1]}
+                )
                 continue
             report = hook.pytest_report_from_serializable(config=session.config, data=told)
             last[one] = report.nodeid

@@ -397,7 +397,8 @@ def make_certificate(settings: Settings) -> Certificate | None:
         return Certificate(settings.submission_cert, settings.submission_key)
     except OSError as error:  # ssl.SSLError too
         raise BadSetting(
-            f"HELIOGRAPH_SUBMISSION_CERT={settings.submission_cert}: no certificate with its key can be read: {error}"
+            f"HELIOGRAPH_SUBMISSION_CERT={settings.submission_cert} and HELIOGRAPH_SUBMISSION_KEY="
+            f"{settings.submission_key}: no certificate with its key can be read: {error}"
         ) from None
 
 

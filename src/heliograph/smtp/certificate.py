@@ -10,6 +10,7 @@ from cryptography import x509
 log = structlog.get_logger()
 
 LOOK_S = 1.0  # how often the files are looked at
+MEND = "write the certificate and its key to these files, readable by the service: they are read when they change"
 
 
 class Certificate:
@@ -42,12 +43,13 @@ class Certificate:
         if state == self._seen:
             return
         self._seen = state
+        known = log.bind(cert=str(self._files[0]), key=str(self._files[1]))
         try:
             self.context = self._loaded()
-        except (OSError, ssl.SSLError) as error:
-            log.error("the new certificate of SMTP submission is not used", error=str(error), fix="write both files")
+        except OSError as error:  # ssl.SSLError too
+            known.error("the new SMTP certificate is not used, the old one still is", error=str(error), mend=MEND)
         else:
-            log.info("the certificate of SMTP submission was renewed")
+            known.info("the SMTP certificate was renewed: every new connection gets it")
 
     async def watch(self) -> None:
         while True:
