@@ -231,6 +231,8 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
             "created_at",
             "disabled_reason",
             "login",
+            "private_key",
+            "public_key",
             "asked",
         },
         set(),

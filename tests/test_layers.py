@@ -61,7 +61,14 @@ MAY_IMPORT: dict[str, str] = {
 }
 MAY_NAME_STORIES = ("storage/", "opening.py", "cli/")  # the others know the storage's records and constants alone
 
-RULES_LIBRARIES = {"babel", "msgspec", "idna", "phonenumbers", "pybase64"}  # pure computation (ADR 0008)
+RULES_LIBRARIES = {
+    "babel",
+    "cryptography",
+    "msgspec",
+    "idna",
+    "phonenumbers",
+    "pybase64",
+}  # pure computation (ADR 0008)
 IMPURE = {"asyncio", "io", "logging", "os", "pathlib", "shutil", "socket", "sqlite3", "subprocess", "threading"}
 
 CHANCE = {"random", "secrets", "time", "uuid"}  # modules

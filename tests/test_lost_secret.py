@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from heliograph.app import make_carrier, make_domains, make_tools, signing_keys, webhook_secrets
+from heliograph.app import make_carrier, make_domains, make_pair, make_tools, signing_keys, webhook_secrets
 from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
 from heliograph.handover import Handover
 from heliograph.manage.secret import replace as replace_secret
@@ -74,7 +74,7 @@ async def test_a_carrier_puts_everything_off_and_says_why(store: Store, settings
 def test_applying_the_file_again_seals_its_secrets_anew() -> None:
     file, setup = read_setup_file(TWILIO, {}, runnable=[("sms", "twilio")]), Setup()
     for vault, rows in ((BEFORE, 1), (AFTER, 1), (AFTER, 0)):
-        made = plan(file, setup, 1, str, str, vault, (), make_secret=str, now=NOW)
+        made = plan(file, setup, 1, str, str, vault, (), make_secret=str, make_pair=make_pair, now=NOW)
         assert len(made.rows) == rows
         setup = updated(setup, made.rows, setup.version + 1)
     (carrier,) = setup.carriers

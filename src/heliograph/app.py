@@ -481,8 +481,15 @@ def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clo
         clock,
         vault=secrets.sealer,
         make_secret=lambda: signature.make_secret(clock.entropy(signature.ENTROPY_MIN)),
+        make_pair=make_pair,
         refusal_of=webhook_refusal(settings),
     )
+
+
+def make_pair() -> tuple[bytes, str]:
+    """Make a private key as PEM, and the public one in base64."""
+    private = dkim.make_key("rsa-sha256")
+    return private, dkim.public_record(private).partition("p=")[2]
 
 
 def make_chats(settings: Settings, secrets: Secrets, store: Store, clock: Clock) -> ChatHooks:
@@ -521,12 +528,13 @@ def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> Opened:
     try:
         secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
         login = sealer.open(hook.login, f"webhook/{hook.id}/login").decode() if hook.login else ""
+        key = sealer.open(hook.private_key, f"webhook/{hook.id}/key").decode() if hook.private_key else ""
     except CannotOpen:
         raise ValueError(LOST_WEBHOOK) from None
     if hook.old_secret and hook.old_until > now:
         with suppress(CannotOpen):
             secrets.append(sealer.open(hook.old_secret, f"webhook/{hook.id}/old").decode())
-    return Opened(secrets=secrets, login=login)
+    return Opened(secrets=secrets, login=login, key=key)
 
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.SigningKey, ...]]:

@@ -14,7 +14,7 @@ from tests.service import Answer, Service, until
 
 FIELDS = (
     *("id", "url", "events", "enabled", "description", "created_at"),
-    *("disabled_reason", "secret_rotates_until", "format"),
+    *("disabled_reason", "secret_rotates_until", "format", "public_key"),
 )
 HOOK: Body = {"url": "http://127.0.0.1:9/hook", "events": ["webhook.test"]}  # nobody listens there
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

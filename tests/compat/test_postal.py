@@ -9,7 +9,7 @@ from anymail.message import AnymailMessage
 from django.core.mail import get_connection
 
 from tests.api.sends import EMAIL
-from tests.compat import site  # noqa: F401
+from tests.compat import site
 from tests.service import TOKENS, Service, until
 
 PREFIX = "/compat/postal"
@@ -51,6 +51,22 @@ def test_anymail_sends_all_that_it_can(shared_service: Service) -> None:
 def test_anymail_tells_of_a_refusal(shared_service: Service) -> None:
     with pytest.raises(AnymailRequestsAPIError, match="suppressed@simulator.test"):
         message(shared_service, to=["suppressed@simulator.test"]).send()
+
+
+def test_anymail_hears_what_became_of_a_mail(shared_service: Service) -> None:
+    """Our worker posts to a real site, which verifies with the key that the record shows."""
+    wanted = {"url": "http://127.0.0.1:9/", "events": ["email.*"], "format": "postal"}
+    hook = shared_service.post("/v1/webhooks", wanted).json
+    with site.listening(POSTAL_WEBHOOK_KEY=hook["public_key"]) as (address, heard):
+        shared_service.ask("PATCH", f"/v1/webhooks/{hook['id']}", {"url": f"{address}/postal/tracking/"})
+        try:
+            mail = message(shared_service, to=["bounced@simulator.test"], tags=["hard"])
+            mail.send()
+            id_ = mail.anymail_status.message_id
+            (event,) = until(lambda: [one for one in heard if one.message_id == id_])
+        finally:
+            shared_service.ask("DELETE", f"/v1/webhooks/{hook['id']}")
+    assert (event.event_type, event.recipient, event.tags) == ("bounced", "bounced@simulator.test", ["hard"])
 
 
 def test_what_is_empty_is_absent(shared_service: Service) -> None:

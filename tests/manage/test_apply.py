@@ -2,6 +2,7 @@
 
 import pytest
 
+from heliograph.app import make_pair
 from heliograph.manage import apply as setup
 from heliograph.manage.apply import DETAIL_MAX
 from heliograph.rules.audit import COMMAND_LINE
@@ -21,7 +22,7 @@ DOMAIN = '[[teams.domains]]\nid = "dom_{n}"\nname = "d{n}.test"\n'
 
 async def apply(store: Store, text: str) -> Plan:
     file = read_setup_file(text, {}, name="setup.toml")
-    return await setup.apply(store, COMMAND_LINE, file, vault=Sealer(bytes(32)), make_secret=str)
+    return await setup.apply(store, COMMAND_LINE, file, vault=Sealer(bytes(32)), make_secret=str, make_pair=make_pair)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from heliograph.app import make_webhooks
+from heliograph.app import make_webhooks, webhook_secrets
+from heliograph.channels.email.dkim import public_record
 from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.setup.webhook import WEBHOOKS_MAX
+from heliograph.rules.setup.webhook import WEBHOOKS_MAX, to_record
 from heliograph.settings import Settings
 from heliograph.storage import deliveries
 from heliograph.storage.deliveries import WantedEvents
@@ -149,3 +150,21 @@ async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: S
     assert [type(one) for one in made].count(InvalidRequest) == 2
     assert len(store.setup.current.teams["team_1"].webhooks) == WEBHOOKS_MAX
     await webhooks.create(ADA, "team_2", WANTED)
+
+
+async def test_keys_are_made_for_the_format_that_has_them_and_anew_with_the_secret(
+    webhooks: Webhooks, settings: Settings
+) -> None:
+    hook = (await webhooks.create(ADA, "team_1", WANTED)).webhook
+    assert to_record(hook, 0).public_key is None
+    found = list[str]()
+    for wanted in (WebhookChange(format="postal"), WebhookChange(enabled=False), None, WebhookChange(format="resend")):
+        if wanted:
+            hook = await webhooks.change(ADA, "team_1", hook.id, wanted)
+        else:
+            hook = (await webhooks.rotate(ADA, "team_1", hook.id)).webhook
+        found.append(to_record(hook, 0).public_key or "")
+        key = webhook_secrets(make_secrets(settings).sealer, hook, 0).key
+        assert hook.public_key in public_record(key.encode())
+    assert found[0] and found[0] == found[1] != found[2] and found[3] == ""
+    assert key not in str(to_row("webhook", hook.id, hook, "team_1"))

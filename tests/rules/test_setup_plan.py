@@ -49,9 +49,8 @@ def counted() -> Callable[[str], str]:
 
 
 def planned(file: SetupFile, current: Setup, next_ref: int = 1, suppressed: Collection[tuple[int, str]] = ()) -> Plan:
-    return plan(
-        file, current, next_ref, lambda: MINTED, counted(), VAULT, suppressed, make_secret=lambda: SECRET, now=NOW
-    )
+    made = {"make_secret": lambda: SECRET, "make_pair": lambda: (b"private", "public"), "now": NOW}
+    return plan(file, current, next_ref, lambda: MINTED, counted(), VAULT, suppressed, **made)  # type: ignore[arg-type]
 
 
 def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:
@@ -324,6 +323,14 @@ def test_a_webhooks_secret_is_made_sealed_and_shown_once() -> None:
     assert (secret, old) == (SECRET, None)
     assert not any(SECRET in str(row.body) for row in made.rows)
     assert apply(A + HOOK, setup)[0].webhooks == []
+
+
+def test_a_webhook_that_signs_with_keys_gets_them_once() -> None:
+    _, setup = apply(A + HOOK)
+    _, setup = apply(A + HOOK + 'format = "postal"', setup)
+    hook, *_ = hook_of(setup)
+    assert (hook.public_key, VAULT.open(hook.private_key or "", f"webhook/{hook.id}/key")) == ("public", b"private")
+    assert apply(A + HOOK + 'format = "postal"', setup)[0].changed == []
 
 
 def test_a_webhooks_login_is_sealed_and_written_once() -> None:

@@ -1,7 +1,9 @@
 """Events in other services' shapes: which are told, and how the untouched libraries of those services read them."""
 
+import hashlib
 import json
 import time
+from base64 import b64decode, b64encode
 from typing import Any
 
 import msgspec
@@ -9,12 +11,16 @@ import pytest
 import resend
 import standardwebhooks
 import svix
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhooks.event import SCHEDULED, TYPES, StoredEvent, scheduled_data
 from heliograph.rules.webhooks.formats.format import Signing
 from heliograph.rules.webhooks.formats.formats import FORMATS, hears
 from heliograph.rules.webhooks.signature import make_secret
+from tests.cheap import RSA_KEYS
 from tests.compat.site import anymail, track
 from tests.rules.test_event import TEAM, TOLD
 
@@ -43,7 +49,8 @@ def event(type_: str, detail: str | None = None, **more: Any) -> StoredEvent:
 def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,), shape: str = "resend") -> tuple[bytes, dict[str, str]]:
     form = FORMATS[shape]
     body = form.body(one, TEAM)
-    signing = Signing(secrets=secrets, url="https://a.test", event=one.id, t=int(time.time()), body=body)
+    key = RSA_KEYS[0].decode()
+    signing = Signing(secrets=secrets, key=key, url="https://a.test", event=one.id, t=int(time.time()), body=body)
     return body, form.headers(signing)
 
 
@@ -53,6 +60,8 @@ def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,), shape: str = "r
         ("heliograph", (), "canceled", True),
         ("twilio", (), "canceled", False),  # which is of email
         ("postmark", (), "canceled", False),
+        ("postal", (), "canceled", False),
+        ("postal", (), "expired", True),
         ("postmark", (), "expired", True),
         ("resend", (), "canceled", False),
         ("resend", (), "suppressed", True),
@@ -209,6 +218,73 @@ def test_anymail_reads_it(type_: str, detail: str | None, event_type: str, reaso
     assert (heard.message_id, heard.event_id, heard.recipient) == ("eml_1", "evt_1", "a@b.test")
     assert (heard.tags, heard.metadata) == (["receipt", "eu"], {"order": 17})
     assert heard.timestamp.isoformat() == "2026-11-15T06:37:45.047000+00:00"
+
+
+# -- Postal ------------------------------------------------------------------------------------------------------------
+
+KEY = load_pem_private_key(RSA_KEYS[0], None).public_key()
+PUBLIC = b64encode(KEY.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).decode()
+FAILED = '{"reason":"expired","text":"too late"}'
+
+
+def test_a_delivery_in_postals_shape() -> None:
+    record = RECORD | {"tags": {"tag": "receipt"}}
+    body, headers = told(msgspec.structs.replace(event("email.delivered"), record=json.dumps(record)), shape="postal")
+    assert json.loads(body) == {
+        "event": "MessageSent",
+        "timestamp": 1794724665.047,
+        "payload": {
+            "message": {
+                "id": "eml_1",
+                "token": "eml_1",
+                "direction": "outgoing",
+                "message_id": "eml_1@acme.test",
+                "to": "a@b.test",
+                "from": "hello@acme.test",
+                "subject": "Grüße",
+                "timestamp": 1794724664.0,
+                "spam_status": "NotChecked",
+                "tag": "receipt",
+            },
+            "status": "Sent",
+            "details": "",
+            "output": "",
+            "sent_with_ssl": False,
+            "timestamp": 1794724665.047,
+            "time": None,
+        },
+        "uuid": "evt_1",
+    }
+    KEY.verify(b64decode(headers["X-Postal-Signature-256"]), body, PKCS1v15(), SHA256())  # type: ignore[union-attr, call-arg, arg-type]
+    named = hashlib.sha256(KEY.public_bytes(Encoding.DER, PublicFormat.PKCS1)).hexdigest()
+    assert headers["X-Postal-Signature-KID"] == named
+
+
+@pytest.mark.parametrize(
+    ("type_", "detail", "event_type", "reason", "output"),
+    [
+        ("email.delivered", None, "delivered", None, ""),
+        ("email.delayed", '{"delay":{}}', "deferred", None, ""),
+        ("email.failed", FAILED, "failed", None, "too late"),
+        ("email.bounced", BOUNCE, "bounced", "bounced", None),
+    ],
+)
+def test_anymail_reads_postals(
+    type_: str, detail: str | None, event_type: str, reason: str | None, output: str | None
+) -> None:
+    with anymail(POSTAL_WEBHOOK_KEY=PUBLIC):
+        (heard,) = track("postal", *told(event(type_, detail), shape="postal"))
+    assert (heard.event_type, heard.reject_reason, heard.mta_response) == (event_type, reason, output)
+    assert (heard.message_id, heard.event_id, heard.recipient) == ("eml_1", "evt_1", "a@b.test")
+
+
+def test_postal_hears_of_mail_alone_and_of_no_blind_copy() -> None:
+    hook = Webhook(id="w", team="t", url="", secret="", format="postal")
+    assert [name for name in TYPES if hears(hook, name)] == sorted(
+        ["email.delivered", "email.bounced", "email.failed", "email.delayed"], key=TYPES.index
+    )
+    body, _ = told(event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test"), shape="postal")
+    assert b"blind" not in body
 
 
 # -- Postmark ----------------------------------------------------------------------------------------------------------

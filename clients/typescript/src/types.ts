@@ -770,7 +770,9 @@ export interface NewWebhookRecord {
   /** Until then the previous secret signs, too. */
   secret_rotates_until: string | null;
   /** Whose body, headers and signature its events have. */
-  format: "heliograph" | "postmark" | "resend" | "twilio";
+  format: "heliograph" | "postal" | "postmark" | "resend" | "twilio";
+  /** Verifies what the format `postal` signs; null with any other. */
+  public_key: string | null;
   /** Signs its events; `whsec_…`. Shown only now. */
   secret: string;
 }
@@ -1549,7 +1551,7 @@ export interface WebhookChange {
   /** A note for people. */
   description?: string | null;
   /** Whose body, headers and signature its events have: ours, or another service's. */
-  format?: "heliograph" | "postmark" | "resend" | "twilio" | null;
+  format?: "heliograph" | "postal" | "postmark" | "resend" | "twilio" | null;
 }
 
 export interface WebhookList {
@@ -1579,7 +1581,9 @@ export interface WebhookRecord {
   /** Until then the previous secret signs, too. */
   secret_rotates_until: string | null;
   /** Whose body, headers and signature its events have. */
-  format: "heliograph" | "postmark" | "resend" | "twilio";
+  format: "heliograph" | "postal" | "postmark" | "resend" | "twilio";
+  /** Verifies what the format `postal` signs; null with any other. */
+  public_key: string | null;
 }
 
 export interface WebhookRequest {
@@ -1592,7 +1596,7 @@ export interface WebhookRequest {
   /** A note for people. */
   description?: string | null;
   /** Whose body, headers and signature its events have: ours, or another service's. */
-  format?: "heliograph" | "postmark" | "resend" | "twilio" | null;
+  format?: "heliograph" | "postal" | "postmark" | "resend" | "twilio" | null;
 }
 
 export interface WhatsappPreview {

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from heliograph.app import CARRIERS, webhook_refusal
+from heliograph.app import CARRIERS, make_pair, webhook_refusal
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.manage import apply as setup
 from heliograph.opening import make_secrets
@@ -94,6 +94,7 @@ def _means(store: Store, settings: Settings) -> dict[str, Any]:
     return {
         "vault": make_secrets(settings, store).sealer,
         "make_secret": lambda: make_secret(store.clock.entropy(ENTROPY_MIN)),
+        "make_pair": make_pair,
     }
 
 

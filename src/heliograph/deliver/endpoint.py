@@ -48,6 +48,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     secrets: Sequence[str]
     login: str = ""
+    key: str = ""  # the private one, of formats that have keys
 
 
 SecretsOf = Callable[[Webhook, int], Opened]  # webhook, now → what signs; ValueError says why nothing can
@@ -204,7 +205,9 @@ class Endpoint:
         try:
             form = FORMATS[hook.format]
             body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
-            signing = Signing(secrets=known.secrets, url=url, event=due.event, t=at // SECOND_MS, body=body)
+            signing = Signing(
+                secrets=known.secrets, key=known.key, url=url, event=due.event, t=at // SECOND_MS, body=body
+            )
             # A format may have a login of its own; the one that the endpoint asks for wins.
             headers = form.headers(signing) | (basic(known.login) if known.login and url == hook.url else {})
             about = {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}

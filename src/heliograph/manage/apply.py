@@ -8,6 +8,7 @@ from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
 from heliograph.rules.setup.plan import Plan, plan
 from heliograph.rules.setup.secrets import Vault
 from heliograph.rules.setup.snapshot import Setup
+from heliograph.rules.setup.webhook import MakePair
 from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
 
@@ -15,19 +16,25 @@ DETAIL_MAX = 1000  # characters of the entry
 ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one
 
 
-async def preview(store: Store, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
+async def preview(
+    store: Store, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
+) -> Plan:
     """Return what applying it would change now; nothing is written."""
     current, suppressed = store.setup.current, await _suppressed(store, file)
-    return _plan(store, file, current, 1 + max(current.teams_by_ref, default=0), suppressed, vault, make_secret)
+    return _plan(
+        store, file, current, 1 + max(current.teams_by_ref, default=0), suppressed, vault, make_secret, make_pair
+    )
 
 
-async def apply(store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
-    """Decide on the newest setup and write the change; `make_secret` makes a new webhook's."""
+async def apply(
+    store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
+) -> Plan:
+    """Decide on the newest setup and write the change; `make_secret` and `make_pair` make a new webhook's."""
     clock, suppressed = store.clock, await _suppressed(store, file)
     made: list[Plan] = []
 
     def decide(current: Setup, next_ref: int) -> SetupChange:
-        done = _plan(store, file, current, next_ref, suppressed, vault, make_secret)
+        done = _plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
         made.append(done)
         entry = actor.did(clock.now(), "setup.apply", file.name, _detail(done.changed), team=_only_team(done, current))
         return SetupChange(
@@ -49,6 +56,7 @@ def _plan(
     suppressed: set[tuple[int, str]],
     vault: Vault,
     make_secret: Callable[[], str],
+    make_pair: MakePair,
 ) -> Plan:
     return plan(
         file,
@@ -59,6 +67,7 @@ def _plan(
         vault=vault,
         suppressed=suppressed,
         make_secret=make_secret,
+        make_pair=make_pair,
         now=store.clock.now(),
     )
 

@@ -17,10 +17,12 @@ from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.setup.webhook import (
     DESCRIPTION_MAX,
     WEBHOOKS_MAX,
+    MakePair,
     check_description,
     check_format,
     check_secret,
     checked_events,
+    new_pair,
     rotated,
     sealed_login,
     sealed_secret,
@@ -107,12 +109,14 @@ class Webhooks:
         *,
         vault: Vault,
         make_secret: Callable[[], str],
+        make_pair: MakePair,
         refusal_of: RefusalOf,
     ) -> None:
         self._store = store
         self._clock = clock
         self._vault = vault
         self._make_secret = make_secret
+        self._make_pair = make_pair
         self._refusal_of = refusal_of
 
     def find(self, team: str | None, id_: str) -> Webhook:
@@ -141,6 +145,7 @@ class Webhooks:
             created_at=now + self._store.clock.moved.get(_team(self._store.setup.current, team).record.ref, 0),
             format=form,
             asked=tuple(asked),
+            **new_pair(id_, form, None, self._make_pair, self._vault),
         )
 
         def decide(setup: Setup, _: int) -> SetupChange:
@@ -166,7 +171,12 @@ class Webhooks:
         before = self.find(team, id_)
         if wanted.url is not None:
             fields |= await self._moved(before, wanted.url)
-        return await self._update(actor, team, id_, lambda hook: replace(hook, **fields))
+
+        def change(hook: Webhook) -> Webhook:
+            pair = new_pair(id_, wanted.format or hook.format, hook, self._make_pair, self._vault)
+            return replace(hook, **fields, **pair)
+
+        return await self._update(actor, team, id_, change)
 
     async def _moved(self, hook: Webhook, to: str) -> dict[str, Any]:
         """User and password stay with their address: another one is not told them."""
@@ -190,7 +200,12 @@ class Webhooks:
         """Make a new secret; the one before also signs for a day, older ones no longer do."""
         secret, ref = self._make_secret(), _team(self._store.setup.current, self.find(team, id_).team).record.ref
         now = self._store.clock.of(ref)
-        hook = await self._update(actor, team, id_, lambda hook: rotated(hook, secret, now, self._vault))
+
+        def change(hook: Webhook) -> Webhook:
+            pair = new_pair(id_, hook.format, None, self._make_pair, self._vault)
+            return replace(rotated(hook, secret, now, self._vault), **pair)
+
+        hook = await self._update(actor, team, id_, change)
         return MadeSecret(webhook=hook, secret=secret)
 
     async def test(self, actor: Actor, team: str | None, id_: str) -> str:

@@ -13,6 +13,7 @@ from heliograph.rules.ids import PREFIXES, parse_timestamp
 from heliograph.rules.options import MessageRecord, read_record
 from heliograph.rules.refusals import MessageNotFound
 from heliograph.rules.webhooks.event import DELAYED
+from heliograph.rules.webhooks.formats.postal import TAG, message_id
 from heliograph.storage.search import MessageDetails, TimelineEvent
 from heliograph.web.reading import work
 from heliograph.web.request import Response
@@ -20,7 +21,6 @@ from heliograph.web.request import Response
 WAITS = "Pending"
 STATES = {"queued": WAITS, "sending": WAITS, "bounced": "Bounced", "failed": "HardFail"}  # all else is Sent
 TRIES = {"delivered": "Sent", "bounced": "Bounced", "failed": "HardFail"}
-TAG = "tag"
 # Every part of a message that can be asked for; those that nobody keeps are empty.
 PARTS = (
     *("status", "details", "inspection", "plain_body", "html_body", "attachments", "headers", "raw_message"),
@@ -93,7 +93,7 @@ def _details(id_: str, record: MessageRecord) -> dict[str, Any]:
         "rcpt_to": record.to_addresses[0] if record.to_addresses else "",
         "mail_from": record.from_,
         "subject": record.subject,
-        "message_id": f"{id_}@{record.from_.rpartition('@')[2].lower()}",
+        "message_id": message_id(id_, record.from_),
         "timestamp": _seconds(made) if made else None,
         "direction": "outgoing",
         "size": "0",

@@ -27,7 +27,7 @@ from heliograph.words.explain import explained
 from heliograph.words.webhook_advice import advice
 
 PAGE = 25  # deliveries
-SECRET = ("signature", "authorization")  # headers that are not shown end so
+SECRET = ("signature", "signature-256", "signature-kid", "authorization")  # headers that are not shown end so
 FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {
     "email": "Email",

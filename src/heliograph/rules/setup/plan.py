@@ -10,6 +10,7 @@ from heliograph.rules.setup.carrier_kinds import SECRETS, sealed
 from heliograph.rules.setup.file import SetupError, SetupFile
 from heliograph.rules.setup.keys import HOOK, is_hook_secret, public_id, token_hash
 from heliograph.rules.setup.records import (
+    OWN_FORMAT,
     CarrierRecord,
     DisplayName,
     Domain,
@@ -31,7 +32,7 @@ from heliograph.rules.setup.snapshot import (
     verified_by,
     verified_domains,
 )
-from heliograph.rules.setup.webhook import rotated, sealed_login, sealed_secret
+from heliograph.rules.setup.webhook import MakePair, new_pair, rotated, sealed_login, sealed_secret
 from heliograph.rules.setup.webhook_url import split_login
 from heliograph.rules.templates.check import TemplateProblem, layout_problems
 from heliograph.rules.templates.lint import problems_of, problems_of_layout
@@ -98,14 +99,15 @@ def plan(
     suppressed: Collection[tuple[int, str]] = (),
     *,
     make_secret: Callable[[], str],
+    make_pair: MakePair,
     now: int,
 ) -> Plan:
     """Plan the rows that make the setup what the file says.
 
-    `mint` makes a token, `make_secret` a webhook's; `vault` keeps secrets; `suppressed` are the addresses, by team ref,
-    that are on the lists already.
+    `mint` makes a token, `make_secret` and `make_pair` a webhook's; `vault` keeps secrets; `suppressed` are the
+    addresses, by team ref, that are on the lists already.
     """
-    planner = _Planner(file, current, mint, new_id, vault, make_secret, now)
+    planner = _Planner(file, current, mint, new_id, vault, make_secret, make_pair, now)
     opened: list[tuple[int, int]] = []
     planner.platform(file.platform)
     for i, carrier in enumerate(file.carriers):
@@ -170,10 +172,12 @@ class _Planner:
         new_id: Callable[[str], str],
         vault: Vault,
         make_secret: Callable[[], str],
+        make_pair: MakePair,
         now: int,
     ) -> None:
         self._vault = vault
         self._make_secret = make_secret
+        self._make_pair = make_pair
         self._now = now
         self.rows: dict[RecordId, Row] = {}
         self.suppressions: list[tuple[int, Address, str]] = []
@@ -369,6 +373,8 @@ class _Planner:
                 own = msgspec.to_builtins(rotated(old, given["secret"], self._now, self._vault)) | own
         if login is not None:
             own["login"] = old.login if old and self._has_login(old, login) else sealed_login(self._vault, id_, login)
+        form = own.get("format") or (old.format if old else OWN_FORMAT)
+        own |= new_pair(id_, form, old, self._make_pair, self._vault)
         self.owned("webhook", id_, own, where, team, url)
 
     def _has_login(self, hook: Webhook, login: str) -> bool:

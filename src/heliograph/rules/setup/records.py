@@ -358,6 +358,8 @@ class Webhook(Setting, frozen=True):
     disabled_reason: str = ""  # why the service itself disabled it
     format: str = OWN_FORMAT  # one of webhook_formats
     login: str | None = None  # sealed; user:password of its URL, sent as Basic
+    private_key: str | None = None  # sealed; of formats that sign with a pair of keys
+    public_key: str = ""  # base64 of it as DER (SubjectPublicKeyInfo)
     asked: tuple[str, ...] = ()  # events by the names of its format, where somebody asked for them so
 
 

@@ -10,8 +10,8 @@ from heliograph.rules.setup.secrets import is_sealed
 
 def texts_of(record: Setting) -> dict[str, str]:
     match record:
-        case Webhook(id=id_, secret=secret, old_secret=old, login=login):
-            texts = {f"webhook/{id_}": secret, f"webhook/{id_}/old": old, f"webhook/{id_}/login": login}
+        case Webhook(id=id_):
+            texts = {context: getattr(record, name) for name, context in _of_webhook(id_).items()}
             return {context: text for context, text in texts.items() if text}
         case DkimKey(id=id_, sealed=sealed):
             return {f"dkim/{id_}": sealed}
@@ -25,9 +25,8 @@ def texts_of(record: Setting) -> dict[str, str]:
 def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
     """Return the record with these texts in place of its own; contexts that are not given stay."""
     match record:
-        case Webhook(id=id_, secret=secret, old_secret=old, login=login):
-            kept, login = texts.get(f"webhook/{id_}/old", old), texts.get(f"webhook/{id_}/login", login)
-            return replace(record, secret=texts.get(f"webhook/{id_}", secret), old_secret=kept, login=login)
+        case Webhook(id=id_):
+            return replace(record, **{name: texts[at] for name, at in _of_webhook(id_).items() if at in texts})
         case DkimKey(id=id_, sealed=sealed):
             return replace(record, sealed=texts.get(f"dkim/{id_}", sealed))
         case Key(id=id_, secret=secret):
@@ -38,3 +37,9 @@ def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
                 record, options={name: {"sealed": fresh[name]} if fresh[name] else one for name, one in options.items()}
             )
     return record
+
+
+def _of_webhook(id_: str) -> dict[str, str]:
+    """Map each field that is sealed to its context."""
+    more = {"old_secret": "old", "login": "login", "private_key": "key"}
+    return {"secret": f"webhook/{id_}"} | {name: f"webhook/{id_}/{end}" for name, end in more.items()}

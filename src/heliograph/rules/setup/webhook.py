@@ -1,8 +1,8 @@
 """A webhook as its team writes and reads it: what is refused, how secrets take turns, and the record that is shown."""
 
 import hmac
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import msgspec
 import pybase64
@@ -24,6 +24,8 @@ SECRET_PREFIX = "whsec_"
 SECRET_BYTES = range(24, 65)  # of a caller's own secret: Standard Webhooks' limits
 ROTATION_MS = DAY_MS  # for so long the secret before signs as well
 
+MakePair = Callable[[], tuple[bytes, str]]  # a private key as PEM, and its public one in base64
+
 
 class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: Id
@@ -38,6 +40,7 @@ class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
     disabled_reason: Annotated[str | None, says("Why the service itself disabled it.")]
     secret_rotates_until: Annotated[str | None, says("Until then the previous secret signs, too.", **TIME)]
     format: Annotated[str, says("Whose body, headers and signature its events have.", enum=list(FORMATS))]
+    public_key: Annotated[str | None, says("Verifies what the format `postal` signs; null with any other.")]
 
 
 class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
@@ -59,6 +62,7 @@ def to_record(hook: Webhook, now: int) -> WebhookRecord:
         disabled_reason=hook.disabled_reason or None,
         secret_rotates_until=timestamp(hook.old_until) if hook.old_until > now else None,
         format=hook.format,
+        public_key=hook.public_key if FORMATS[hook.format].has_keys else None,
     )
 
 
@@ -68,6 +72,14 @@ def to_new_record(hook: Webhook, secret: str, now: int) -> NewWebhookRecord:
 
 def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
     return vault.seal(secret.encode(), f"webhook/{id_}")
+
+
+def new_pair(id_: str, form: str, before: Webhook | None, make_pair: MakePair, vault: Vault) -> dict[str, Any]:
+    """Return the fields of a new pair of keys, where its format signs with one and the webhook had none before."""
+    if not FORMATS[form].has_keys or (before and before.public_key):
+        return {}
+    private, public = make_pair()
+    return {"private_key": vault.seal(private, f"webhook/{id_}/key"), "public_key": public}
 
 
 def sealed_login(vault: Vault, id_: str, login: str) -> str | None:

@@ -18,6 +18,7 @@ class Signing(msgspec.Struct, frozen=True, kw_only=True):
     event: str  # its id
     t: int  # Unix seconds of this attempt
     body: bytes
+    key: str = ""  # the webhook's private one, as PEM, of formats that have keys
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +29,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     name: Callable[[str, str | None], str] = lambda type_, _: type_  # ours and why it failed → its own name
     hushed: Collection[str] = ()  # why something failed that is no failure there: told to whom asked by name only
     by_name: Collection[str] = ()  # which that service posts elsewhere: told to whom asked by name only
+    has_keys: bool = False  # it signs with a pair of keys
     callbacks: bool = False  # a message may have an address of its own for its events
 
     def headers(self, signing: Signing) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.setup.records import OWN_FORMAT, Webhook
 from heliograph.rules.webhooks.event import TYPES, event_body
-from heliograph.rules.webhooks.formats import postmark, resend, twilio
+from heliograph.rules.webhooks.formats import postal, postmark, resend, twilio
 from heliograph.rules.webhooks.formats.format import Format, Signing
 from heliograph.rules.webhooks.signature import headers
 
@@ -16,6 +16,7 @@ CANCELED: Own = "canceled"  # what was called back did not fail in the eyes of o
 
 FORMATS = {
     OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
+    "postal": Format(types=postal.TYPES, body=postal.body, sign=postal.sign, hushed=(CANCELED,), has_keys=True),
     "postmark": Format(
         types=postmark.TYPES,
         body=postmark.body,
