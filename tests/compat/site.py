@@ -19,7 +19,7 @@ if not settings.configured:
     )
     django.setup()
 
-from anymail.signals import AnymailTrackingEvent, inbound, tracking  # Django must be set up first
+from anymail.signals import inbound, tracking  # Django must be set up first
 from django.core.wsgi import get_wsgi_application
 from django.test import Client, override_settings
 
@@ -32,16 +32,16 @@ def anymail(**given: Any) -> Iterator[None]:
 
 
 @contextmanager
-def listening(**given: Any) -> Iterator[tuple[str, list[AnymailTrackingEvent]]]:
+def listening(signal: Any = tracking, **given: Any) -> Iterator[tuple[str, list[Any]]]:
     """The site on an address of its own, with these settings of anymail's; and what it has heard."""
-    heard: list[AnymailTrackingEvent] = []
+    heard = list[Any]()
 
-    def hear(event: AnymailTrackingEvent, **_: Any) -> None:
+    def hear(event: Any, **_: Any) -> None:
         heard.append(event)
 
     server = make_server("127.0.0.1", 0, get_wsgi_application())
     thread = Thread(target=server.serve_forever)
-    tracking.connect(hear)
+    signal.connect(hear)
     thread.start()
     try:
         with anymail(**given):
@@ -50,7 +50,7 @@ def listening(**given: Any) -> Iterator[tuple[str, list[AnymailTrackingEvent]]]:
         server.shutdown()
         thread.join()
         server.server_close()
-        tracking.disconnect(hear)
+        signal.disconnect(hear)
 
 
 def track(service: str, body: bytes, headers: Mapping[str, str], about: str = "tracking") -> list[Any]:

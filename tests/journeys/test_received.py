@@ -13,10 +13,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from anymail.signals import inbound
 
 from tests.channels.dns_peer import DnsPeer, Zone
+from tests.compat import site
 from tests.journeys.test_webhooks import Hooks
-from tests.service import Service, free_port, until
+from tests.service import TOKENS, Service, free_port, until
 
 INBOUND = """
 [[teams]]
@@ -32,6 +34,7 @@ ZONE: Zone = {
     ("_dmarc.example.org", "TXT"): ['"v=DMARC1; p=reject"'],
 }
 PICTURE = bytes(range(256)) * 10
+LINK = ("download_url", "expires_at")
 
 
 @contextmanager
@@ -76,6 +79,11 @@ class Receiving(Service):
     def mail(self, message: EmailMessage | bytes, *to: str, sender: str = "ann@example.org") -> None:
         with smtplib.SMTP("127.0.0.1", self.port, timeout=60) as client:
             client.sendmail(sender, list(to), message if isinstance(message, bytes) else message.as_bytes(policy=SMTP))
+
+    def fetch(self, link: str) -> tuple[int, bytes]:
+        """What whoever has the link gets, without a key."""
+        told = self.ask("GET", link.partition(f":{self.ports[0]}")[2], key=None)
+        return told.status, told.raw
 
     def received(self) -> list[Any]:
         found: list[Any] = self.get("/v1/received?limit=100").json["data"]
@@ -139,8 +147,13 @@ def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
     resend = f"/compat/resend/emails/receiving/{data['id']}"
     told = receiving.get(resend).json
     assert (told["from"], told["headers"]["Subject"], told["html"]) == (data["from"], "Räksmörgås", data["html"])
-    assert told["attachments"] == receiving.get(f"{resend}/attachments").json["data"]
+    (listed,) = receiving.get(f"{resend}/attachments").json["data"]
+    assert {**told["attachments"][0], **dict.fromkeys(LINK)} == {**listed, **dict.fromkeys(LINK)}
     assert receiving.get(f"{resend}/attachments/att_1").json["content_id"] == "pic"
+    assert receiving.fetch(told["raw"]["download_url"]) == (200, raw.raw)
+    assert receiving.fetch(listed["download_url"]) == (200, PICTURE)
+    for before, after in (("until=", "until=9"), ("team=", "team=9"), ("att_1", "raw"), ("signature=", "signature=x")):
+        assert receiving.fetch(listed["download_url"].replace(before, after))[0] == 404
     assert data["id"] in [one["id"] for one in receiving.get("/compat/resend/emails/receiving").json["data"]]
     for path, key in ((resend, "OTHER"), (f"{resend}/attachments/att_2", "ACME")):
         assert receiving.get(path, key=key).json["name"] == "not_found"
@@ -173,6 +186,22 @@ def test_an_endpoint_is_told_the_mail_itself(
         assert set(of(json.loads(told["body"]))) <= {"email.received", f"To {format_}", "Where is it?"}
     finally:
         hooks.stop()
+
+
+def test_anymail_fetches_the_mail_that_resends_format_tells_of(receiving: Receiving) -> None:
+    """Its own view, untouched: it asks for the record with the key, and for the mail as it came without."""
+    message = letter("With a file", TEXT)
+    message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png")
+    base = f"http://127.0.0.1:{receiving.ports[0]}/compat/resend/"
+    given = {"RESEND_API_URL": base, "RESEND_API_KEY": TOKENS["ACME"], "WEBHOOK_SECRET": "a:b"}
+    with site.listening(inbound, **given) as (address, heard):
+        url = address.replace("//", "//a:b@") + "/resend/inbound/"
+        made = receiving.post("/v1/webhooks", {"url": url, "events": ["email.received"], "format": "resend"})
+        receiving.mail(message, "support@acme.test")
+        (event,) = until(lambda: heard)
+        receiving.ask("DELETE", f"/v1/webhooks/{made.json['id']}")
+    assert (event.message.subject, event.message.text) == ("With a file", TEXT)
+    assert [one.get_content_bytes() for one in event.message.attachments] == [PICTURE]
 
 
 def test_long_texts_are_cut_in_the_event_alone(receiving: Receiving) -> None:

@@ -1,5 +1,7 @@
 """A mail that came in, as its event tells it in part, and as a read gives it whole."""
 
+import pytest
+
 from heliograph.rules.mail.incoming import (
     RECORD_MAX,
     Authentication,
@@ -23,3 +25,14 @@ def test_what_an_event_has_no_room_for_is_marked_and_read_whole() -> None:
     assert (whole.truncated, short.truncated) == (False, True)
     assert sum(len(one.content_type) for one in short.attachments) < RECORD_MAX
     assert with_texts(short, texts_of(whole)) == whole
+
+
+@pytest.mark.parametrize(
+    ("parts", "people", "is_cut"), [(100, 100, False), (101, 1, True), (300, 1, True), (1, 101, True)]
+)
+def test_what_is_beyond_the_limits_is_marked(parts: int, people: int, is_cut: bool) -> None:
+    files = "".join(PART.format("plain", number) for number in range(parts))
+    to = ", ".join(f"a{number}@example.com" for number in range(people))
+    mail = f"From: a@example.com\r\nTo: {to}\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n{files}--b--\r\n"
+    read = read_incoming(mail.encode(), sender="a@example.com", recipients=[])
+    assert (read.is_cut, len(read.attachments), len(read.to)) == (is_cut, min(parts, 100), min(people, 100))

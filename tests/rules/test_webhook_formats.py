@@ -405,7 +405,7 @@ def test_a_mail_that_came_in_in_postmarks_shape() -> None:
 
 
 def test_anymail_reads_a_mail_that_came_in() -> None:
-    """Its Postmark view; Resend's asks for the mail again, at an address that only Resend has."""
+    """Its Postmark view; Resend's asks for the mail again (tests/journeys/test_received.py)."""
     with anymail(WEBHOOK_SECRET=f"heliograph:{SECRET}"):
         (heard,) = track("postmark", *told(CAME, shape="postmark"), about="inbound")
     message = heard.message

@@ -11,10 +11,7 @@ from heliograph.storage.received import LAST, ReceivedLine
 from heliograph.web.paging import Listed, read_after, read_limit
 from heliograph.web.reading import work
 from heliograph.web.request import Response
-from heliograph.web.route import answer_of
-
-OCTETS = b"application/octet-stream"  # whatever it says that it is: a browser must not show it as a page of ours
-AS_FILE = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
+from heliograph.web.route import answer_file, answer_of
 
 
 class ReceivedList(Listed, frozen=True, kw_only=True):
@@ -39,7 +36,7 @@ async def read(call: Call) -> Response:
 
 
 async def read_raw(call: Call) -> Response:
-    return _file(await _raw(call, await _find(call)))
+    return answer_file(await _raw(call, await _find(call)))
 
 
 async def read_attachment(call: Call) -> Response:
@@ -47,7 +44,7 @@ async def read_attachment(call: Call) -> Response:
     content = await work(found.size, attachment_in, await _raw(call, found), id_)
     if content is None:
         raise ReceivedNotFound(f"{found.id} has no attachment {id_[:80]!r}.", param="attachment")
-    return _file(content)
+    return answer_file(content)
 
 
 async def _find(call: Call) -> ReceivedLine:
@@ -66,7 +63,3 @@ async def _raw(call: Call, found: ReceivedLine) -> bytes:
 
 def _missing(id_: str) -> ReceivedNotFound:
     return ReceivedNotFound(f"No mail {id_[:80]!r} was received. {ReceivedNotFound.fix}", param="id")
-
-
-def _file(content: bytes) -> Response:
-    return Response(200, content, AS_FILE, OCTETS)

@@ -18,6 +18,8 @@ C = TypeVar("C")
 M = TypeVar("M")
 
 REPLAYED = [(b"idempotency-replayed", b"true")]
+OCTETS = b"application/octet-stream"  # whatever it says that it is: a browser must not show it as a page of ours
+AS_FILE = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -101,6 +103,10 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
 
 def answer(value: Any, status: int = 200) -> Response:
     return Response(status, msgspec.json.encode(value), made=id_of(value))
+
+
+def answer_file(content: bytes) -> Response:
+    return Response(200, content, AS_FILE, OCTETS)
 
 
 def id_of(value: Any) -> str:

@@ -158,8 +158,17 @@ def made_at(id_: str) -> str | None:
     return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
 
 
-def attachment(id_: str, file: File | AttachmentRecord) -> dict[str, Any]:
-    """Describe a file; it has no address to be downloaded from."""
+class FileLink(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a file is downloaded from; nowhere: of mail that was sent."""
+
+    download_url: str | None = None
+    expires_at: str | None = None
+
+
+NOWHERE = FileLink()
+
+
+def attachment(id_: str, file: File | AttachmentRecord, link: FileLink = NOWHERE) -> dict[str, Any]:
     return {
         "id": id_,
         "filename": file.filename,
@@ -167,8 +176,7 @@ def attachment(id_: str, file: File | AttachmentRecord) -> dict[str, Any]:
         "content_type": file.content_type,
         "content_disposition": "inline" if file.content_id else "attachment",
         "content_id": file.content_id,
-        "download_url": None,
-        "expires_at": None,
+        **msgspec.structs.asdict(link),
     }
 
 

@@ -16,7 +16,9 @@ READ = ("send", "manage")
 TEMPLATE_BODY_MAX = 6 * MIB
 
 
-def _route(line: str, call: Callable[[Call], Awaitable[Response]], scopes: tuple[str, ...], **more: Any) -> Route:
+def _route(
+    line: str, call: Callable[[Call], Awaitable[Response]], scopes: tuple[str, ...] | None, **more: Any
+) -> Route:
     method, path = line.split()
     body = dict if method in ("POST", "PATCH") else None
     return Route(method=method, path=PREFIX + path, call=call, summary=line, scopes=scopes, body=body, **more)
@@ -30,6 +32,7 @@ ROUTES = (
     _route("GET /emails/receiving/{id}", receiving.read, READ),
     _route("GET /emails/receiving/{id}/attachments", receiving.list_attachments, READ),
     _route("GET /emails/receiving/{id}/attachments/{attachment}", receiving.read_attachment, READ),
+    _route("GET /files/{id}/{file}", receiving.download, None),
     _route("GET /emails/{id}", emails.read, SEND),
     _route("PATCH /emails/{id}", emails.move, SEND),
     _route("POST /emails/{id}/cancel", emails.cancel, SEND),

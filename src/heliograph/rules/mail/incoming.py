@@ -15,7 +15,7 @@ from heliograph.rules.limits import BODY_OCTETS_MAX, KIB
 from heliograph.rules.mail.address import Address, parse_address
 from heliograph.rules.mail.attachments import TYPE_OF
 from heliograph.rules.mail.mime_text import decoded, unwrapped
-from heliograph.rules.mail.mime_tree import FOREIGN, Fields, Leaf, firsts, plain, read_head, read_leaves
+from heliograph.rules.mail.mime_tree import FOREIGN, Fields, Leaf, Leaves, firsts, plain, read_head, read_leaves
 from heliograph.rules.mail.submitted import CODED_MAX, FLOWED_MAX, one_line, read_addresses, unflowed
 
 EVENT = "email.received"
@@ -144,10 +144,11 @@ def read_incoming(raw: bytes, *, sender: str, recipients: Collection[str]) -> Re
     said, files = _sorted(mail, parts)
     text, html = (said.get(kind) for kind in ("text/plain", "text/html"))
     headers = _headers(fields)
+    to, cc = (_addresses(_joined(fields, name)) for name in ("to", "cc"))
     return ReadMail(
         from_=next(iter(_addresses(head.get("from", ""))), sender),
-        to=_addresses(_joined(fields, "to")),
-        cc=_addresses(_joined(fields, "cc")),
+        to=to[:ADDRESSES_MAX],
+        cc=cc[:ADDRESSES_MAX],
         subject=_clean(one_line(head.get("subject", ""))),
         text=_cut(text, BODY_OCTETS_MAX),
         html=_cut(html, BODY_OCTETS_MAX),
@@ -156,7 +157,10 @@ def read_incoming(raw: bytes, *, sender: str, recipients: Collection[str]) -> Re
         hops=sum(name.lower() == "received" for name, _ in fields),
         headers=headers,
         attachments=[_described(mail, part, number) for number, part in enumerate(files, 1)],
-        is_cut=len(headers) < len(fields) or any(len((one or "").encode()) > BODY_OCTETS_MAX for one in (text, html)),
+        is_cut=parts.is_cut
+        or len(headers) < len(fields)
+        or any(len((one or "").encode()) > BODY_OCTETS_MAX for one in (text, html))
+        or max(len(to), len(cc)) > ADDRESSES_MAX,
     )
 
 
@@ -184,7 +188,7 @@ def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[st
     )
 
 
-def _tree(raw: bytes) -> tuple[bytes, Fields, list[Leaf]]:
+def _tree(raw: bytes) -> tuple[bytes, Fields, Leaves]:
     mail = plain(raw)
     fields, body = read_head(mail, 1, len(mail), FOREIGN)
     return mail, fields, read_leaves(mail, firsts(fields), body, FOREIGN)
@@ -255,7 +259,7 @@ def _joined(fields: Fields, name: str) -> str:
 
 def _addresses(value: str) -> list[str]:
     found = (parse_address(address) for _, address in read_addresses(value))
-    return [address.given for address in found if address][:ADDRESSES_MAX]
+    return [address.given for address in found if address]
 
 
 def _clean(text: str) -> str:

@@ -92,12 +92,16 @@ def firsts(fields: Fields) -> dict[str, str]:
     return {name.lower(): value for name, value in reversed(fields)}
 
 
-def read_leaves(mail: bytes, head: dict[str, str], body: int, limits: MimeLimits) -> list[Leaf]:
+class Leaves(list[Leaf]):
+    is_cut = False  # there were more parts
+
+
+def read_leaves(mail: bytes, head: dict[str, str], body: int, limits: MimeLimits) -> Leaves:
     """List the leaves in order; those of nested parts stand at their part's place.
 
     What is beyond the limits is refused, or left out.
     """
-    leaves: list[Leaf] = []
+    leaves = Leaves()
     waiting = [(head, body, len(mail), 0, False)]
     count = 0
     while waiting:
@@ -115,6 +119,7 @@ def read_leaves(mail: bytes, head: dict[str, str], body: int, limits: MimeLimits
             count += 1
             if count > limits.parts:
                 if not limits.is_strict:
+                    leaves.is_cut = True
                     break
                 raise InvalidRequest(f"The mail has more than {limits.parts} parts. Send fewer, or one archive.")
             own, begins = read_head(mail, piece_start, piece_end, limits)
