@@ -322,8 +322,9 @@ def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None
 
 def served_calls(service: str) -> list[tuple[str, str]]:
     """Return method and path of every call that we answer in the shape of this service."""
-    [surface] = (one for one in SURFACES if one.prefix == f"/compat/{service}")
-    return [(route.method, route.path.removeprefix(surface.prefix)) for route in surface.routes]
+    prefix = f"/compat/{service}"
+    routes = [route for surface in SURFACES if surface.prefix == prefix for route in surface.routes]
+    return [(route.method, route.path.removeprefix(prefix)) for route in routes]
 
 
 def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:

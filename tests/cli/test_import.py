@@ -291,6 +291,21 @@ LISTS: dict[str, list[dict[str, Any]]] = {
         {"Method": "POST", "Path": "https://api.postmarkapp.com/email/"},
         {"Method": "POST", "Path": "/email/bulk"},
     ],
+    "sendgrid": [
+        {"from_email": "hello@acme.test", "msg_id": "1", "to_email": "a@example.com", "status": "delivered"},
+        {"id": 1, "from_email": "hello@acme.test", "from_name": "Stranger", "verified": True},
+        {
+            "enabled": True,
+            "url": "https://a.test/hook",
+            "delivered": True,
+            "bounce": True,
+            "open": True,
+            "click": False,
+        },
+        {"id": "d-1", "name": "Old", "generation": "legacy", "versions": []},
+        {"method": "POST", "url": "https://api.sendgrid.com/v3/mail/send"},
+        {"created": 1443651125, "email": "gone@example.com", "reason": "550", "status": "5.1.1"},
+    ],
     "twilio": [
         {"sid": "SM1", "from": "+15005550006", "to": "+15005550006", "body": "Your parcel is here.", "num_media": "0"},
         {"sid": "SM2", "from": "+15005550006", "to": "+15005550006", "body": "Another.", "num_media": "1"},
@@ -323,6 +338,16 @@ LISTS: dict[str, list[dict[str, Any]]] = {
                 (2, "event", "Open", "never told"),
                 (4, "template", "Partial", "no counterpart"),
                 (6, "call", "POST /email/bulk", "not served"),
+            ],
+        ),
+        (
+            "sendgrid",
+            [
+                (2, "sender", "Stranger <hello@acme.test>", "nor an approved alternate"),
+                (3, "webhook", "https://a.test/hook", "another format"),
+                (3, "event", "open", "never told"),
+                (4, "template", "Old", "legacy"),
+                (5, "call", "POST /v3/mail/send", "not served"),
             ],
         ),
         (

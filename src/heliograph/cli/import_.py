@@ -15,7 +15,7 @@ from heliograph.manage.imports import BroughtLine
 from heliograph.manage.teams import find_team
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.exports.check import TOLD, Breakage, NewPlace, find_problems
+from heliograph.rules.exports.check import Breakage, NewPlace, find_problems
 from heliograph.rules.exports.readers import READERS
 from heliograph.rules.exports.records import Row, read_export
 from heliograph.rules.mail.suppression_file import Unreadable
@@ -33,7 +33,6 @@ class BringFirst(ShowFirst):
 
 
 SERVICE = click.argument("service", metavar="SERVICE", type=click.Choice(list(READERS)))
-SERVED = click.argument("service", metavar="SERVICE", type=click.Choice(list(TOLD)))  # in whose shape we answer
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 TEAM = click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
 
@@ -78,15 +77,15 @@ def bring(settings: Settings, service: str, files: tuple[Path, ...], team: str, 
 
 @import_.command()
 @with_settings(*STORE_FLAGS)
-@SERVED
+@SERVICE
 @FILES
 @TEAM
 @AS_JSON
 def check(settings: Settings, service: str, files: tuple[Path, ...], team: str, as_json: bool) -> None:
     """List what would break for TEAM if its program came here from SERVICE. Changes nothing.
 
-    FILES are what the service's API lists: messages, templates, webhooks, logs of calls (or any CSV with method and
-    path). Ends with 1 when something would break.
+    SERVICE is postmark, resend, sendgrid or twilio. FILES are what its API lists: messages, templates, webhooks, logs
+    of calls (or any CSV with method and path). Ends with 1 when something would break.
 
     \b
     heliograph import check resend emails.json webhooks.json logs.json --team team_acme

@@ -19,13 +19,15 @@ Calls = Sequence[tuple[str, str]]  # method and path of what is served; a part i
 TOLD = {  # events by the names that each service has for them
     "postmark": {*postmark.TYPES.values()},
     "resend": {*resend.TYPES.values(), *resend.FAILED.values()},
+    "sendgrid": {"processed", "delivered", "deferred", "bounce", "dropped", "spam_report"},
     "twilio": set[str](),
 }
 NOT_SERVED = "is not served here: docs/compat.md says what is"
 NEVER_TOLD = "is never told here: do not wait for it"
 FREE_TEXT = "is free text, which needs a template of one variable: name it as passthrough of the team or the key"
+NO_SHAPE = "is told in no shape of SendGrid's: let it read another format of webhooks"
 NO_MEDIA = "has media, which is not sent here"
-_TEMPLATES = ("html", "htmlbody", "textbody", "templateid", "types", "published_at")
+_TEMPLATES = ("html", "htmlbody", "textbody", "templateid", "types", "published_at", "generation", "versions")
 _ANY_KEY = Key(id="", team="", name="", hash="")
 
 
@@ -48,12 +50,18 @@ def find_problems(service: str, row: Row, to: NewPlace) -> Iterator[Breakage]:
     place = row.get("endpoint") or row.get("path") or row.get("url") or ""
     if row.get("method"):
         yield from _of_call(str(row["method"]).upper(), str(place), to.calls)
+    elif service == "sendgrid" and "delivered" in row:
+        yield Breakage("webhook", str(place), NO_SHAPE)
+        yield from _of_webhook(service, {name: one for name, one in row.items() if one is True and name != "enabled"})
     elif "triggers" in row or "events" in row:
         yield from _of_webhook(service, row.get("triggers") or row.get("events"))
     elif "to" in row and service == "twilio":
         yield from _of_text(row, to.team)
     elif "to" in row:
         yield from _of_mail(row, to)
+    elif row.get("from_email"):
+        name, address = row.get("from_name"), row["from_email"]
+        yield from _of_mail({"from": f"{name} <{address}>" if name else address}, to)
     elif any(name in row for name in _TEMPLATES):
         yield from _of_template(service, row)
 
