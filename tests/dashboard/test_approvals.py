@@ -109,12 +109,13 @@ async def test_a_template_is_approved_at_the_price_of_the_form(store: Store, pag
     assert "Price of one segment, USD" in shown.text and "<b>parcel" not in shown.html
     (draft,) = list_pending(pages.setup)
     place, form = f"{LIST}/{TEAM}/templates/{SMS.id}", {"mark": draft.mark, "approve": "yes", "text": "the template"}
-    wrong = await pages.post(place, form | {"price": "0", "prices": "GB 0.05"}, OPERATOR)
-    assert wrong.status == 400 and "Set a price above nothing" in wrong.text and "GB 0.05" in wrong.html
-    done = await pages.post(place, form | {"price": "0.0400", "prices": "GB 0.0500"}, OPERATOR)
+    wrong = await pages.post(place, form | {"price": "0", "country": "Germany (DE)", "country_price": "0.05"}, OPERATOR)
+    assert wrong.status == 400 and "Set a price above nothing" in wrong.text and "Germany (DE)" in wrong.html
+    prices = {"price": "0.0400", "price.GB": "0.0500", "price.US": "", "country": "germany", "country_price": "0.07"}
+    done = await pages.post(place, form | prices, OPERATOR)
     assert (done.status, done.headers["location"], done.notice) == (303, LIST, "Approved: the template.")
     sold = pages.setup.teams[TEAM].templates[SMS.id]
-    assert (sold.status, sold.price, sold.prices) == ("approved", 40_000, {"GB": 50_000})
+    assert (sold.status, sold.price, sold.prices) == ("approved", 40_000, {"GB": 50_000, "DE": 70_000})
 
 
 LETTER = Layout(id="lay_letter", team=TEAM, name="Letter", html="<b>{{content}}</b>")
@@ -203,5 +204,24 @@ async def test_an_ask_says_how_old_it_is_and_how_the_team_does(store: Store, pag
     shown = await pages.get(LIST, OPERATOR)
     assert re.search(r"Asked by Acme \w+ , 3 days ago", shown.text), shown.text
     assert "of 1 emails 0.0 % bounced" in shown.text
-    assert "There is no price list for SMS" in shown.text
+    assert "In the last 30 days" in shown.text and "There is no price list for SMS" in shown.text
+    assert "1 segment with its examples, GSM-7" in shown.text
     assert "The oldest was asked for 3 days ago" in (await pages.get("/dashboard/operator", OPERATOR)).text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("approve", "state"), [("yes", "Approved"), ("", "Refused Not yours.")])
+async def test_a_decision_is_listed_and_taken_back(pages: Pages, approve: str, state: str) -> None:
+    assert "Nothing was decided yet" in (await pages.get(f"{LIST}?tab=decided", OPERATOR)).text
+    form = await asked(pages)
+    await pages.post(f"{LIST}/{TEAM}", form | {"approve": approve, "reason": "Not yours."}, OPERATOR)
+    assert pending(pages.setup) == []
+    listed = (await pages.get(f"{LIST}?tab=decided", OPERATOR)).text
+    assert "Send as Acme Care from acme.test Display name Acme " + state in listed and "Undo" in listed
+    back = {"kind": "display_name", "said": form["text"], "approved": approve}
+    for place, notice in ((LIST, "It waits again."), (f"{LIST}?tab=decided", "It was changed or decided meanwhile.")):
+        done = await pages.post(f"{LIST}/{TEAM}/reopen", back, OPERATOR)
+        assert (done.headers["location"], done.notice) == (place, notice)
+    assert [item.text for item in pending(pages.setup)] == [form["text"]]
+    assert "Undo" not in (await pages.get(f"{LIST}?tab=decided", OPERATOR)).text
+    assert "Taken back: send as Acme Care from acme.test. It waits" in (await pages.get(HERE, "developer")).text

@@ -615,6 +615,8 @@ CHANGES = [
          {"kind": "display_name", "id": "{id}", "approve": "yes"}, a_display_name, who="operator", again=True),
     page(f"{OPERATOR}/approvals/{{team}}", "display_name.approve",
          {"kind": "display_name", "id": "{id}", "text": "{text}", "approve": "yes"}, a_display_name, again=True),
+    page(f"{OPERATOR}/approvals/{{team}}/reopen", "display_name.reopen",
+         {"kind": "display_name", "said": "{text}"}, a_refused_name, again=True),
     page(f"{OPERATOR}/approvals/{{team}}/templates/{{template}}", "template.approve",
          {"mark": "{mark}", "approve": "yes"}, a_draft, again=True),
     page(f"{TEAM}/senders/recipients", "recipient.ask", {"address": "r{n}@example.com"}, the_sandbox),

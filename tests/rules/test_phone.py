@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heliograph.rules.phones.countries import country_code, country_name, country_names
 from heliograph.rules.phones.phone import country_of, prefix_of, read_phone
 from heliograph.rules.refusals import InvalidPhone
 
@@ -140,3 +141,19 @@ def test_country_never_raises(text: str) -> None:
 
 def test_prefix() -> None:
     assert prefix_of("+14155550123") == "+1415555"
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"),
+    [
+        ("gb", "GB"),
+        ("United Kingdom", "GB"),
+        ("germany", "DE"),
+        ("Germany (DE)", "DE"),
+        ("Atlantis", "Atlantis"),
+        ("", ""),
+    ],
+)
+def test_a_country_as_people_write_it(typed: str, code: str) -> None:
+    assert country_code(typed) == code
+    assert code not in country_names() or country_code(country_name(code)) == code

@@ -234,6 +234,7 @@ INDEXES = {
     "team_figures": "figure_pkey",
     "instance_figures": "figure_by_hour",
     "sent_by_hour": "figure_pkey",
+    "figures_of_teams": "figure_pkey",
     "team_queue": "outbox_due",
     "team_held": "message_pkey outbox_due",
     "purge_figures": "figure_by_hour figure_pkey",

@@ -296,6 +296,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", f"{OPERATOR}/approvals", approvals.show, "operator"),
     PageRoute("GET", f"{OPERATOR}/approvals/live", approvals.live, "operator"),
     PageRoute("POST", f"{OPERATOR}/approvals/{{team}}", approvals.decide, "operator"),
+    PageRoute("POST", f"{OPERATOR}/approvals/{{team}}/reopen", approvals.reopen, "operator"),
     PageRoute("POST", f"{OPERATOR}/approvals/{{team}}/templates/{{template}}", approvals.decide_template, "operator"),
     PageRoute("POST", f"{OPERATOR}/approvals/{{team}}/layouts/{{layout}}", approvals.decide_layout, "operator"),
     PageRoute("GET", f"{OPERATOR}/carriers", carriers.show, "operator"),

@@ -6,7 +6,9 @@ after it was written, from pages, commands and routes.
 
 import msgspec
 
+from heliograph.manage.setup import change_rows
 from heliograph.rules.audit import Actor
+from heliograph.rules.setup.reopened import Decided, asker_of, list_reversible, reopened
 from heliograph.storage.store import Store
 from heliograph.words.places import of_team
 
@@ -17,7 +19,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     kind: str  # domain, display_name, sender_id, team, template
     text: str  # what was asked for
-    approved: bool
+    approved: bool | None  # None: an earlier word was taken back
     reason: str  # of a refusal
     asked_by: str  # usr_…; empty: not a person, or not known
     id: str  # of what was asked for
@@ -25,6 +27,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         asked = self.text[:1].lower() + self.text[1:]
+        if self.approved is None:
+            return f"Taken back: {asked}. It waits for a decision again."
         return f"Approved: {asked}." if self.approved else f"Refused: {asked}. {self.reason}".strip()
 
 
@@ -39,3 +43,23 @@ async def decided(store: Store, actor: Actor, decision: Ruling) -> None:
         await store.decisions.tell(
             decision.asked_by, decision.sentence, of_team(decision.team, decision.kind, decision.id)
         )
+
+
+async def reopen(store: Store, actor: Actor, earlier: Decided) -> bool:
+    """Take an operator's word back; False: it no longer holds, or has no way back."""
+    before = store.setup.current
+    asked_by, (_, id_) = asker_of(before, earlier), list_reversible(before).get(earlier, ("", ""))
+    done = await change_rows(
+        store,
+        actor,
+        earlier.team,
+        f"{earlier.kind}.reopen",
+        earlier.said,
+        lambda setup: reopened(setup, earlier, store.clock.now()),
+    )
+    if done:
+        ruling = Ruling(
+            team=earlier.team, kind=earlier.kind, text=earlier.said, approved=None, reason="", asked_by=asked_by, id=id_
+        )
+        await decided(store, actor, ruling)
+    return done

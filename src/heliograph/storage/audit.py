@@ -43,6 +43,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""  # how it begins: `key.` for all of API keys
     since: int = 0
     until: int = FOREVER
+    decisions: bool = False  # approvals and refusals alone
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +159,8 @@ class Audit:
 
 
 async def _lines(tx: Tx, team: str | None, wanted: AuditFilter, before: int, floor: int, limit: int) -> list[AuditLine]:
-    given = msgspec.structs.asdict(wanted) | {"before": before, "floor": floor, "limit": limit}
+    given = msgspec.structs.asdict(wanted) | {"decisions": int(wanted.decisions)}
+    given |= {"before": before, "floor": floor, "limit": limit}
     rows = await (tx.run("list_whole_audit", **given) if team is None else tx.run("list_audit", team=team, **given))
     return [AuditLine(*row) for row in rows]
 

@@ -96,6 +96,12 @@ class Figures:
         rows = await self._database.read(lambda tx: tx.run("instance_figures", since=since))
         return {team: TeamFigures(*counts) for team, *counts in rows}
 
+    async def of_teams(self, teams: Iterable[int], since: int) -> dict[int, TeamFigures]:
+        """Return what each of these teams that has sent since then did."""
+        asked = [(team,) for team in teams]
+        rows = await self._database.read(lambda tx: tx.run("figures_of_teams", teams=asked, since=since))
+        return {team: TeamFigures(*counts) for team, *counts in rows}
+
     async def sent_by_hour(self, teams: Iterable[int], since: int) -> dict[int, dict[int, int]]:
         """Return how many each of these teams has sent, by team and by the hour's beginning."""
         asked = [(team,) for team in teams]

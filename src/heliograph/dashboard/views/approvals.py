@@ -3,21 +3,30 @@
 import hashlib
 import re
 
+from heliograph.dashboard.changes import actor_of, subject_of
 from heliograph.dashboard.live import Pulse, Watch
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.template_form import is_free, prices_given, to_form
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of, waiting_ids
-from heliograph.manage import layouts, senders, templates
+from heliograph.manage import decisions, layouts, senders, templates
 from heliograph.rules.ids import ulid_ms
-from heliograph.rules.mail.reputation import rates
-from heliograph.rules.mail.sender import brands_of
-from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.limits import DAY_MS
+from heliograph.rules.mail.reputation import Counts, rates
+from heliograph.rules.mail.sender import brands_of, usual_brand
+from heliograph.rules.phones.countries import country_name, country_names
+from heliograph.rules.phones.gsm import Segments, segment
+from heliograph.rules.refusals import BodyTooLong, InvalidRequest
 from heliograph.rules.setup import layout_drafts
 from heliograph.rules.setup.records import Template
+from heliograph.rules.setup.reopened import Decided, list_reversible
 from heliograph.rules.setup.sender_approvals import PendingSender, pending
 from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.rules.setup.template_edit import offered
 from heliograph.rules.templates.bounds import Bounds, bounds_of
+from heliograph.rules.templates.examples import example_values
+from heliograph.rules.templates.render import render
+from heliograph.rules.text import whole_number
+from heliograph.storage.audit import NEWEST, AuditFilter
 from heliograph.words.places import OPERATOR
 
 HERE = f"{OPERATOR}/approvals"
@@ -28,9 +37,12 @@ KINDS = {
     "team": "Team name",
 }
 EXCERPT = 400  # characters of a template's text
+SHOWN = 50  # decisions on a page
 LAYOUT_EXCERPT = 4000  # … and of a layout: no other page shows it
 ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
-PEOPLE_MAX = 100  # askers whose addresses are looked up
+PEOPLE_MAX = 100  # askers whose addresses are looked up, and teams whose figures are
+RATES_MS = 30 * DAY_MS
+DECIDED = f"{HERE}?tab=decided"
 
 
 async def decide(visit: Visit) -> Answer:
@@ -80,8 +92,50 @@ def _told(text: str, approve: bool) -> str:
     return f"Approved: {text}." if approve else f"Refused: {text}. The team sees the reason."
 
 
+async def reopen(visit: Visit) -> Answer:
+    """Take back what was decided; it waits again."""
+    form = visit.form
+    earlier = Decided(
+        team=visit.team.record.id,
+        kind=form.get("kind", ""),
+        said=form.get("said", ""),
+        approved=form.get("approved") == "yes",
+    )
+    done = await decisions.reopen(visit.store, visit.actor, earlier)
+    return Redirect(HERE if done else DECIDED, "It waits again." if done else "It was changed or decided meanwhile.")
+
+
 async def show(visit: Visit) -> Answer:
-    return await _page(visit)
+    return await _decided(visit) if visit.query.get("tab") == "decided" else await _page(visit)
+
+
+async def _decided(visit: Visit) -> Page:
+    """List decisions, the newest first; the last word about a thing can be taken back where there is a way."""
+    before = whole_number(visit.query.get("before", ""), 18)
+    found = await visit.store.audit.page(None, AuditFilter(decisions=True), NEWEST if before is None else before, SHOWN)
+    left = set(list_reversible(visit.setup))
+    lines = []
+    for line in found.lines:
+        kind, _, verb = line.action.partition(".")
+        earlier = Decided(team=line.team or "", kind=kind, said=line.subject, approved=verb == "approve")
+        lines.append(
+            {
+                "line": line,
+                "kind": KINDS.get(kind) or kind.capitalize(),
+                "state": "approved" if earlier.approved else "refused",
+                "subject": subject_of(line, visit.setup, operator=True),
+                "who": actor_of(line, visit.setup),
+                "team": visit.setup.teams.get(line.team or ""),
+                "earlier": earlier if earlier in left else None,
+            }
+        )
+        left.discard(earlier)
+    values = {
+        "lines": lines,
+        "newest": DECIDED if before is not None else "",
+        "older": f"{DECIDED}&before={found.after}" if found.after else "",
+    }
+    return Page("decided.html", values)
 
 
 async def live(visit: Visit) -> Answer:
@@ -103,20 +157,30 @@ async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = N
     offers = [(draft, offered(visit.setup, draft.template)) for draft in drafts]
     people = sorted({one.asked_by for one in asked} | {draft.by or "" for draft in drafts})
     found = [await visit.store.people.get(id_) for id_ in people[:PEOPLE_MAX] if id_.startswith("usr_")]
-    counts = await visit.store.reputation.counts() if asked or drafts else {}
+    teams = {one.team for one in asked} | {draft.team.record.id for draft in drafts}
+    refs = {id_: team.record.ref for id_ in sorted(teams)[:PEOPLE_MAX] if (team := visit.setup.teams.get(id_))}
+    seen = await visit.store.figures.of_teams(refs.values(), visit.context.clock.now() - RATES_MS) if refs else {}
     values = {
         "live": f"{HERE}/live?of=list&seen={_word(visit)}" if visit.request.method == "GET" else "",
         "senders": sorted(
             ((item, asked_at(item)) for item in asked), key=lambda one: one[1] or visit.context.clock.now()
         ),
-        "drafts": [(draft, to_form(offer), _bounds(visit, offer), _listed(visit, offer)) for draft, offer in offers],
+        "drafts": [
+            (draft, offer, to_form(offer), _bounds(visit, offer), _listed(visit, offer), _segments(visit, offer))
+            for draft, offer in offers
+        ],
+        "countries": country_names() if any(offer.channel != "email" for _, offer in offers) else {},
+        "country_name": country_name,
+        "priced": _priced,
         "layouts": [(layout, mark_of(layout)) for layout in layout_drafts.list_pending(visit.setup)],
         "kinds": KINDS,
         "excerpt": EXCERPT,
         "layout_excerpt": LAYOUT_EXCERPT,
         "teams": visit.setup.teams,
         "rates": {
-            id_: rates(counts[team.record.ref]) for id_, team in visit.setup.teams.items() if team.record.ref in counts
+            id_: rates(Counts(sends=sent.emails, bounces=sent.bounced, complaints=sent.complained))
+            for id_, ref in refs.items()
+            if (sent := seen.get(ref))
         },
         "people": {person.id: person.email for person in found if person},
         "wrong": wrong,
@@ -136,6 +200,25 @@ def _listed(visit: Visit, offer: Template) -> dict[str, int]:
     """Return the instance's price list for it: by country, and `*` for all others."""
     currency = visit.setup.teams[offer.team].record.currency
     return visit.setup.platform.prices.get(offer.channel, {}).get(currency, {})
+
+
+def _priced(offer: Template, listed: dict[str, int]) -> list[tuple[str, str]]:
+    """Return the countries that have a price here or on the list, by code and name, in the order of the names."""
+    codes = (offer.prices.keys() | listed.keys()) - {"*"}
+    return sorted(((code, country_name(code)) for code in codes), key=lambda one: one[1])
+
+
+def _segments(visit: Visit, offer: Template) -> tuple[Segments, int] | None:
+    """Return how an SMS goes over the air with its examples, and how many segments are paid."""
+    if offer.channel != "sms":
+        return None
+    team = visit.setup.teams[offer.team]
+    try:
+        shown = render(offer, example_values(offer), usual_brand(team, "sms", visit.setup.platform))
+    except BodyTooLong:
+        return None
+    parts = segment(shown.body or "")
+    return parts, parts.billed(team.record.segmenting)
 
 
 def _bounds(visit: Visit, offer: Template) -> Bounds | None:

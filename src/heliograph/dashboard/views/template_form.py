@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from heliograph.rules.phones.countries import country_code
 from heliograph.rules.pricing import format_money
 from heliograph.rules.setup.records import Channel, Shape, Template
 from heliograph.rules.templates.check import VARIABLES_MAX
@@ -120,6 +121,9 @@ def _translated(form: dict[str, str], tag: str, channel: Channel) -> dict[str, s
 def prices_given(form: dict[str, str]) -> dict[str, Any]:
     pairs = (line.split(maxsplit=1) for line in form.get("prices", "").splitlines() if line.strip())
     prices = {pair[0].upper(): pair[1].strip() if len(pair) > 1 else "" for pair in pairs}
+    prices |= {name[6:]: price for name in form if name.startswith("price.") and (price := form[name].strip())}
+    if country := country_code(form.get("country", "")):
+        prices[country] = form.get("country_price", "").strip()
     return {"price": form.get("price", "").strip() or "0", "prices": prices}
 
 

@@ -41,7 +41,7 @@ def pending(setup: Setup) -> list[PendingSender]:
     changes = [
         PendingSender(
             kind=kind,
-            team=_team_of(record),
+            team=team_of(record),
             id=id_,
             text=_CHANGE[kind](record),
             is_change=True,
@@ -76,7 +76,7 @@ def _is_approved(record: Changing) -> bool:
     return getattr(record, "approved", True)  # a team is an operator's work
 
 
-def _team_of(record: Submitted | Changing) -> str:
+def team_of(record: Submitted | Changing) -> str:
     return record.id if isinstance(record, TeamRecord) else record.team
 
 
@@ -85,14 +85,18 @@ def text_of(setup: Setup, record_id: RecordId) -> str:
     return _TEXT[record_id[0]](setup.records[record_id], setup)
 
 
+def text_of_change(setup: Setup, record_id: RecordId) -> str:
+    return _CHANGE[record_id[0]](setup.records[record_id])
+
+
 def wish(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False, by: str = "") -> list[Row]:
     """Ask for another brand, sender id or name. What is approved stays in use; an operator's word holds at once."""
     kind, record = record_id[0], setup.records.get(record_id)
     assert isinstance(record, Changing)
     is_new = getattr(record, FIELD[kind]) != value
     if operator or not _is_approved(record) or not is_new:
-        return _changed(setup, record_id, **{FIELD[kind]: value}, wanted="", wanted_refused="")
-    return _changed(setup, record_id, wanted=value, wanted_refused="", asked_by=by)
+        return changed(setup, record_id, **{FIELD[kind]: value}, wanted="", wanted_refused="")
+    return changed(setup, record_id, wanted=value, wanted_refused="", asked_by=by)
 
 
 def _domain_name(setup: Setup, id_: str) -> str:
@@ -122,15 +126,15 @@ def _decided_change(setup: Setup, record_id: RecordId, approve: bool, reason: st
     record = setup.records[record_id]
     assert isinstance(record, Changing)
     if approve:
-        return _changed(setup, record_id, **{FIELD[record_id[0]]: record.wanted}, wanted="", wanted_refused="")
-    return _changed(setup, record_id, wanted_refused=_read_reason(reason))
+        return changed(setup, record_id, **{FIELD[record_id[0]]: record.wanted}, wanted="", wanted_refused="")
+    return changed(setup, record_id, wanted_refused=_read_reason(reason))
 
 
 def decided(setup: Setup, record_id: RecordId, approve: bool, reason: str = "") -> list[Row]:
     """Write an operator's word about any such record; it also takes an approval back."""
     if not approve:
         reason = _read_reason(reason)
-    return _changed(setup, record_id, approved=approve, refused_reason="" if approve else reason)
+    return changed(setup, record_id, approved=approve, refused_reason="" if approve else reason)
 
 
 def asked_again(setup: Setup, record_id: RecordId, by: str = "") -> list[Row]:
@@ -138,15 +142,15 @@ def asked_again(setup: Setup, record_id: RecordId, by: str = "") -> list[Row]:
     record = setup.records.get(record_id)
     if not isinstance(record, Submitted) or not record.refused_reason:
         return []
-    return _changed(setup, record_id, refused_reason="", asked_by=by)
+    return changed(setup, record_id, refused_reason="", asked_by=by)
 
 
-def _changed(setup: Setup, record_id: RecordId, **fields: Any) -> list[Row]:
+def changed(setup: Setup, record_id: RecordId, **fields: Any) -> list[Row]:
     record = setup.records.get(record_id)
     if not isinstance(record, Submitted | Changing) or not fields.keys() <= {*record.__struct_fields__}:
         return []
     new = replace(record, **fields)
-    return [] if new == record else [to_row(*record_id, new, _team_of(record))]
+    return [] if new == record else [to_row(*record_id, new, team_of(record))]
 
 
 def _read_reason(reason: str) -> str:

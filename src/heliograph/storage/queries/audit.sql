@@ -55,6 +55,7 @@ FROM audit a LEFT JOIN person p ON p.id = a.person
 WHERE a.team = :team AND a.key < :before AND a.key >= :floor
   AND a.at >= :since AND a.at < :until AND (CAST(:actor AS text) IS NULL OR a.person = :actor)
   AND substr(a.action, 1, length(CAST(:action AS text))) = :action
+  AND (CAST(:decisions AS bigint) = 0 OR a.action LIKE '%.approve' OR a.action LIKE '%.refuse')
 ORDER BY a.key DESC LIMIT :limit;
 
 -- name: list_whole_audit
@@ -63,6 +64,7 @@ FROM audit a LEFT JOIN person p ON p.id = a.person
 WHERE a.key < :before AND a.key >= :floor
   AND a.at >= :since AND a.at < :until AND (CAST(:actor AS text) IS NULL OR a.person = :actor)
   AND substr(a.action, 1, length(CAST(:action AS text))) = :action
+  AND (CAST(:decisions AS bigint) = 0 OR a.action LIKE '%.approve' OR a.action LIKE '%.refuse')
 ORDER BY a.key DESC LIMIT :limit;
 
 -- name: audit_floor

@@ -29,6 +29,14 @@ SELECT +team, CAST(sum(sent) AS BIGINT), CAST(sum(CASE WHEN channel = 'email' TH
        CAST(sum(CASE WHEN channel = 'email' THEN complained ELSE 0 END) AS BIGINT)
 FROM figure WHERE hour >= :since GROUP BY 1;
 
+-- name: figures_of_teams
+-- As above, of some teams and further back.
+SELECT f.team, CAST(sum(f.sent) AS BIGINT), CAST(sum(CASE WHEN f.channel = 'email' THEN f.sent ELSE 0 END) AS BIGINT),
+       CAST(sum(CASE WHEN f.channel = 'email' THEN f.bounced ELSE 0 END) AS BIGINT),
+       CAST(sum(CASE WHEN f.channel = 'email' THEN f.complained ELSE 0 END) AS BIGINT)
+FROM rows(:teams, team bigint) AS t JOIN figure f ON f.team = t.team AND f.hour >= :since
+GROUP BY f.team;
+
 -- name: sent_by_hour
 SELECT f.team, f.hour, CAST(sum(f.sent) AS BIGINT)
 FROM rows(:teams, team bigint) AS t JOIN figure f ON f.team = t.team AND f.hour >= :since
