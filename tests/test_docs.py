@@ -197,7 +197,7 @@ SETUP_TABLES: dict[str, tuple[type[records.Setting] | None, set[str], set[str]]]
         set(),
     ),
     "`[[teams.domains.display_names]]`": (records.DisplayName, {"team", "domain", "refused_reason", "asked_by"}, set()),
-    "`[[teams.layouts]]`": (records.Layout, {"team", "version", "submitted_at", "refused_reason"}, set()),
+    "`[[teams.layouts]]`": (records.Layout, {"team", "version", "submitted_at", "refused_reason", "asked_by"}, set()),
     "`[[teams.templates]]`": (
         records.Template,
         {

@@ -1,9 +1,10 @@
 import asyncio
+from typing import Any
 
 import pytest
 
 from heliograph.manage import layouts
-from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.audit import COMMAND_LINE, Actor
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Layout, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
@@ -24,3 +25,30 @@ async def test_of_two_who_write_at_once_neither_is_lost(store: Store) -> None:
     assert [one for one in done if one is True] == [True]
     (refused,) = [one for one in done if isinstance(one, InvalidRequest)]
     assert refused.message.startswith("Somebody changed this layout while you wrote.")
+
+
+ADA, KEY = Actor(kind="person", id="usr_ada"), Actor(kind="key", id="key_1")
+
+
+@pytest.mark.parametrize(
+    ("asker", "decide", "told"),
+    [
+        (ADA, {"reason": "No brand."}, ["Refused: the layout Frame. No brand."]),
+        (ADA, {}, ["Approved: the layout Frame."]),
+        (KEY, {}, []),  # nobody to tell
+    ],
+)
+async def test_whoever_asked_is_told_of_the_decision(
+    store: Store, asker: Actor, decide: dict[str, Any], told: list[str]
+) -> None:
+    await set_up(store, rows=[to_row("team", "team_1", TeamRecord(ref=1, id="team_1", name="One"), "team_1")])
+    await layouts.write(store, KEY, Layout(id="lay_1", team="team_1", name="Frame", status="draft"), WORDS)
+    await layouts.submit(store, asker, "team_1", "lay_1")
+    decided = layouts.refuse(store, COMMAND_LINE, "lay_1", None, **decide) if decide else None
+    await (decided or layouts.approve(store, COMMAND_LINE, "lay_1"))
+    found = await store.decisions.take("usr_ada")
+    assert [(one.text, one.place) for one in found] == [
+        (text, "/dashboard/teams/team_1/layouts/lay_1") for text in told
+    ]
+    if not decide:
+        assert layouts.find(store.setup.current, "team_1", "lay_1").asked_by == ""

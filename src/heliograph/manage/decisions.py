@@ -1,7 +1,7 @@
 """What an operator decided about a team's wish, said to whoever asked.
 
-`decided` is the one place: every approval and refusal of a domain, name, sender id, team name or template comes here,
-after it was written, from pages, commands and routes.
+`decided` is the one place: every approval and refusal of a domain, name, sender id, team name, template or layout comes
+here, after it was written, from pages, commands and routes.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ PERSON = "usr_"
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     team: str
-    kind: str  # domain, display_name, sender_id, team, template
+    kind: str  # domain, display_name, sender_id, team, template, layout
     text: str  # what was asked for
     approved: bool | None  # None: an earlier word was taken back
     reason: str  # of a refusal

@@ -1,10 +1,11 @@
 """Layouts: written as drafts, published or submitted, approved or refused, archived."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
+from heliograph.manage.decisions import Ruling, asker, decided
 from heliograph.manage.fields import check_fields
 from heliograph.manage.setup import change_rows
 from heliograph.manage.templates import REASON_MAX, check_problems, with_room
@@ -62,7 +63,7 @@ async def write(
             raise InvalidRequest("Somebody changed this layout while you wrote. Look at it again, then save.")
         if not publish:
             return with_room(actor, setup, new.team, drafts.draft_rows(setup, _unsubmitted(base, new)))
-        return with_room(actor, setup, new.team, _published(store, setup, new, by_operator))
+        return with_room(actor, setup, new.team, _published(store, actor, setup, new, by_operator))
 
     def action(setup: Setup) -> str:
         return _action(setup, by_operator) if publish else "layout.save"
@@ -84,19 +85,20 @@ async def publish(
         draft = drafts.find_draft(setup, id_)
         if mark is not None and (draft is None or mark_of(draft) != mark):
             raise InvalidRequest("This draft was changed meanwhile. Look at it again, then publish.")
-        return _published(store, setup, draft, by_operator) if draft else []
+        return _published(store, actor, setup, draft, by_operator) if draft else []
 
     return await change_rows(store, actor, team, lambda setup: _action(setup, by_operator), id_, rows)
 
 
-def _published(store: Store, setup: Setup, new: Layout, by_operator: bool) -> list[Row]:
+def _published(store: Store, actor: Actor, setup: Setup, new: Layout, by_operator: bool) -> list[Row]:
     if goes_live(setup, by_operator=by_operator):
         return drafts.approved_rows(setup, new)
-    return _submitted(store, setup, new)
+    return _submitted(store, actor, setup, new)
 
 
-def _submitted(store: Store, setup: Setup, new: Layout) -> list[Row]:
-    return [] if new.submitted_at else drafts.submitted_rows(setup, new, store.clock.now() + setup.ahead(new.team))
+def _submitted(store: Store, actor: Actor, setup: Setup, new: Layout) -> list[Row]:
+    at = store.clock.now() + setup.ahead(new.team)
+    return [] if new.submitted_at else drafts.submitted_rows(setup, new, asker(actor), at)
 
 
 def _action(setup: Setup, by_operator: bool) -> str:
@@ -109,25 +111,24 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.find_draft(setup, id_)
-        return _submitted(store, setup, draft) if draft else []
+        return _submitted(store, actor, setup, draft) if draft else []
 
     return await change_rows(store, actor, team, "layout.submit", id_, rows)
 
 
 async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None) -> bool:
     """Approve the submitted draft: it is in use at once. `mark` names what the operator saw; None: as it is."""
-    own = find(store.setup.current, None, id_).team
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.seen(setup, id_, mark)
         return drafts.approved_rows(setup, draft) if draft else []
 
-    return await change_rows(store, actor, own, "layout.approve", id_, rows)
+    return await _decided(store, actor, "layout.approve", id_, rows)
 
 
 async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason: str) -> bool:
     """Refuse a draft: it is its team's again, with the reason."""
-    own, reason = find(store.setup.current, None, id_).team, reason.strip()[:REASON_MAX]
+    reason = reason.strip()[:REASON_MAX]
     if not reason:
         raise InvalidRequest("Say why, so that the team can mend it.")
 
@@ -135,7 +136,22 @@ async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason:
         draft = drafts.seen(setup, id_, mark)
         return drafts.draft_rows(setup, replace(draft, submitted_at=0, refused_reason=reason)) if draft else []
 
-    return await change_rows(store, actor, own, "layout.refuse", id_, rows, reason)
+    return await _decided(store, actor, "layout.refuse", id_, rows, reason)
+
+
+async def _decided(
+    store: Store, actor: Actor, action: str, id_: str, rows: Callable[[Setup], list[Row]], reason: str = ""
+) -> bool:
+    """Write what an operator decided, and tell whoever asked."""
+    new = proposed(store.setup.current, find(store.setup.current, None, id_))
+    done = await change_rows(store, actor, new.team, action, id_, rows, reason)
+    if done:
+        text = f"The layout {new.name}"
+        ruling = Ruling(
+            team=new.team, kind="layout", text=text, approved=not reason, reason=reason, asked_by=new.asked_by, id=id_
+        )
+        await decided(store, actor, ruling)
+    return done
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:

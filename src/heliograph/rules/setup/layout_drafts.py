@@ -58,16 +58,16 @@ def draft_rows(setup: Setup, new: Layout) -> list[Row]:
     return [to_row("layout_draft", new.id, LayoutDraft(team=new.team, layout=kept), new.team)]
 
 
-def submitted_rows(setup: Setup, new: Layout, at: int) -> list[Row]:
+def submitted_rows(setup: Setup, new: Layout, by: str, at: int) -> list[Row]:
     """Submit it for an operator to judge."""
-    return draft_rows(setup, replace(new, submitted_at=at, refused_reason=""))
+    return draft_rows(setup, replace(new, submitted_at=at, refused_reason="", asked_by=by))
 
 
 def approved_rows(setup: Setup, new: Layout) -> list[Row]:
     """Put a layout into use; nothing when it is in use like this."""
     old = setup.records.get(("layout", new.id))
     version = next_version(old, new) if isinstance(old, Layout) and old.status != "draft" else 1
-    kept = replace(new, status="approved", version=version, submitted_at=0, refused_reason="")
+    kept = replace(new, status="approved", version=version, submitted_at=0, refused_reason="", asked_by="")
     rows = [] if kept == old else [to_row("layout", new.id, kept, new.team)]
     return [*rows, *_without_draft(setup, new.id, new.team)]
 

@@ -281,6 +281,7 @@ class Layout(Setting, frozen=True):
     text: str | None = None
     submitted_at: int = 0  # of a draft: since when it waits for an operator
     refused_reason: str = ""  # of a draft: why an operator did not approve it
+    asked_by: str = ""  # of a draft: usr_… who submitted it; told when it is decided
 
 
 class LayoutDraft(Setting, frozen=True):

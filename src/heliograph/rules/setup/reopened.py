@@ -71,7 +71,7 @@ def reopened(setup: Setup, decided: Decided, now: int) -> list[Row]:
         return []
     draft = _refused_draft(setup, record_id) if decided.kind in ("template", "layout") else None
     if isinstance(draft, Layout):
-        return layout_drafts.submitted_rows(setup, draft, now)
+        return layout_drafts.submitted_rows(setup, draft, draft.asked_by, now)
     if draft:
         new = replace(draft.template, refused_reason="", submitted_at=now)
         return draft_rows(setup, new, draft.by or "", draft.at or 0)
@@ -86,5 +86,7 @@ def asker_of(setup: Setup, decided: Decided) -> str:
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return ""
-    draft = find_draft(setup, record_id[1]) if decided.kind == "template" else None
-    return (draft.by or "") if draft else getattr(setup.records[record_id], "asked_by", "")
+    draft = _refused_draft(setup, record_id) if decided.kind in ("template", "layout") else None
+    if isinstance(draft, PendingTemplate):
+        return draft.by or ""
+    return getattr(draft or setup.records[record_id], "asked_by", "")
