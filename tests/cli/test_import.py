@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from heliograph.rules.exports import resend
+from heliograph.rules.exports.records import ExportedTemplate, edit_exported
+
 from .conftest import Run
 
 TEAM = ("--team", "team_acme")
@@ -32,9 +35,9 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 
-def lines(run: Run, *files: str, service: str = "resend") -> list[tuple[int, str, str, str]]:
+def lines(run: Run, *files: str, service: str = "resend", code: int = 0) -> list[tuple[int, str, str, str]]:
     done = run("import", service, *files, *TEAM, "--json")
-    assert done.code == 0, done.err
+    assert done.code == code, done.err
     told = map(json.loads, done.out.splitlines())
     return [(one["number"], one["kind"], one["text"], one["outcome"]) for one in told]
 
@@ -105,6 +108,36 @@ def test_what_cannot_be_read_changes_nothing(run: Run, file: bytes, why: str) ->
     done = run("import", "resend", "good.csv", "bad", *TEAM)
     assert (done.code, why in done.err) == (1, True)
     assert "c@example.com" not in run("suppression", "list", *TEAM).out
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"alias": "a\nb"}, "alias: It is one line of at most 200 characters."),
+        ({"alias": "a" * 201}, "alias: It is one line of at most 200 characters."),
+        ({"from": "nobody"}, "sender: 'nobody' is no address: write one such as Acme <hello@acme.test>."),
+        ({"reply_to": ["a@acme.test", "b@"]}, "reply_to: 'b@' is no address: write one such as help@acme.test."),
+        ({"reply_to": ["a@acme.test"] * 11}, "reply_to: There are 11 addresses: 10 is the most."),
+        (
+            {"variables": [{"key": "X", "fallback_value": "x" * 5000}]},
+            "variables: A fallback has at most 4,096 characters, and there are 100 at most.",
+        ),
+    ],
+)
+def test_what_is_kept_with_a_template_is_checked(fields: dict[str, Any], why: str) -> None:
+    found = resend.read_row(TEMPLATES[0] | fields)
+    assert isinstance(found, ExportedTemplate)
+    assert [f"{field}: {error}" for field, error in edit_exported(found, "tpl_1", "team_1").errors.items()] == [why]
+
+
+def test_where_everything_is_left_out_it_ends_with_a_word(run: Run) -> None:
+    twice = [TEMPLATES[0] | {"id": id_, "name": id_, "alias": "once"} for id_ in ("6a", "6b")]
+    Path("twice.json").write_text(json.dumps(twice))
+    Path("none.json").write_text(json.dumps(TEMPLATES[1:]))
+    done = run("import", "resend", "twice.json", "none.json", *TEAM)
+    assert (done.code, "alias: tpl_6a has it already" in done.out) == (0, True)
+    done = run("import", "resend", "none.json", *TEAM)
+    assert (done.code, done.err) == (1, "heliograph: Everything was left out: nothing is changed.\n")
 
 
 def test_a_report_for_people(run: Run) -> None:
@@ -394,7 +427,7 @@ def test_a_file_whose_values_are_odd_is_read_all_the_same(run: Run) -> None:
     Path("odd.json").write_text(json.dumps(ODD[-1]))
     assert lines(run, "odd.json")[0][3] == "4d is tpl_4d now"
     Path("odd.json").write_text(json.dumps({"id": "d-3", "name": "Odd", "versions": 5}))
-    assert lines(run, "odd.json", service="sendgrid")[0][3].startswith("left out: a template without its words")
+    assert lines(run, "odd.json", service="sendgrid", code=1)[0][3].startswith("left out: a template without its words")
 
 
 def test_two_teams_bring_layouts_of_one_alias(run: Run) -> None:

@@ -166,8 +166,9 @@ VARIABLES = [
 def test_a_template_is_read_as_it_was_written_and_sent_by_its_alias(shared_service: Service) -> None:
     alias = f"receipt-{next(NUMBERS)}"
     id_ = resend.Templates.create(TEMPLATE | {"alias": alias, "variables": VARIABLES})["id"]
-    with pytest.raises(ResendError, match="alias"):
-        resend.Templates.create(TEMPLATE | {"alias": alias})
+    for wrong in ({"alias": alias}, {"from": "nobody"}, {"reply_to": ["b@"]}):
+        with pytest.raises(ResendError, match=f"{next(iter(wrong))}: "):
+            resend.Templates.create(TEMPLATE | wrong)
     resend.Templates.publish(alias)
     for name in (id_, alias):
         found: Any = resend.Templates.get(name)

@@ -58,6 +58,7 @@ def bring(settings: Settings, service: str, files: tuple[Path, ...], team: str, 
 
     SERVICE is postmark, resend, sendgrid or twilio (templates alone). Says what became of each line, and of a template
     which of its lines cannot be carried over. What is there already stays as it is: a second run does no harm.
+    Ends with 1 when everything was left out.
 
     \b
     heliograph import resend suppressions.csv domains.json --team team_acme
@@ -68,11 +69,14 @@ def bring(settings: Settings, service: str, files: tuple[Path, ...], team: str, 
         domains = make_domains(settings, make_secrets(settings, store), store, Clock())
         return [(file, await imports.bring(store, domains, COMMAND_LINE, team, found)) for file, found in exports]
 
-    for file, lines in with_store(settings, "Importing", story, seals=True):
+    brought = with_store(settings, "Importing", story, seals=True)
+    for file, lines in brought:
         for line in lines:
             shown = {"file": str(file), **msgspec.structs.asdict(line)}
             told = f"{file}:{line.number}  {line.kind or 'nothing'}  {line.text}  {line.outcome}"
             tell(as_json, shown, "\n    ".join((told, *line.notes)))
+    if all(line.is_left_out for _, lines in brought for line in lines):
+        raise click.ClickException("Everything was left out: nothing is changed.")
 
 
 @import_.command()

@@ -42,6 +42,11 @@ class BroughtLine(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     outcome: str
     notes: Sequence[str] = ()  # what is not carried over, or means something else here, by part and line
+    is_left_out: bool = False
+
+
+def left_out(line: BroughtLine, why: str, notes: Sequence[str] = ()) -> BroughtLine:
+    return replace(line, outcome=f"left out: {why}", notes=notes, is_left_out=True)
 
 
 async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes) -> str:
@@ -88,8 +93,8 @@ async def bring(
             case ExportedTemplate():
                 done.append(await _add_template(store, actor, team, number, one))
             case LeftOut():
-                told = f"left out: {one.why}"
-                done.append(BroughtLine(number=number, kind="", text=one.text, outcome=told, notes=one.notes))
+                line = BroughtLine(number=number, kind="", text=one.text, outcome="")
+                done.append(left_out(line, one.why, one.notes))
     return sorted(done, key=lambda line: line.number)
 
 
@@ -100,8 +105,8 @@ async def _suppress(store: Store, actor: Actor, team: TeamRecord, lines: Sequenc
     while True:
         report = await store.imports.report(id_, after)
         for one in report.lines:
-            outcome = f"left out: {one.outcome}" if one.line.wrong else one.outcome
-            done.append(BroughtLine(number=one.line.number, kind="suppression", text=one.line.text, outcome=outcome))
+            line = BroughtLine(number=one.line.number, kind="suppression", text=one.line.text, outcome=one.outcome)
+            done.append(left_out(line, one.outcome) if one.line.wrong else line)
         if report.after is None:
             return done
         after = report.after
@@ -109,12 +114,12 @@ async def _suppress(store: Store, actor: Actor, team: TeamRecord, lines: Sequenc
 
 async def _add_domain(store: Store, domains: Domains, actor: Actor, team: str, number: int, name: str) -> BroughtLine:
     before = set(find_team(store.setup.current, team).domains)
+    line = BroughtLine(number=number, kind="domain", text=name, outcome="already there")
     try:
         made = await domains.add(actor, team, name)
     except InvalidRequest as refusal:
-        return BroughtLine(number=number, kind="domain", text=name, outcome=f"left out: {refusal.message}")
-    outcome = "already there" if made.name in before else f"added as {made.id}"
-    return BroughtLine(number=number, kind="domain", text=name, outcome=outcome)
+        return left_out(line, refusal.message)
+    return line if made.name in before else replace(line, outcome=f"added as {made.id}")
 
 
 async def _add_layout(store: Store, actor: Actor, team: str, number: int, given: ExportedLayout) -> BroughtLine:
@@ -127,7 +132,7 @@ async def _add_layout(store: Store, actor: Actor, team: str, number: int, given:
         await layouts.write(store, actor, base, given.words, publish=True, by_operator=True)
     except Refusal as refusal:
         notes = [str(one) for one in problems_of_layout(replace(base, **given.words)) if one.level == "error"]
-        return replace(line, outcome=f"left out: {refusal.message}", notes=notes)
+        return left_out(line, refusal.message, notes)
     return line
 
 
@@ -150,12 +155,12 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
         given = replace(given, words={**given.words, "layout": _layout_id(store.setup.current, team, layout)})
     edited = edit_exported(given, id_, team)
     wrong = [f"{field}: {one}" for field, error in edited.errors.items() for one in error.splitlines()]
+    wrong += [f"alias: {one.id} has it already" for one in own.values() if one.alias == edited.template.alias != ""]
     wrong += map(str, layout_problems(edited.template, find_team(store.setup.current, team).layouts))
     if wrong:
-        return replace(line, outcome=f"left out: {'; '.join(wrong)}", notes=wrong)
+        return left_out(line, "; ".join(wrong), wrong)
     # Email may be free; what others cost is for an operator to say, unless the team has its like.
-    new = replace(edited.template, **given.kept)
-    await templates.save(store, actor, new, mark=None, by_operator=given.channel == "email")
+    await templates.save(store, actor, edited.template, mark=None, by_operator=given.channel == "email")
     is_draft = find_team(store.setup.current, team).templates[id_].status == "draft"
     outcome = f"{given.id} is {id_} now".strip() + (", a draft until it is approved with its price" if is_draft else "")
     return replace(line, outcome=outcome)

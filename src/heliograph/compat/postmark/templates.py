@@ -3,13 +3,13 @@
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
 from heliograph.compat.postmark.shape import asked, cut
 from heliograph.manage import templates
 from heliograph.rules.exports.postmark import find_template, template_id, template_number
+from heliograph.rules.exports.records import with_kept
 from heliograph.rules.mail.sender import usual_brand
 from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
 from heliograph.rules.setup.records import Template
@@ -122,11 +122,11 @@ async def _save(call: Call, base: Template, given: PostmarkWords, mark: str | No
     same = find_template(call.caller.team.templates, given.alias) if given.alias else None
     if same and same.id != base.id:
         raise InvalidRequest(f"Alias: {same.id} has it already. Choose another.", param="Alias")
-    edited = _edited(base, given)
+    edited = with_kept(_edited(base, given), {"alias": given.alias or base.alias})
     for name, why in edited.errors.items():
-        raise InvalidRequest(f"{PARTS.get(name, name)}: {why}", param=PARTS.get(name, name))
-    new = replace(edited.template, alias=given.alias or base.alias)
-    await templates.save(call.context.store, call.actor, new, mark=mark, by_operator=False)
+        field = {**PARTS, "alias": "Alias"}.get(name, name)
+        raise InvalidRequest(f"{field}: {why}", param=field)
+    await templates.save(call.context.store, call.actor, edited.template, mark=mark, by_operator=False)
     return answer(_line(templates.find(call.context.store.setup.current, base.team, base.id)))
 
 

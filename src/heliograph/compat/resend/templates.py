@@ -9,6 +9,7 @@ from heliograph.compat.call import Call
 from heliograph.compat.given import given_as
 from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
 from heliograph.manage import templates
+from heliograph.rules.exports.records import with_kept
 from heliograph.rules.exports.resend import find_template, kept_fields
 from heliograph.rules.limits import PARSED
 from heliograph.rules.refusals import InvalidRequest
@@ -106,12 +107,14 @@ def _edited(base: Template, given: ResendTemplate) -> Template:
     fields = {name: own_placeholders(text) for name, text in words.items() if text is not None}
     declared = [one.key.lower() for one in given.variables or []]
     edited = edit_template(base, {"name": given.name or base.name, **fields, "variables": declared or base.variables})
-    for name, why in edited.errors.items():
-        raise InvalidRequest(f"{name}: {why}", param=name)
     kept = kept_fields(msgspec.to_builtins(given))
     if "written" in kept:
         kept["written"] = base.written | kept["written"]
-    return replace(edited.template, **kept)
+    made = with_kept(edited, kept)
+    for name, why in made.errors.items():
+        field = "from" if name == "sender" else name
+        raise InvalidRequest(f"{field}: {why}", param=field)
+    return made.template
 
 
 def _team(call: Call) -> str:

@@ -5,11 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from heliograph.rules.limits import REPLY_TO_MAX
+from heliograph.rules.mail.address import parse_name_addr
 from heliograph.rules.mail.suppression_file import LINES_MAX, Unreadable
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.setup.template_edit import Edited, edit_template
 from heliograph.rules.templates.carrying import carry
+from heliograph.rules.templates.check import EXAMPLE_MAX, VARIABLES_MAX
+from heliograph.rules.templates.placeholders import NAME_MAX
+from heliograph.rules.templates.render import CONTROL
+from heliograph.rules.text import quoted
 
 T = TypeVar("T")
 Row = Mapping[str, Any]  # names in lower case, with _ for spaces
@@ -43,9 +50,27 @@ class ExportedLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def edit_exported(given: ExportedTemplate, id_: str, team: str) -> Edited:
-    """Make it one of ours, with what is wrong with its words."""
+    """Make it one of ours, with what is wrong with it."""
     base = Template(id=id_, team=team, channel=given.channel, name=given.name)
-    return edit_template(base, {"name": given.name, "variables": [], **given.words})
+    return with_kept(edit_template(base, {"name": given.name, "variables": [], **given.words}), given.kept)
+
+
+def with_kept(edited: Edited, kept: Mapping[str, Any]) -> Edited:
+    """Give it what other services keep with a template beside its words, as far as a send can use it."""
+    new, errors = replace(edited.template, **kept), dict(edited.errors)
+    if len(new.alias) > NAME_MAX or CONTROL.search(new.alias):
+        errors["alias"] = f"It is one line of at most {NAME_MAX} characters."
+    if new.sender and not parse_name_addr(new.sender):
+        errors["sender"] = f"{quoted(new.sender)} is no address: write one such as Acme <hello@acme.test>."
+    if bad := next((one for one in new.reply_to if not parse_name_addr(one)), None):
+        errors["reply_to"] = f"{quoted(bad)} is no address: write one such as help@acme.test."
+    if len(new.reply_to) > REPLY_TO_MAX:
+        errors["reply_to"] = f"There are {len(new.reply_to)} addresses: {REPLY_TO_MAX} is the most."
+    if len(new.fallback) > VARIABLES_MAX or any(len(str(value)) > EXAMPLE_MAX for value in new.fallback.values()):
+        errors["variables"] = (
+            f"A fallback has at most {EXAMPLE_MAX:,} characters, and there are {VARIABLES_MAX} at most."
+        )
+    return Edited(new, errors, edited.added)
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
