@@ -66,6 +66,7 @@ RULES_LIBRARIES = {
     "cryptography",
     "msgspec",
     "idna",
+    "mjml",
     "phonenumbers",
     "pybase64",
 }  # pure computation (ADR 0008)

@@ -25,6 +25,7 @@ from heliograph.rules.setup.values import (
     Currency,
     Domain,
     FileType,
+    Html,
     Language,
     Line,
     Locale,
@@ -268,7 +269,7 @@ class _Layout(_Table):
     id: Annotated[str, id_like("lay_")] = _ABSENT
     name: Line = _ABSENT
     status: records.Status = _ABSENT
-    html: str = _ABSENT
+    html: Html = _ABSENT
     text: str = _ABSENT
 
 
@@ -281,7 +282,7 @@ class _Variable(_Table):
 
 class _LocaleParts(_Table):
     subject: str = _ABSENT
-    html: str = _ABSENT
+    html: Html = _ABSENT
     text: str = _ABSENT
     body: str = _ABSENT
     language: TemplateLanguage = _ABSENT
@@ -294,7 +295,7 @@ class _Template(_Table):
     name: Line = _ABSENT
     status: records.Status = _ABSENT
     subject: str = _ABSENT
-    html: str = _ABSENT
+    html: Html = _ABSENT
     text: str = _ABSENT
     body: str = _ABSENT
     category: Literal["AUTHENTICATION", "UTILITY", "MARKETING"] = _ABSENT

@@ -17,6 +17,7 @@ from heliograph.rules.setup.keys import public_id
 from heliograph.rules.setup.webhook_url import parse_target, read_host, split_login
 from heliograph.rules.shape import Misfit, form, read_at
 from heliograph.rules.templates.locales import written
+from heliograph.rules.templates.mjml import read_html
 from heliograph.rules.text import line, quoted
 
 
@@ -140,6 +141,7 @@ Currency = Annotated[str, like("[A-Z]{3}", "a currency such as USD")]
 Language = Annotated[str, like("[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*", "a language such as en or pt-BR")]
 TemplateLanguage = Annotated[str, like("[A-Za-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*", "a language such as en or en_GB")]
 Locale = Annotated[str, form(read_locale)]
+Html = Annotated[str, form(read_html)]
 JsonPath = Annotated[str, like(r"\$(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])*", "a path such as $.message_id")]
 FileType = Annotated[
     str,

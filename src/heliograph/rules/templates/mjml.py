@@ -1,0 +1,35 @@
+"""MJML as a way to write HTML: compiled where a template or a layout is read, by the extra heliograph[mjml]."""
+
+import re
+
+from heliograph.rules.templates.source import compiled
+
+TAGS_MAX = 500  # each tag inside another takes stack of the compiler, which ends the process where there is no more
+_BEGIN = re.compile(r"\s*<mjml[\s>]", re.IGNORECASE)
+_TAG = re.compile(r"<[^/!\s]")
+_PLACE = re.compile(r"position (\d+)")
+
+
+def read_html(given: str) -> str:
+    """Compile MJML; other HTML stays as it is. Placeholders and blocks are text to the compiler, and stay so."""
+    if not _BEGIN.match(given):
+        return given
+    try:
+        from mjml import mjml2html
+    except ImportError:
+        raise ValueError("it is MJML, which needs an extra: pip install 'heliograph[mjml]'") from None
+    if len(_TAG.findall(given)) > TAGS_MAX:
+        raise ValueError(f"it is MJML of more than {TAGS_MAX} tags: shorten it, or compile it yourself")
+    if faults := compiled(given, False).faults:
+        raise ValueError(f"line {_line(given[: faults[0].at])}: {faults[0].text}")
+    try:
+        html: str = mjml2html(given, fonts={})  # no fonts of others that readers would be asked to fetch
+    except ValueError as error:
+        octet = _PLACE.search(str(error))
+        where = f"line {_line(given.encode()[: int(octet[1])].decode(errors='replace'))}: " if octet else ""
+        raise ValueError(f"{where}it cannot be compiled as MJML: {error}") from None
+    return html
+
+
+def _line(before: str) -> int:
+    return before.count("\n") + 1
