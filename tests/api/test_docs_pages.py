@@ -28,6 +28,7 @@ from heliograph.api.pages import Docs
 from heliograph.api.routes import V1
 from heliograph.rules.refusals import all_refusals
 from heliograph.rules.setup.keys import make_token
+from heliograph.web.html import coloured
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route
 from heliograph.web.snippets import LANGUAGES
@@ -88,6 +89,41 @@ def test_a_field_says_its_type_limits_and_whether_it_is_needed() -> None:
     assert "limit integer How many. 1 to 100. Default: 20 ." in shown(pages()["/docs/api/get_emails"])
 
 
+@pytest.mark.parametrize(
+    ("path", "first", "others"),
+    [
+        ("post_emails", ["to", "from", "subject", "html", "text", "template_id", "variables"], ["tags", "cc", "bcc"]),
+        ("post_sms", ["to", "template_id", "variables"], ["tags", "priority"]),
+        ("post_emails_batch", ["messages"], ["mode"]),
+        ("post_templates", ["channel", "subject", "html"], ["name"]),
+        ("post_webhooks", ["url", "events"], ["description"]),
+    ],
+)
+def test_fields_are_in_the_order_of_need(path: str, first: list[str], others: list[str]) -> None:
+    page = pages()[f"/docs/api/{path}"]
+    body, _, rest = page[page.index("<h2>Body</h2>") :].partition("<h2>Optional</h2>")
+    named = re.findall(r'id="field-([^"]+)"', body)
+    assert named[: len(first)] == first
+    assert all(f'id="field-{name}"' in rest for name in others)
+
+
+def test_a_field_takes_a_line_and_the_rest_opens() -> None:
+    page = pages()["/docs/api/get_emails"]
+    assert "<details><summary>How many.</summary>1 to 100. Default: <code>20</code>.</details>" in page
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ('{"a": "b<", "n": 1.5}', "{&#34;a&#34;: <span>&#34;b&lt;&#34;</span>, &#34;n&#34;: <span>1.5</span>}"),
+        ("-H 'X: y' ok2 True", "-H &#39;X: y&#39; ok2 <span>True</span>"),
+        (r'"a\"b" : null', "&#34;a\\&#34;b&#34; : <span>null</span>"),
+    ],
+)
+def test_values_have_a_colour_of_their_own(code: str, shown: str) -> None:
+    assert coloured(code) == shown
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_a_code_has_a_page(code: str) -> None:
     refusal = next(one for one in all_refusals() if one.code == code)
@@ -134,11 +170,20 @@ def test_text_is_escaped() -> None:
         ("recipient_suppressed", "/docs/errors/recipient_suppressed"),
         ("SIGNATURE", "/docs/guides/webhooks"),
         ("/v1/webhooks replay", "/docs/api/post_webhooks_id_replay"),
+        ("webhook", "/docs/api/post_webhooks"),
+        ("scheduled_at", "/docs/api/post_emails#field-scheduled_at"),
+        ("template_id", "/docs/api/post_emails#field-template_id"),
     ],
 )
 def test_a_search_finds(words: str, first: str) -> None:
     assert first in [one.url for one in DOCS.search(words)][:3]
     assert first in DOCS.found(words)
+
+
+def test_a_search_names_endpoints_and_fields_first() -> None:
+    kinds = [hit.kind for hit in DOCS.search("email")]  # a field is called so
+    assert kinds[0] == "Field" and set(kinds[1:8]) == {"API"}
+    assert [hit.kind for hit in DOCS.search("template")][-1] not in ("API", "Field")
 
 
 def test_a_search_that_finds_nothing_says_so() -> None:

@@ -36,6 +36,18 @@ def test_somebody_finds_an_endpoint_and_its_errors(site: Site) -> None:
     page.wait_for_url("**/dashboard/**")
 
 
+def test_examples_are_filled_in_for_whoever_is_signed_in(site: Site) -> None:
+    path = "/dashboard/teams/team_acme/start"
+    page = site.open("reader@acme.test", "--team", "team_acme", "--role", "developer", path=path)
+    page.goto(f"{site.url}/docs/api/post_emails")
+    expect(page.locator(".of-curl code")).to_contain_text('"from": "hello@acme.test",')
+    expect(page.locator("[data-own]")).to_contain_text("Filled in for Acme")
+    page.context.clear_cookies()
+    page.reload()
+    expect(page.locator(".of-curl code")).to_contain_text("delivered@simulator.test")
+    assert "hello@acme.test" not in page.content()
+
+
 def test_a_search_works_without_the_script(site: Site) -> None:
     page = site.page(java_script_enabled=False)
     page.goto(f"{site.url}/docs")

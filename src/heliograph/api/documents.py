@@ -20,7 +20,7 @@ from heliograph.words.explain import ExplanationRecord, all_causes
 HTML = b"text/html; charset=utf-8"
 WORDS_MAX = 200  # characters of a search
 CONTENT_SECURITY_POLICY = (
-    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
+    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     b"base-uri 'none'; frame-ancestors 'none'"
 )
 PAGE_HEADERS = [

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
+from heliograph.web.html import coloured
+
 PACKED = Path(__file__).parent / "guides"  # where the wheel has them (pyproject.toml)
 FOLDER = PACKED if PACKED.exists() else Path(__file__).parents[3] / "docs"
 
@@ -131,4 +133,4 @@ def soft(text: str) -> Markup:
 
 
 def _block(code: str) -> str:
-    return f'<div class="copyable block"><pre tabindex="0"><code>{escape(code.rstrip())}</code></pre></div>\n'
+    return f'<div class="copyable block"><pre tabindex="0"><code>{coloured(code.rstrip())}</code></pre></div>\n'

@@ -23,6 +23,10 @@ from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES
 
 FOUND_MAX = 50  # results of a search
+# Fields of a body that come first, in this order, after the required ones; the others are optional.
+FIRST = ("from", "subject", "html", "text", "body", "template_id", "variables")
+ASKED = ("Body", "Optional", "Query parameters", "Headers")  # tables of what a request may say
+RANKS = {"API": 0, "Field": 1}  # of what a search finds, the first two
 NULL: Schema = {"type": "null"}
 
 
@@ -32,7 +36,13 @@ class FieldRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: str
     needed: bool = False
-    meaning: str
+    meaning: str  # a sentence
+    more: str = ""  # the others
+
+    @property
+    def root(self) -> str:
+        """The field of the body that it is, or is in."""
+        return re.split(r"[.\[]", self.name)[0]
 
 
 class DocsHit(msgspec.Struct, frozen=True):
@@ -92,6 +102,7 @@ class Docs:
             shared=[*_errors_of(route, shared=True)],
             example=self._examples(route),
             answers=self._answers(route),
+            asked=ASKED,
         )
 
     def errors(self, words: str = "") -> str:
@@ -129,10 +140,20 @@ class Docs:
         return self._page("missing.html", "Page not found", "")
 
     def search(self, words: str) -> list[DocsHit]:
-        """Find what has all the words; what has them in its name comes first."""
-        wanted = words.lower().split()
-        found = [hit for hit, more in self._findable() if _has(wanted, hit.title, hit.about, more)]
-        return sorted(found, key=lambda hit: not _has(wanted, hit.title, hit.about))[:FOUND_MAX]
+        """Find what has all the words: what is called so, endpoints and fields, then guides and errors that have them
+        in their name, and last what has them in its text.
+        """
+        wanted, name = words.lower().split(), words.lower().strip()
+
+        def rank(hit: DocsHit) -> tuple[bool, bool, int]:
+            return hit.title.lower() != name, not _has(wanted, hit.title, hit.about), RANKS.get(hit.kind, 2)
+
+        found = [
+            hit
+            for hit, more in self._findable()
+            if _has(wanted, hit.title, *([] if hit.kind == "Field" else (hit.about, more)))
+        ]
+        return sorted(found, key=rank)[:FOUND_MAX]
 
     # -- what pages are made of ------------------------------------------------------------------------------
 
@@ -180,10 +201,12 @@ class Docs:
         return [(name, _pretty(answer_example(route, kind, self._schemas))) for name, kind in kinds if kind is not None]
 
     def _tables(self, route: Route, operation: Schema) -> Iterator[tuple[str, list[FieldRow]]]:
+        first, others = _by_need(self._rows(route.body, asked=True))
+        yield "Body", first or others
+        yield "Optional", others if first else []
         named = {"path": "Path", "query": "Query parameters", "header": "Headers"}
         for place, title in named.items():
             yield title, [_parameter(one) for one in operation["parameters"] if one["in"] == place]
-        yield "Body", self._rows(route.body, asked=True)
         yield f"Response ({route.status})", self._rows(route.answer)
         yield "Response of a dry run (200)", self._rows(route.preview)
 
@@ -195,7 +218,7 @@ class Docs:
                 name=name,
                 type=_type(schema, null=not asked),
                 needed=asked and needed,
-                meaning=_sentence(schema.get("description", ""), *_limits(schema)),
+                **_said(schema.get("description", ""), *_limits(schema)),
             )
             for name, schema, needed in self._fields(self._schemas[kind.__name__], "")
         ]
@@ -218,6 +241,14 @@ class Docs:
         for id_, route in self._routes.items():
             fields = [row.name for kind in (route.body, route.answer) for row in self._rows(kind)]
             yield DocsHit("API", route.summary, route.name, f"/docs/api/{id_}"), " ".join(fields)
+        seen = set[str]()
+        for id_, route in self._routes.items():
+            for title, rows in self._tables(route, self._operation(route)):
+                for row in rows:
+                    if title in ASKED and row.name not in seen:
+                        seen.add(row.name)
+                        about = f"{route.name}: {row.meaning}"
+                        yield DocsHit("Field", row.name, about, f"/docs/api/{id_}#field-{row.name}"), ""
         for name in NAMES:
             guide = read_guide(name)
             yield DocsHit("Guide", guide.title, guide.about, f"/docs/guides/{name}"), guide.text
@@ -280,7 +311,7 @@ def _parameter(one: Schema) -> FieldRow:
         name=one["name"],
         type=_type(schema),
         needed=one.get("required", False),
-        meaning=_sentence(one["description"], *_limits(schema)),
+        **_said(one["description"], *_limits(schema)),
     )
 
 
@@ -316,14 +347,22 @@ def _limits(schema: Schema) -> Iterator[str]:
             yield f"One of {', '.join(f'`{value}`' for value in values)}."
 
 
-def _sentence(*parts: str) -> str:
-    """Join the parts; a number that is said already is not said again."""
+def _by_need(rows: list[FieldRow]) -> tuple[list[FieldRow], list[FieldRow]]:
+    """Part them into what a reader looks for first, in that order, and what is optional."""
+    first = [*(row.name for row in rows if row.needed and row.name == row.root), *FIRST]
+    known = sorted((row for row in rows if row.root in first), key=lambda row: first.index(row.root))
+    return known, [row for row in rows if row.root not in first]
+
+
+def _said(*parts: str) -> dict[str, str]:
+    """Join the parts, and part them after the first sentence; a number that is said already is not said again."""
     said = ""
     for part in parts:
         number = re.search(r"\d+(?=\W|$)", part.removeprefix("ISO 8601"))
         if part not in said and not (said and number and number[0] in said):
             said = f"{said} {part}".strip()
-    return said
+    meaning, more = re.fullmatch(r"(.*?[.](?=\s|$)|.*)\s*(.*)", said, re.S).groups()  # type: ignore[union-attr]
+    return {"meaning": meaning, "more": more}
 
 
 if __name__ == "__main__":

@@ -157,6 +157,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/requests/live", requests.live, "viewer"),
     PageRoute("GET", TEAM + "/requests/{id}", requests.show_one, "viewer"),
     PageRoute("GET", TEAM + "/start", start.show, "viewer"),
+    PageRoute("GET", TEAM + "/start/own", start.own, "viewer"),
     # messages and verifications
     PageRoute("GET", TEAM + "/search", search.show, "viewer"),
     PageRoute("GET", TEAM + "/messages", messages.show_list, "viewer"),

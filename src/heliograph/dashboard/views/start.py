@@ -7,7 +7,8 @@ import msgspec
 
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.requests import live_address, newest_requests
-from heliograph.dashboard.visit import Answer, Page, Visit
+from heliograph.dashboard.visit import Answer, Download, Page, Visit
+from heliograph.manage.keys import keys_of
 from heliograph.rules.delivery.magic import DOMAIN
 from heliograph.rules.setup.records import Channel, Template
 from heliograph.rules.templates.values import asked_names
@@ -16,6 +17,7 @@ from heliograph.web.snippets import LANGUAGES
 
 EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
+KEYS_SHOWN = 3
 SEEN = 5  # requests that are shown as they come
 
 
@@ -52,6 +54,18 @@ async def show(visit: Visit) -> Answer:
             "live": live,
         },
     )
+
+
+async def own(visit: Visit) -> Answer:
+    """Tell the script of /docs what it fills into examples: the team's own sender, and which keys it has."""
+    keys = [f"{key.name} (hk_{key.id}_…)" for key in keys_of(visit.setup, visit.team.record.id) if not key.revoked]
+    told = {
+        "team": visit.team.record.name,
+        "sender": sender_of(visit),
+        "keys": sorted(keys)[:KEYS_SHOWN] if visit.may("developer") else [],
+        "place": visit.base,
+    }
+    return Download(msgspec.json.encode(told), "application/json", headers=[(b"cache-control", b"no-store")])
 
 
 def examples(visit: Visit) -> list[Example]:
