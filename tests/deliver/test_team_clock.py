@@ -1,5 +1,5 @@
 """Six days by a team's test clock are what six days would have been: the same events, in the same order, at the same
-times."""
+times; and a live team beside it notices nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,15 +9,16 @@ import msgspec
 import pytest
 
 from heliograph.accept.email import EmailRequest, send_email
+from heliograph.accept.verify_start import VerifyRequest, find_verification, start_verification
 from heliograph.app import App, build
 from heliograph.cli.apply import apply_file
 from heliograph.manage import team_clock
 from heliograph.opening import make_secrets, open_store
 from heliograph.rules.audit import SERVICE
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DAY_MS, HOUR_MS, SECOND_MS
+from heliograph.rules.limits import DAY_MS, HOUR_MS, SECOND_MS, VERIFICATION_MS
 from heliograph.rules.setup.file import read_setup_file
-from heliograph.rules.setup.records import Team
+from heliograph.rules.setup.records import Caller, Team
 from heliograph.settings import Settings
 from heliograph.storage.team_clocks import LANES
 from tests.channels.hook_receiver import Receiver
@@ -29,13 +30,22 @@ LATE_MS = 20 * SECOND_MS  # what a busy machine may need for what is due
 TEAM = """
 [[teams]]
 id = "{id}"
-mode = "sandbox"
+mode = "{mode}"
 test_clock = {on}
+features = ["verify"]
   [[teams.keys]]
   name = "server"
   [[teams.webhooks]]
   url = "{url}"
   events = ["email.delivered"]
+"""
+DOMAIN = """
+  [[teams.domains]]
+  id = "dom_live"
+  name = "live.test"
+  brand = "Live"
+  verified = true
+  approved = true
 """
 
 
@@ -47,10 +57,14 @@ async def app(settings: Settings, clock: TestClock, monkeypatch: pytest.MonkeyPa
     secrets = make_secrets(settings)
     async with open_store(settings, clock, "seat/0", secrets) as store, Receiver(("500",)) as receiver:
         teams = [
-            TEAM.format(id=id_, on=on, url=receiver.url)
-            for id_, on in (("team_clocked", "true"), ("team_plain", "false"))
+            TEAM.format(id=id_, on=on, mode=mode, url=receiver.url)
+            for id_, on, mode in (
+                ("team_clocked", "true", "sandbox"),
+                ("team_plain", "false", "sandbox"),
+                ("team_live", "false", "live"),
+            )
         ]
-        await apply_file(store, settings, read_setup_file("".join(teams), {}))
+        await apply_file(store, settings, read_setup_file("".join([*teams, DOMAIN]), {}))
         app = build(settings, "all", secrets, store, clock)
         names = ("worker", "webhooks", "delays", "test clocks")
         tasks = [asyncio.ensure_future(app.duties[name]()) for name in names]
@@ -74,15 +88,30 @@ class Run:
     def team(self) -> Team:
         return self.store.setup.current.teams[self.id]
 
+    @property
+    def caller(self) -> Caller:
+        return next(one for one in self.store.setup.current.callers.values() if one.team is self.team)
+
     async def send(self, to: str, **fields: Any) -> None:
-        caller = next(one for one in self.store.setup.current.callers.values() if one.team is self.team)
-        await send_email(self.context, caller, EmailRequest(to=to, subject="Hello", text="Hi", **fields), None)
+        await send_email(self.context, self.caller, EmailRequest(to=to, subject="Hello", text="Hi", **fields), None)
 
     async def send_all(self) -> None:
         await self.send("deferred@simulator.test")
         await self.send("softbounce@simulator.test")
+        self.code = (await start_verification(self.context, self.caller, VerifyRequest(to="+15005550006"), None)).id
+        expires = timestamp(self.begun + 3 * HOUR_MS)
+        await self.send("deferred+late@simulator.test", expires_at=expires)
         for hours in (30, 7):
             await self.send(f"delivered+{hours}@simulator.test", scheduled_at=timestamp(self.begun + hours * HOUR_MS))
+
+    async def became(self) -> tuple[str, int]:
+        """Of the code: its state, and when it ended."""
+        found = await find_verification(self.context, self.caller, self.code)
+        return found.status, (found.expires_at - self.begun) // LATE_MS
+
+    async def order(self) -> list[tuple[str, str]]:
+        feed = await self.store.events.feed(self.team.record.ref, "", 100)
+        return [(event.type, event.recipient or "") for event in feed]
 
     async def told(self) -> list[tuple[str, str, int]]:
         """Every event and every try of a webhook: what, about whom, and how long after the begin."""
@@ -105,11 +134,19 @@ class Run:
 
 async def test_six_days_are_the_same_by_either_clock(app: App, clock: TestClock) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        moved = Run(app, "team_clocked")
+        moved, live = Run(app, "team_clocked"), Run(app, "team_live")
+        await live.send("delivered@simulator.test", from_="hello@live.test")
+        await live.send(
+            "delivered@simulator.test", from_="hello@live.test", scheduled_at=timestamp(live.begun + HOUR_MS)
+        )
+        while ("email.delivered", "delivered@simulator.test") not in await live.order():
+            await asyncio.sleep(0.02)
+        noticed = await live.order()
         await moved.send_all()
         await team_clock.advance(moved.store, SERVICE, moved.team, 6 * DAY_MS // SECOND_MS)
         while moved.store.setup.current.moving:
             await asyncio.sleep(0.02)
+        assert await live.order() == noticed
         plain = Run(app, "team_plain")
         await plain.send_all()
         end = plain.begun + 6 * DAY_MS
@@ -119,7 +156,10 @@ async def test_six_days_are_the_same_by_either_clock(app: App, clock: TestClock)
             await asyncio.sleep(0.02)
         clock.forward(end - clock.now())
         here, there = await moved.told(), await plain.told()
+        assert await moved.order() == await plain.order()
+        assert await moved.became() == await plain.became() == ("expired", VERIFICATION_MS // LATE_MS)
     assert [one[:2] for one in here] == [one[:2] for one in there]
     assert {"email.delayed", "email.failed", "email.delivered", "email.delivered 10"} <= {what for what, _, _ in here}
+    assert ("email.failed", "deferred+late@simulator.test") in {one[:2] for one in here}
     late = [(one, other) for one, other in zip(here, there, strict=True) if abs(one[2] - other[2]) > LATE_MS]
     assert late == []
