@@ -13,6 +13,16 @@ from tests.service import PATIENCE_S, TOKENS, Service, free_port
 TO, FROM = "delivered@simulator.test", "hello@acme.test"
 XML = b"<Invoice/>"
 FILE = b64encode(XML).decode()
+OCTETS = "application/octet-stream"
+
+
+def mail(named: str, kind: str | None) -> EmailMessage:
+    made = EmailMessage()
+    made["From"], made["To"], made["Subject"] = FROM, TO, "Hi"
+    made.set_content("x")
+    main, _, sub = (kind or OCTETS).partition("/")
+    made.add_attachment(XML, maintype=main, subtype=sub, filename=named)
+    return made
 
 
 class Edges(Service):
@@ -42,6 +52,31 @@ class Edges(Service):
         told = self.post("/compat/postmark/email", body, key=None, headers=headers).json
         return told["Message"] if told["ErrorCode"] else None
 
+    def v1_batch(self, named: str, kind: str | None) -> str | None:
+        file = {"filename": named, "content": FILE, "content_type": kind}
+        body = {"from": FROM, "to": TO, "subject": "Hi", "text": "x", "attachments": [file]}
+        told = self.post("/v1/emails/batch", {"messages": [body]})
+        return told.json["error"]["message"] if told.status >= 400 else None
+
+    def resend_batch(self, named: str, kind: str | None) -> str | None:
+        file = {"filename": named, "content": FILE} | ({"content_type": kind} if kind else {})
+        body = {"from": FROM, "to": TO, "subject": "Hi", "text": "x", "attachments": [file]}
+        told = self.post("/compat/resend/emails/batch", [body])
+        return told.json["message"] if told.status >= 400 else None
+
+    def postmark_batch(self, named: str, kind: str | None) -> str | None:
+        file = {"Name": named, "Content": FILE, "ContentType": kind}
+        body = {"From": FROM, "To": TO, "Subject": "Hi", "TextBody": "x", "Attachments": [file]}
+        headers = {"X-Postmark-Server-Token": TOKENS["ACME"]}
+        (told,) = self.post("/compat/postmark/email/batch", [body], key=None, headers=headers).json
+        return told["Message"] if told["ErrorCode"] else None
+
+    def postal_raw(self, named: str, kind: str | None) -> str | None:
+        given = {"mail_from": FROM, "rcpt_to": [TO], "data": b64encode(mail(named, kind).as_bytes()).decode()}
+        headers = {"X-Server-API-Key": TOKENS["ACME"]}
+        told = self.post("/compat/postal/api/v1/send/raw", given, key=None, headers=headers).json
+        return told["data"]["message"] if told["status"] == "error" else None
+
     def postal(self, named: str, kind: str | None) -> str | None:
         file = {"name": named, "data": FILE, "content_type": kind}
         body = {"from": FROM, "to": [TO], "subject": "Hi", "plain_body": "x", "attachments": [file]}
@@ -50,15 +85,10 @@ class Edges(Service):
         return told["data"]["message"] if told["status"] == "error" else None
 
     def smtp(self, named: str, kind: str | None) -> str | None:
-        mail = EmailMessage()
-        mail["From"], mail["To"], mail["Subject"] = FROM, TO, "Hi"
-        mail.set_content("x")
-        main, _, sub = (kind or "application/octet-stream").partition("/")
-        mail.add_attachment(XML, maintype=main, subtype=sub, filename=named)
         with smtplib.SMTP("127.0.0.1", self.mails, timeout=PATIENCE_S) as client:
             client.login("heliograph", TOKENS["ACME"])
             try:
-                client.send_message(mail)
+                client.send_message(mail(named, kind))
             except smtplib.SMTPDataError as error:
                 return str(error.smtp_error)
         return None
@@ -76,7 +106,8 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         yield made
 
 
-SENDS = [(edge, kind) for edge in ("v1", "resend", "postmark", "postal", "smtp") for kind in ("application/xml", None)]
+EDGES = ("v1", "v1_batch", "resend", "resend_batch", "postmark", "postmark_batch", "postal", "postal_raw", "smtp")
+SENDS = [(edge, kind) for edge in EDGES for kind in ("application/xml", None)]
 
 
 @pytest.mark.parametrize("where", ["[platform]", '[[teams]]\nid = "team_acme"'])
@@ -84,6 +115,7 @@ def test_a_type_is_refused_until_it_is_added(edges: Edges, tmp_path: Path, where
     for edge, kind in SENDS:
         told = getattr(edges, edge)("invoice.xml", kind)
         assert "'invoice.xml'" in told, edge
+        assert repr(kind or OCTETS) in told or (kind is None and "its ending tells none" in told), edge
         assert "ask an operator to allow it (attachment_types" in told
     assert not edges.set(tmp_path, f'{where}\nattachment_types = ["application/xml"]\n')
     assert {send: getattr(edges, send[0])("invoice.xml", send[1]) for send in SENDS} == dict.fromkeys(SENDS)
