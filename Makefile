@@ -14,7 +14,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 4
 DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist image image-base release clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist image image-base release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -87,6 +87,9 @@ bench-batch: bench-setup ## Measure batches of 500 beside single sends; writes b
 
 bench-webhooks: bench-setup ## Measure webhooks, and what they cost the accept path; writes bench/results/webhooks.md
 	@$(BIN)/python bench/webhooks.py
+
+bench-calls: setup ## Count what works of other services' own clients, by npm and pip (root: they want port 443); BEFORE=DIR counts another checkout, too
+	@$(BIN)/python -m bench.calls $(if $(BEFORE),--before $(BEFORE))
 
 bench-live: bench-setup ## Measure what ten dashboards open live cost the accept path; writes bench/results/live.md
 	@$(BIN)/python bench/live.py

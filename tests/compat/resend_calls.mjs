@@ -92,5 +92,7 @@ const calls = {
 };
 
 const told = {};
-for (const [name, call] of Object.entries(calls)) told[name] = await call();
+for (const [name, call] of Object.entries(calls)) {
+  told[name] = await (async () => call())().catch((error) => ({ error: { message: `${error}` } }));
+}
 console.log(JSON.stringify(told));

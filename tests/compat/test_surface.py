@@ -86,7 +86,7 @@ async def test_no_such_prefix_is_answered_as_our_own(store: Store, clock: TestCl
 
 @pytest.mark.parametrize(
     "path",
-    ["postal/api/v1/send/nothing", "postmark/nothing", "resend/nothing", "twilio/2010-04-01/Accounts/AC1/Calls.json"],
+    ["postal/api/v1/send/nothing", "postmark/nothing", "resend/nothing", "twilio/2010-04-01/Nothing.json"],
 )
 def test_a_call_that_is_not_there_says_where_the_list_is(shared_service: Service, path: str) -> None:
     told = shared_service.get(f"/compat/{path}")

@@ -217,3 +217,20 @@ def test_callbacks_that_twilios_validator_takes(shared_service: Service, message
         refused(lambda: messages.create(to=MAGIC, status_callback="http://10.0.0.1/", **PARCEL), 400, 21609)
     finally:
         shared_service.ask("DELETE", f"/v1/webhooks/{made['id']}")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "words"),
+    [
+        ("GET", "/v2/Services", 405, "The team is the only service"),
+        ("GET", "/v2/Services/VA1/RateLimits", 404, "The team's limits hold"),
+        ("GET", "/v2/Services/VA1/Webhooks", 404, "POST /v1/webhooks"),
+        ("GET", "/2010-04-01/Accounts/AC1/Messages/SM1/Media.json", 404, "no media"),
+        ("GET", "/2010-04-01/Accounts/AC1.json", 404, "The account is the team"),
+        ("GET", "/v3/Nothing", 404, "There is no such call here"),
+    ],
+)
+def test_what_is_not_served_says_why(shared_service: Service, method: str, path: str, status: int, words: str) -> None:
+    told = shared_service.ask(method, f"/compat/twilio{path}", key="ACME")
+    assert (told.status, told.json["status"], told.json["code"] // 1000) == (status, status, 20)
+    assert words in told.json["message"]

@@ -69,6 +69,8 @@ KEPT_STATUS = (404, 405, 413, 500)
 DECLINED = {
     "/email/bulk": "This service sends what somebody waits for: send up to 500 mails with /email/batch.",
     "/messages/inbound": "Received mail is read at GET /v1/received.",
+    "/bounces/tags": "Tags are not listed: name one, as tag of /bounces.",
+    "/triggers/tags": "Nothing is tracked, so nothing is triggered by a tag.",
     "/triggers": "What becomes of received mail is your program's to decide: there are no rules here.",
     "/server": "A team is changed in the dashboard.",
     "/message-streams": "There is one stream, outbound, and it stays as it is.",

@@ -101,6 +101,28 @@ def check_media_type(request: Request) -> None:
     check_kind(request.headers.get(b"content-type", b"").decode("latin-1"), files=False)
 
 
+# What Twilio's clients can ask for, and why we do not do it: by a part of the path, the last that is named.
+DECLINED = {
+    "Services": "The team is the only service here: its settings are in the dashboard, and any VA… finds it.",
+    "Attempts": "Verifications are listed in the dashboard and at GET /v1/verify.",
+    "RateLimits": "The team's limits hold: they are in the dashboard.",
+    "MessagingConfigurations": "The team's senders hold: they are in the dashboard.",
+    "Webhooks": "Webhooks are added in the dashboard and at POST /v1/webhooks.",
+    "Templates": "Templates are listed in the dashboard and at GET /v1/templates.",
+    "SafeList": "The team's limits hold for every number: they are in the dashboard.",
+    "Entities": "Codes are verified here, and no other factors.",
+    "AccessTokens": "Codes are verified here, and no other factors.",
+    "Forms": "Codes are verified here, and no other factors.",
+    "Media": "Messages have no media here.",
+    "Feedback": "What became of a message is told by its carrier: no feedback is taken.",
+    "Accounts": "The account is the team here: GET /v1/me tells of it.",
+    "Balance": "GET /v1/me has the team's credit.",
+    "Usage": "What was used is in the dashboard.",
+    "IncomingPhoneNumbers": "Numbers belong to carriers here: an operator adds them.",
+    "Calls": "Nobody is called here: messages and codes are sent.",
+}
+
+
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
     """Answer without a `type` and a `title`, which would be another kind of error to its libraries."""
     status = status_of(type(refusal))
@@ -111,7 +133,11 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
         status, code = INVALID_PARAMETER
     code = (refusal.details or {}).get("code", code)
     doc = f"{base_url}/docs/errors#{refusal.code}"
-    body: dict[str, Any] = {"code": code, "message": worded(refusal, FIELDS), "more_info": doc, "status": status}
+    message = worded(refusal, FIELDS)
+    if isinstance(refusal, r.NotFound | r.MethodNotAllowed):
+        parts = [part.removesuffix(".json") for part in request.path.split("/")]
+        message = next((DECLINED[part] for part in reversed(parts) if part in DECLINED), message)
+    body: dict[str, Any] = {"code": code, "message": message, "more_info": doc, "status": status}
     return Response(status, msgspec.json.encode(body), error_headers(refusal))
 
 
