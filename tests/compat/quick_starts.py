@@ -144,6 +144,19 @@ curl "BASE/email" \\
 }'
 """
 
+POSTMARK_NODE = """
+var postmark = require("postmark");
+
+var client = new postmark.ServerClient("KEY", { useHttps: false, requestHost: "BASE".replace("http://", "") });
+
+client.sendEmail({
+  "From": "sender@example.com",
+  "To": "recipient@example.com",
+  "Subject": "Test",
+  "TextBody": "Hello from Postmark!"
+}).then(console.log);
+"""
+
 POSTMARKER = """
 from postmarker.core import PostmarkClient
 postmark = PostmarkClient(server_token='KEY', root_api_url='ROOT')

@@ -82,6 +82,7 @@ HELLO = "Hello</strong> dear Postmark user"
         ("Twilio", "py", steps.VERIFY_PYTHON, "pending\npending", "+15017122661", '"code"'),
         ("Twilio", "cjs", steps.VERIFY_NODE, "pending\npending", "+15017122662", '"code"'),
         ("Postmark", "sh", steps.POSTMARK_CURL, '"ErrorCode":0', "receiver@example.com", HELLO),
+        ("Postmark", "cjs", steps.POSTMARK_NODE, "ErrorCode: 0", "recipient@example.com", "Hello from Postmark!"),
         ("Postmark", "py", steps.POSTMARKER, "'ErrorCode': 0", "receiver@example.com", HELLO),
         ("Postal", "sh", steps.POSTAL_CURL, '"status":"success"', "sarah@example.com", "Hello world!"),
         ("SMTP", "cjs", steps.NODEMAILER, "Message sent: <", "baz@example.com", "Hello ✔"),
@@ -91,7 +92,16 @@ HELLO = "Hello</strong> dear Postmark user"
     ],
     ids=[
         *("resend-python", "resend-node", "twilio-python", "twilio-node", "verify-python", "verify-node"),
-        *("postmark-curl", "postmarker", "postal-curl", "nodemailer", "smtplib", "django", "phpmailer"),
+        *(
+            "postmark-curl",
+            "postmark-node",
+            "postmarker",
+            "postal-curl",
+            "nodemailer",
+            "smtplib",
+            "django",
+            "phpmailer",
+        ),
     ],
 )
 def test_as_it_stands(demo: Demo, service: str, ending: str, given: str, prints: str, to: str, words: str) -> None:
@@ -122,4 +132,4 @@ def test_postmarks_test_token_is_the_demos(demo: Demo) -> None:
 
 def test_the_table_of_quick_starts_has_each() -> None:
     table = COMPAT.read_text().partition("<!-- quick starts: begin -->")[2].partition("<!-- quick starts: end -->")[0]
-    assert table.count("| works |") == 13
+    assert table.count("| works |") == 14
