@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import resend
 from anyio.from_thread import start_blocking_portal
 from anymail.exceptions import AnymailAPIError
@@ -226,6 +227,7 @@ def test_the_three_forms_of_a_file(content: Any) -> None:
     (file,) = resend.Emails.Attachments.list(id_)["data"]
     assert (file["filename"], file["size"], file["content_type"]) == ("a.pdf", len(PDF), "application/pdf")
     assert (file["content_id"], file["content_disposition"]) == ("logo", "inline")
+    assert requests.get(file["download_url"], timeout=PATIENCE_S).content == PDF
 
 
 def test_a_large_file_as_numbers_and_a_text_that_looks_like_one() -> None:
@@ -234,6 +236,8 @@ def test_a_large_file_as_numbers_and_a_text_that_looks_like_one() -> None:
     id_ = send(text=text, attachments=[{"filename": "a.zip", "content": list(octets)}])
     (file,) = resend.Emails.Attachments.list(id_)["data"]
     assert (file["size"], resend.Emails.get(id_)["text"]) == (len(octets), text)
+    assert requests.get(file["download_url"], timeout=PATIENCE_S).content == octets
+    assert requests.get(file["download_url"].replace("/1?", "/2?"), timeout=PATIENCE_S).json()["name"] == "not_found"
 
 
 @pytest.mark.parametrize(

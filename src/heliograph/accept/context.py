@@ -42,7 +42,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     handover: Handover  # to the carriers: Verify asks them inside the request
     base_url: str  # how the world reaches us
     code_key: bytes  # the key of the codes' digests, kept outside the database
-    reply_key: bytes = b""  # signs the Reply-To of mails that want replies, and links to files of mail that came in
+    reply_key: bytes = b""  # signs the Reply-To of mails that want replies, and links to files of mails
     unseal: Callable[[str, str], bytes] = _unseal  # sealed, its context → plain; ValueError: it cannot be opened
     test_token: bytes = b""  # what a service's well-known test token stands for; empty: it is none
     running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs

@@ -13,6 +13,7 @@ from heliograph.accept.idempotency import send_once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
 from heliograph.compat.given import given_as, own_sender, worded
+from heliograph.compat.resend.files import link
 from heliograph.compat.resend.shape import FIELDS, attachment, counted, ends, listed
 from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
 from heliograph.rules.delivery.content import EmailContent
@@ -220,7 +221,8 @@ async def list_all(call: Call) -> Response:
 
 async def list_attachments(call: Call) -> Response:
     _, content = await _found(call)
-    files = [attachment(str(n), file) for n, file in enumerate(content.attachments, 1)]
+    id_ = call.params["id"]
+    files = [attachment(str(n), file, link(call, id_, str(n))) for n, file in enumerate(content.attachments, 1)]
     return answer(counted(call, files))
 
 
@@ -228,7 +230,7 @@ async def read_attachment(call: Call) -> Response:
     _, content = await _found(call)
     for n, file in enumerate(content.attachments, 1):
         if str(n) == call.params["attachment"]:
-            return answer({"object": "attachment", **attachment(str(n), file)})
+            return answer({"object": "attachment", **attachment(str(n), file, link(call, call.params["id"], str(n)))})
     raise MessageNotFound("The email has no such attachment.", param="attachment")
 
 

@@ -159,16 +159,11 @@ def made_at(id_: str) -> str | None:
 
 
 class FileLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a file is downloaded from; nowhere: of mail that was sent."""
-
-    download_url: str | None = None
-    expires_at: str | None = None
+    download_url: str
+    expires_at: str
 
 
-NOWHERE = FileLink()
-
-
-def attachment(id_: str, file: File | AttachmentRecord, link: FileLink = NOWHERE) -> dict[str, Any]:
+def attachment(id_: str, file: File | AttachmentRecord, link: FileLink) -> dict[str, Any]:
     return {
         "id": id_,
         "filename": file.filename,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend import domains, emails, keys, logs, receiving, suppressions, templates, webhooks
+from heliograph.compat.resend import domains, emails, files, keys, logs, receiving, suppressions, templates, webhooks
 from heliograph.compat.resend.shape import PREFIX, error, parse
 from heliograph.rules.limits import EMAIL_BODY_MAX, MIB
 from heliograph.web.request import Request, Response
@@ -32,7 +32,7 @@ ROUTES = (
     _route("GET /emails/receiving/{id}", receiving.read, READ),
     _route("GET /emails/receiving/{id}/attachments", receiving.list_attachments, READ),
     _route("GET /emails/receiving/{id}/attachments/{attachment}", receiving.read_attachment, READ),
-    _route("GET /files/{id}/{file}", receiving.download, None),
+    _route("GET /files/{id}/{file}", files.download, None),
     _route("GET /emails/{id}", emails.read, SEND),
     _route("PATCH /emails/{id}", emails.move, SEND),
     _route("POST /emails/{id}/cancel", emails.cancel, SEND),

@@ -1,4 +1,4 @@
-"""Links to the files of a mail that came in: who has one may follow it for an hour, without a key.
+"""Links to the files of a mail: who has one may follow it for an hour, without a key.
 
 Other services give out such links, and their clients ask for files without a key.
 """
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from heliograph.rules.text import whole_number
 
-RAW = "raw"  # the mail as it came; any other file is an attachment by its id
+RAW = "raw"  # a mail as it came in; any other file is an attachment by its id
 LIVES_S = 3600
 
 
@@ -28,5 +28,5 @@ def linked_team(key: bytes, query: dict[str, str], id_: str, file: str, now_s: i
 
 
 def _tag(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
-    text = f"received file\0{team}\0{id_}\0{file}\0{until_s}"
+    text = f"file of a mail\0{team}\0{id_}\0{file}\0{until_s}"
     return base64.urlsafe_b64encode(hmac.digest(key, text.encode(), "sha256")).decode().rstrip("=")
