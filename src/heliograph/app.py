@@ -198,7 +198,8 @@ def build(
     tools = make_tools(settings, secrets, store, clock, domains)
     carriers = Carriers(lambda record: make_carrier(record, tools))
     handover = Handover(store, carriers, clock)
-    poster, watch, limits = Poster(Guard(settings.webhook_allow_private)), LoopWatch(settings.watchdog_s), RateLimits()
+    guard = Guard(settings.webhook_allow_private, own=settings.base_url)
+    poster, watch, limits = Poster(guard), LoopWatch(settings.watchdog_s), RateLimits()
     worker = Worker(store, handover, clock)
     webhooks = WebhookWorker(store, poster, clock, partial(webhook_secrets, secrets.sealer))
     context = Context(
@@ -483,7 +484,7 @@ def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clo
         vault=secrets.sealer,
         make_secret=lambda: signature.make_secret(clock.entropy(signature.ENTROPY_MIN)),
         make_pair=make_pair,
-        refusal_of=webhook_refusal(settings),
+        refusal_of=webhook_refusal(settings, own=settings.base_url),
     )
 
 
@@ -497,8 +498,8 @@ def make_chats(settings: Settings, secrets: Secrets, store: Store, clock: Clock)
     return ChatHooks(store, clock, vault=secrets.sealer, refusal_of=webhook_refusal(settings))
 
 
-def webhook_refusal(settings: Settings) -> RefusalOf:
-    guard = Guard(settings.webhook_allow_private)
+def webhook_refusal(settings: Settings, own: str = "") -> RefusalOf:
+    guard = Guard(settings.webhook_allow_private, own=own)
 
     async def refusal_of(url: str) -> str | None:
         try:

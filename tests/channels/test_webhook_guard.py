@@ -287,3 +287,22 @@ async def test_names_without_an_answer() -> None:
             await guard.check("https://both.test/")
         with pytest.raises(Unresolved, match="nowhere.test has no address"):
             await guard.check("https://nowhere.test/")
+
+
+# -- our own bins ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "is_open"),
+    [(f"/bin/team_a/{'0a' * 16}", True), ("/bin/team_a/x", False), ("/", False), (f"/bin/a/../{'0a' * 16}", False)],
+)
+async def test_of_the_service_itself_only_bins_are_reached(path: str, is_open: bool) -> None:
+    own = "http://127.0.0.1:8700"
+    if is_open:
+        assert (await Guard(own=own).check(own + path)).addresses == ("127.0.0.1",)
+    for guard, url in ((Guard(), own + path), (Guard(own=own), f"http://127.0.0.1:22{path}")):
+        with pytest.raises(Denied):
+            await guard.check(url)
+    if not is_open:
+        with pytest.raises(Denied):
+            await Guard(own=own).check(own + path)

@@ -141,3 +141,19 @@ def test_wrong_addresses_and_those_who_only_look(site: Site) -> None:
     token = viewer.locator("input[name=csrf]").first.input_value()
     sent = viewer.request.post(f"{site.url}{HOOKS}", form={"url": "https://a.test", "all": "yes", "csrf": token})
     assert sent.status == 403
+
+
+def test_an_event_arrives_in_a_bin_by_one_click(site: Site, shoot: Shoot) -> None:
+    page = site.open("bin@example.com", "--team", "team_udh", "--role", "developer", path=HOOKS.replace("other", "udh"))
+    fits(page, shoot, "webhooks-none")
+    page.get_by_role("button", name="Try it with a webhook bin").click()
+    expect(page.locator("#tested .badge")).to_have_text("200")
+    expect(page.locator("#tested")).to_contain_text('"signature": "valid"')
+    expect(page.locator("#deliveries tbody tr")).to_have_count(1)
+    fits(page, shoot, "webhook-bin")
+    url = page.locator("dt:has-text('Address') + dd code").inner_text().removeprefix(site.url)
+    assert site.service.ask("POST", url, b"{}", key=None).json["signature"] == "none that a bin knows"
+    others = (url[:-1] + ("0" if url[-1] != "0" else "1"), url.replace("team_udh", "team_other"))
+    assert {site.service.ask("POST", other, b"{}", key=None).status for other in others} == {404}
+    page.goto(HOOKS.replace("other", "udh"))
+    expect(page.get_by_role("button", name="Try it with a webhook bin")).to_have_count(0)  # it has one

@@ -815,6 +815,8 @@ EXCEPTIONS = {
     "POST /v1/verify/{id}/check": "answers whether a code is right",
     "POST /v1/templates/{id}/render": "shows a template, filled in",
     "POST /carriers/{id}/callback": "takes a carrier's reports",
+    "POST /bin/{team}/{token}": "keeps nothing",
+    f"POST {TEAM}/webhooks/bin": "adds a webhook and tests it, each with the entry that its own page leaves",
     "backup": "changes its copy alone: test_a_backup_is_paused_by_the_command_line",
     "audit check": "reads",
     "audit head": "reads",

@@ -26,6 +26,7 @@ from heliograph.accept.verify_start import (
 from heliograph.accept.whatsapp import WhatsappPreview, prepare_whatsapp, preview_whatsapp, send_whatsapp
 from heliograph.api import (
     batches,
+    bins,
     callbacks,
     domains,
     events,
@@ -58,6 +59,7 @@ from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BOD
 from heliograph.rules.mail.incoming import ReceivedRecord
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
+from heliograph.rules.webhooks.bin import PATH as BIN
 from heliograph.web.paging import LIMIT, WHOLE, after
 from heliograph.web.route import Route
 
@@ -411,6 +413,8 @@ ROUTES = [
     Route(method="POST", path="/carriers/{id}/callback", call=callbacks.callback, body_max=callbacks.CALLBACK_MAX,
           summary="Where carriers report"),
     Route(method="GET", path="/carriers/{id}/callback", call=callbacks.callback, summary="Meta's challenge"),
+    Route(method="POST", path=BIN, call=bins.receive, body_max=bins.EVENT_MAX,
+          summary="Where the events of a webhook bin arrive"),
     Route(method="GET", path="/metrics", call=health.metrics, summary="Counters for Prometheus"),
 ]
 # fmt: on

@@ -141,6 +141,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/webhooks", webhooks.show, "viewer"),
     PageRoute("GET", TEAM + "/webhooks/new", webhooks.new, "developer", form=True),
     PageRoute("POST", TEAM + "/webhooks", webhooks.create, "developer"),
+    PageRoute("POST", TEAM + "/webhooks/bin", webhooks.create_bin, "developer"),
     PageRoute("GET", TEAM + "/webhooks/{webhook}", webhooks.show_one, "viewer"),
     PageRoute("GET", TEAM + "/webhooks/{webhook}/edit", webhooks.edit, "developer", form=True),
     PageRoute("POST", TEAM + "/webhooks/{webhook}", webhooks.change, "developer"),

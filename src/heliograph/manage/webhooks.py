@@ -1,6 +1,7 @@
 """Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -29,6 +30,8 @@ from heliograph.rules.setup.webhook import (
 )
 from heliograph.rules.setup.webhook_url import URL_MAX, split_login
 from heliograph.rules.text import quoted
+from heliograph.rules.webhooks.bin import TOKEN_BYTES
+from heliograph.rules.webhooks.bin import address as bin_address
 from heliograph.rules.webhooks.event import TEST, TYPES
 from heliograph.rules.webhooks.formats.formats import FORMATS, hears
 from heliograph.runtime.clock import Clock
@@ -37,6 +40,7 @@ from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 
 SHOWN = 5  # ids in a message
+BIN = "Webhook bin"  # its description
 
 RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → why we may not go there; None: we may
 
@@ -156,6 +160,17 @@ class Webhooks:
 
         await self._store.setup.change(decide)
         return MadeSecret(webhook=new, secret=secret)
+
+    async def create_bin(self, actor: Actor, team: str, base_url: str) -> MadeSecret:
+        """Make a webhook whose address is our own and says what arrives; all events are told to it."""
+        url = bin_address(base_url, team, self._clock.entropy(TOKEN_BYTES).hex())
+        return await self.create(actor, team, WebhookRequest(url=url, events=["*"], description=BIN))
+
+    def secrets_of(self, hook: Webhook) -> list[str]:
+        """Open the newest secret, which signs every attempt; none when the service's own secret was changed."""
+        with suppress(ValueError):
+            return [self._vault.open(hook.secret, f"webhook/{hook.id}").decode()]
+        return []
 
     async def change(
         self, actor: Actor, team: str | None, id_: str, wanted: WebhookChange, asked: Sequence[str] = ()

@@ -9,6 +9,7 @@ import msgspec
 from heliograph.channels.resolver import DnsSilent, NameServers, Unknown
 from heliograph.rules.denied import is_denied
 from heliograph.rules.setup.webhook_url import Target, parse_target
+from heliograph.rules.webhooks.bin import is_bin
 from heliograph.rules.webhooks.retry import Silence
 
 LIFETIME_S = 5.0  # of one query with all its retries
@@ -39,8 +40,12 @@ class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guard:
-    def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None) -> None:
-        """Allow the operator's ranges, `allow_private`; `resolve` is by default DNS with the system's name servers."""
+    def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None, own: str = "") -> None:
+        """Allow the operator's ranges, `allow_private`; `resolve` is by default DNS with the system's name servers.
+
+        Webhook bins of the service at `own` may be reached wherever it is: no other path of it.
+        """
+        self._own = own
         allow = tuple(ip_network(text) for text in allow_private)
         self._is_denied = lru_cache(CACHED_MAX)(lambda address: is_denied(address, allow))
         self._resolve = resolve or Names().addresses
@@ -54,7 +59,7 @@ class Guard:
         addresses = (target.ip,) if target.ip else tuple(await self._resolve(target.host))
         if not addresses:
             raise Unresolved("no_address", f"{target.host} has no address")
-        if any(map(self._is_denied, addresses)):
+        if any(map(self._is_denied, addresses)) and not (self._own and is_bin(self._own, url)):
             raise Denied(
                 "private_address",
                 f"{target.host} is, or leads to, a private or reserved address, which webhooks may not reach "

@@ -18,6 +18,7 @@ from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook_url import parse_target, split_login
+from heliograph.rules.webhooks.bin import is_bin
 from heliograph.rules.webhooks.event import GROUPS
 from heliograph.rules.webhooks.formats.format import JSON, Signing
 from heliograph.rules.webhooks.formats.formats import FORMATS
@@ -69,6 +70,16 @@ async def create(visit: Visit) -> Answer:
     except InvalidRequest as refusal:
         return _form(visit, None, visit.form, _errors(refusal))
     return await _one(visit, made.webhook, secret=made.secret, notice="The webhook is added.")
+
+
+async def create_bin(visit: Visit) -> Answer:
+    """Make a bin, and send it a test event: the page shows it arrive."""
+    try:
+        made = await _webhooks(visit).create_bin(visit.actor, visit.team.record.id, visit.context.base_url)
+    except InvalidRequest as refusal:
+        return Redirect(f"{visit.base}/webhooks", refusal.message)
+    event = await _webhooks(visit).test(visit.actor, visit.team.record.id, made.webhook.id)
+    return Redirect(f"{_path(visit, made.webhook)}?test={event}")
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -270,7 +281,9 @@ async def _lines(visit: Visit, hooks: Sequence[Webhook]) -> list[HookLine]:
 
 async def show(visit: Visit) -> Answer:
     hooks = sorted(visit.setup.teams[visit.team.record.id].webhooks, key=lambda hook: hook.id, reverse=True)
-    return Page("webhooks.html", {"hooks": await _lines(visit, hooks), "command": _listen(visit, EXAMPLE)})
+    bins = [hook for hook in hooks if is_bin(visit.context.base_url, hook.url)]
+    values = {"hooks": await _lines(visit, hooks), "command": _listen(visit, EXAMPLE), "bin": bins[0] if bins else None}
+    return Page("webhooks.html", values)
 
 
 async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) -> Page:
@@ -284,6 +297,7 @@ async def _one(visit: Visit, hook: Webhook, status: int = 200, **values: Any) ->
         "live": followed,
         "hook": line,
         "tested": await _delivery(visit, hook, tested) if tested else None,
+        "is_bin": is_bin(visit.context.base_url, hook.url),
         "advice": advice,
         "deliveries": found[:PAGE],
         "more": found[PAGE - 1].event if len(found) > PAGE else None,
