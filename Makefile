@@ -4,6 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --require-hashes
+COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 RUNS := .venv/.runs
 READY := .venv/.ready
 BUILDS := .venv/.builds
@@ -14,7 +16,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 4
 DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients fmt lock dist image image-base release clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients manifests fmt lock dist image image-base release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -113,15 +115,20 @@ clients: setup ## Make the generated parts of the clients anew
 	@$(BIN)/python -m clients.types_for_typescript
 	@$(BIN)/python -m clients.parts_for_python
 
+manifests: setup ## Make deploy/kubernetes anew from the chart in deploy/helm
+	@$(BIN)/python -m tests.chart
+
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
 lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, hashes; no addresses)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for set in "--extra=oidc --extra=passkeys:requirements.lock" "--extra=dist:requirements-dist.lock" "--extra=dev:requirements-dev.lock" "--extra=dev --extra=bench:requirements-bench.lock"; do \
-		$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
-			--no-emit-index-url --no-emit-find-links --no-emit-trusted-host $${set%%:*} -o $${set#*:} pyproject.toml; done
+	@$(COMPILE) --extra=oidc --extra=passkeys -o requirements.lock pyproject.toml
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dist"], sep="\n")' \
+		| $(COMPILE) --constraint requirements.lock -o requirements-dist.lock -
+	@$(COMPILE) --extra=dev -o requirements-dev.lock pyproject.toml
+	@$(COMPILE) --extra=dev --extra=bench -o requirements-bench.lock pyproject.toml
 	@cd tests/judges && rm -f package-lock.json && npm install --silent --package-lock-only --omit-lockfile-registry-resolved \
 		&& node -e 'const f = "package-lock.json", lock = JSON.parse(fs.readFileSync(f)); for (const one of Object.values(lock.packages)) delete one.funding; fs.writeFileSync(f, JSON.stringify(lock, null, 2) + "\n")'
 

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from heliograph import __version__
 from heliograph.settings import NAMES, PREFIX, Settings
+from tests.chart import ALL, CHART, DEPLOY, VALUES, manifests, rendered
 from tests.npm import miss
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = ["heliograph.service", "heliograph-worker@.service"]
 EXPOSURE_MAX = 2.0
 OURS = f"heliograph:{__version__}"
@@ -105,41 +106,9 @@ def test_prometheus_asks_every_role() -> None:
 
 # -- Helm --------------------------------------------------------------------------------------------------
 
-CHART = DEPLOY / "helm"
-VALUES = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
-ALL = VALUES | {"podMonitor": True}
-ALL["worker"] = VALUES["worker"] | {"scaleByOldestSeconds": True}
 
-
-def rendered(values: dict[str, Any]) -> list[Any]:
-    """All objects of the chart, by the few words of Helm that it uses; Helm itself is not to be had here."""
-
-    def value(path: str) -> Any:
-        found: Any = {"Values": values, "Release": {"Name": "mail"}}
-        for name in path.strip(".").split("."):
-            found = found[name]
-        return found
-
-    def filled(found: re.Match[str]) -> str:
-        match found[1].split():
-            case ["toYaml", path, "|", "indent", width]:
-                return "\n".join(" " * int(width) + line for line in yaml.safe_dump(value(path)).splitlines())
-            case [path, "|", "quote"]:
-                return f'"{value(path)}"'
-            case [path]:
-                return str(value(path))
-        raise AssertionError(f"{found[0]} is not understood")
-
-    objects = []
-    for file in sorted((CHART / "templates").iterdir()):
-        text = re.sub(
-            r"\s*\{\{- if (\S+) \}\}(.*?)\s*\{\{- end \}\}",
-            lambda found: found[2] if value(found[1]) else "",
-            file.read_text("utf-8"),
-            flags=re.S,
-        )
-        objects += yaml.safe_load_all(re.sub(r"\{\{ (.*?) \}\}", filled, text))
-    return objects
+def pods(objects: list[Any]) -> list[Any]:
+    return [one["spec"]["template"]["spec"] for one in objects if one["kind"] in ("Deployment", "Job")]
 
 
 @pytest.mark.parametrize(("values", "more"), [(VALUES, set()), (ALL, {"PodMonitor"})], ids=["defaults", "all"])
@@ -149,11 +118,10 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
         *("ConfigMap", "Deployment", "Service", "Job", "PodDisruptionBudget", "HorizontalPodAutoscaler"),
         *more,
     }
-    pods = [one["spec"]["template"]["spec"] for one in objects if one["kind"] in ("Deployment", "Job")]
-    assert [pod["containers"][0]["args"] for pod in pods] == [
+    assert [pod["containers"][0]["args"] for pod in pods(objects)] == [
         *(["serve", "--role", "api"], ["migrate"], ["serve", "--role", "worker", "--health", ":8701"]),
     ]
-    serving = {port["name"]: c for pod in pods for c in pod["containers"] for port in c.get("ports", [])}
+    serving = {port["name"]: c for pod in pods(objects) for c in pod["containers"] for port in c.get("ports", [])}
     for name, container in serving.items():
         probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "readiness", "liveness")]
         assert [(probe["path"], probe["port"]) for probe in probes] == [
@@ -163,7 +131,7 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
         assert all(container[f"{kind}Probe"]["timeoutSeconds"] > 1 for kind in ("startup", "readiness", "liveness"))
     monitored = [one["spec"]["podMetricsEndpoints"] for one in objects if one["kind"] == "PodMonitor"]
     assert all({endpoint["port"] for endpoint in endpoints} == serving.keys() for endpoints in monitored)
-    for pod in pods:
+    for pod in pods(objects):
         [container] = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
         assert pod["enableServiceLinks"] is False  # HELIOGRAPH_PORT would be an unknown setting
@@ -173,3 +141,14 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
     assert (
         not {"HELIOGRAPH_TRUSTED_PROXIES", "HELIOGRAPH_METRICS_ALLOW"} & values["settings"].keys()
     )  # the operator's word
+    for one in objects:
+        if one["kind"] != "PodMonitor":  # which is not Kubernetes' own
+            kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_plain_manifests_are_those_of_the_chart() -> None:
+    folder = DEPLOY / "kubernetes"
+    assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == manifests(), "make manifests"
+    plain = [one for text in manifests().values() for one in yaml.safe_load_all(text)]
+    by_chart = {(one["kind"], one["metadata"]["name"]): one.get("spec") for one in rendered(VALUES)}
+    assert {(one["kind"], one["metadata"]["name"]): one.get("spec") for one in plain} == by_chart

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import venv
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,12 +25,13 @@ import pytest
 import yaml
 
 from heliograph import __version__
+from tests.chart import DEPLOY
 from tests.confined.inside import _pump
 from tests.conftest import _on_server
 from tests.npm import miss
 from tests.proof.size import report
 from tests.service import Service, free_port, until
-from tests.test_deploy import ALL, DEPLOY, OURS, rendered
+from tests.test_deploy import OURS
 from tests.test_dist import ROOT
 
 KEPT = ROOT / ".venv" / "image-base.tar"
@@ -236,22 +236,3 @@ def test_a_compose_file(image: Image, tmp_path: Path, file: str, request: pytest
         sent = first.service.post("/v1/emails", MAIL, key=key).json["id"]
         until(lambda: first.service.get(f"/v1/emails/{sent}", key=key).json["status"] == "delivered")
     report("image", f"{file}: {', '.join(ours)} are healthy, and a message is delivered")
-
-
-def test_the_chart_fits_the_schemas_of_kubernetes(tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=True)
-    judge = tmp_path / "venv" / "bin"
-    if subprocess.run([judge / "pip", "install", "--quiet", "kubernetes-validate"], capture_output=True).returncode:
-        miss("the chart", "kubernetes-validate cannot be installed here")
-    objects = [one for one in rendered(ALL) if one["kind"] != "PodMonitor"]  # which Kubernetes itself does not have
-    (tmp_path / "chart.yaml").write_text(yaml.safe_dump_all(objects))
-    said = subprocess.run(
-        [judge / "kubernetes-validate", "--strict", "chart.yaml"],
-        check=True,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    version = re.findall(r"against version (\S+)", said.stdout + said.stderr)
-    assert len(version) == len(objects)
-    report("image", f"the chart's {len(objects)} objects fit the schemas of Kubernetes {version[0]}")
