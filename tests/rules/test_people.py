@@ -81,11 +81,12 @@ def test_the_last_one_stays(team: str, keeps: str, less: str) -> None:
         assert set_roles(standing({team: keeps}, others=keeps), {team: role}, ENTRY)
 
 
-def test_an_operator_who_is_the_last_is_not_removed() -> None:
-    with pytest.raises(InvalidRequest, match="keeps an operator"):
-        remove(standing({"": OPERATOR}), ENTRY)
-    assert remove(standing({"": OPERATOR}, others=OPERATOR), ENTRY).removes
-    assert remove(standing({"t": "owner"}), ENTRY).removes
+@pytest.mark.parametrize(("team", "keeps"), [("", OPERATOR), ("t", "owner")])
+def test_who_is_the_last_is_not_removed(team: str, keeps: str) -> None:
+    with pytest.raises(InvalidRequest, match="keeps an o"):
+        remove(standing({team: keeps}), ENTRY)
+    assert remove(standing({team: keeps}, others=keeps), ENTRY).removes
+    assert remove(standing({"t": "viewer"}), ENTRY).removes
 
 
 @pytest.mark.parametrize(

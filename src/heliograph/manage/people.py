@@ -165,7 +165,7 @@ async def assign(
 async def remove(store: Store, actor: Actor, person: Person, subject: str = "") -> None:
     """Forget a person; the audit log keeps the id, and the subject, which is the address unless it is to be erased."""
     entry = actor.did(store.clock.now(), "person.remove", subject or person.email, person.id)
-    await store.people.change(person.id, [""], lambda standing: rules.remove(standing, entry))
+    await store.people.change(person.id, None, lambda standing: rules.remove(standing, entry))
 
 
 async def answer(store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool) -> bool:

@@ -138,14 +138,15 @@ def decline(standing: Standing, team: str, entry: AuditEntry) -> RoleChange | No
 
 
 def remove(standing: Standing, entry: AuditEntry) -> RoleChange:
-    check_kept(standing, "")
+    for team in standing.roles:
+        check_kept(standing, team)
     return RoleChange(entries=(entry,), ends_links=True, ends_made=True, removes=True)
 
 
 def check_kept(standing: Standing, team: str) -> None:
     """Refuse to take the role from who alone keeps the team, or the instance, in hand."""
     keeps, refusal = (OWNER, LAST_OWNER) if team else (OPERATOR, LAST_OPERATOR)
-    if standing.roles.get(team) == keeps and keeps not in standing.others[team]:
+    if standing.roles.get(team) == keeps and keeps not in standing.others.get(team, ()):
         raise InvalidRequest(refusal)
 
 

@@ -126,8 +126,8 @@ class People:
 
         return await self._database.write(story)
 
-    async def change(self, person: str, teams: Collection[str], judge: Judge) -> bool:
-        """Change what somebody is in these teams; return whether there was something to change."""
+    async def change(self, person: str, teams: Collection[str] | None, judge: Judge) -> bool:
+        """Change what somebody is in these teams (None: in all of theirs); return whether there was something to do."""
 
         async def story(tx: Tx) -> bool:
             standing = await _locked(tx, person, teams)
@@ -395,8 +395,10 @@ async def _set_totp(tx: Tx, person: str, sealed: str | None, codes: Sequence[str
     await tx.run("insert_recovery", codes=[(person, hashed(code)) for code in codes])
 
 
-async def _locked(tx: Tx, person: str, teams: Collection[str]) -> Standing:
+async def _locked(tx: Tx, person: str, teams: Collection[str] | None) -> Standing:
     """Return what somebody is, with the roles that others have in these teams; all of it locked."""
+    if teams is None:
+        teams = ["", *sorted((await _standing(tx, person)).roles.keys() - {""})]
     others = {team: await _held_by_others(tx, team, person) for team in teams}
     return msgspec.structs.replace(await _standing(tx, person, "lock_person"), others=others)
 
