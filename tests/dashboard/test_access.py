@@ -167,7 +167,8 @@ def singles(page: Any, made: dict[str, str]) -> list[str]:
         linked(f"{TEAM}/keys"),
         linked(f"{TEAM}/webhooks/{made['hook']}/deliveries"),
         linked(f"{OPERATOR}/people"),
-        f"{OPERATOR}/teams/team_acme",
+        *(f"{OPERATOR}/teams/team_acme{tab}" for tab in ("", "?tab=credit", "?tab=plan")),
+        f"{OPERATOR}/approvals?tab=decided",
     ]
 
 

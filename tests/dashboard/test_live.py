@@ -351,6 +351,7 @@ def test_it_ends_with_the_session_and_with_the_role(site: Site) -> None:
     lines = [Line(site, cookie_of(page)) for page in (leaver, removed)]
     assert [line.answer.status for line in lines] == [200, 200]
     leaver.goto(f"{TEAM}/team")
+    leaver.get_by_label("More about removed@example.com").click()
     leaver.get_by_role("row").filter(has_text="removed@example.com").get_by_role("button", name="Remove").click()
     expect(leaver.locator(".flash")).to_contain_text("no longer here")
     leaver.locator("header .mine > summary").click()

@@ -43,10 +43,12 @@ def test_invite_change_and_remove(site: Site, shoot: Shoot) -> None:
     line.get_by_role("combobox").select_option("owner")
     line.get_by_role("button", name="Change").click()
     expect(owner.get_by_role("status")).to_have_text("new@example.com is now owner.")
+    line.get_by_label("More about new@example.com").click()
     line.get_by_role("button", name="Remove").click()
     expect(owner.get_by_role("status")).to_have_text("new@example.com is no longer here.")
     assert guest.goto(TEAM).status == 404
 
+    owner.get_by_label("More about owner@example.com").click()
     owner.get_by_role("button", name="Remove").click()
     expect(owner.get_by_role("alert")).to_have_text("A team keeps an owner. Make somebody else one first.")
     shoot(owner, "team-last-owner")
@@ -74,6 +76,7 @@ def test_an_owner_gets_no_link_to_accounts_of_other_teams(site: Site) -> None:
     boss.get_by_role("button", name="Accept").click()
     expect(boss.get_by_text("Welcome.")).to_be_visible()
     page.goto(TEAM)
+    page.get_by_label("More about boss@example.com").click()
     page.get_by_role("row").filter(has_text="boss@example.com").get_by_role(
         "button", name="Password reset link"
     ).click()

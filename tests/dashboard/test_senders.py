@@ -140,11 +140,11 @@ def test_a_name_and_a_sender_id_are_refused_asked_again_and_approved(site: Site,
     page.get_by_role("button", name="Submit for approval").click()
     expect(page.locator(".flash")).to_contain_text("waits for the operator's approval")
     page.get_by_role("link", name="New sender ID").click()
-    page.get_by_label("Country").fill("gb")
+    page.get_by_label("Country").select_option(label="United Kingdom (GB)")
     page.get_by_label("Sender ID").fill("far too long a name")
     page.get_by_role("button", name="Submit for approval").click()
     expect(page.get_by_role("alert")).to_contain_text("at most 11")
-    expect(page.get_by_label("Country")).to_have_value("gb")
+    expect(page.get_by_label("Country")).to_have_value("GB")
     page.get_by_label("Sender ID").fill("ACME")
     page.get_by_role("button", name="Submit for approval").click()
 

@@ -45,6 +45,7 @@ def environment() -> Environment:
         "unit_price": unit_price,
         "channel_name": channel_name,
         "number": number,
+        "short": short,
         "plural": plural,
         "lasted": lasted,
         "are": are,

@@ -23,7 +23,7 @@ from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
 from heliograph.storage.store import Store
 
 WRONG = {
-    "country": "Write a country as its ISO code, such as GB.",
+    "country": "Choose a country: its ISO code, such as GB.",
     "value": "Write at most 11 letters and digits with one letter or more, or a number.",
 }
 

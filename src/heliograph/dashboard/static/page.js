@@ -294,12 +294,12 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   (hits[at + step] ?? (at + step < 0 ? box : null))?.focus();
 });
-// A filter that is chosen with a mouse or a finger applies at once; by keyboard one may go through the choices first.
+// A filter or a role that is chosen with a mouse or a finger applies at once; by keyboard one may go through the choices first.
 let isPointed = false;
 for (const name of ["pointerdown", "keydown"]) {
   document.addEventListener(name, () => { isPointed = name === "pointerdown"; }, true);
 }
 document.addEventListener("change", (event) => {
-  const form = event.target.closest("form.filters");
-  if (isPointed && form?.method === "get" && event.target.matches("select, [type=checkbox]")) form.requestSubmit();
+  const form = event.target.closest("form.filters[method=get], form.at-once");
+  if (isPointed && form && event.target.matches("select, [type=checkbox]")) form.requestSubmit();
 });

@@ -77,7 +77,7 @@ async def show(visit: Visit) -> Page:
             _approvals(visit.setup, visit.approvals),
         ],
         "lines": [(line, charts.spark(_hours(sent.get(line.team.record.ref, {}), since))) for line in shown],
-        "rate": _rate,
+        "rate": rate,
         "newer": before,
         "older": before + 2 if len(lines) > (before + 1) * PAGE else 0,
         "count": len(visit.setup.teams),
@@ -188,7 +188,7 @@ def _hours(sent: Mapping[int, int], since: int) -> list[int]:
     return [sent.get(since + hour * HOUR_MS, 0) for hour in range(HOURS)]
 
 
-def _rate(part: int, whole: int) -> str:
+def rate(part: int, whole: int) -> str:
     return charts.percent(min(100.0, 100 * part / whole)) if whole else "–"
 
 

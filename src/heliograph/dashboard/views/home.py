@@ -28,7 +28,9 @@ async def start(visit: Visit) -> Answer:
         return Redirect(of_team(teams[0].record.id))
     since = visit.context.clock.now() - DAY_MS
     sent = await visit.store.figures.sent_by_hour([team.record.ref for team in teams[:COUNTED]], since)
+    accounts = await visit.store.ledger.accounts([team.record.ref for team in teams[:COUNTED]])
     values = {
+        "accounts": accounts,
         "teams": sorted(teams, key=lambda team: team.record.name),
         "sent": {ref: sum(hours.values()) for ref, hours in sent.items()},
         "is_counted": len(teams) <= COUNTED,

@@ -3,19 +3,24 @@
 from typing import Any
 
 from heliograph.dashboard.render import money
+from heliograph.dashboard.views.health import rate
 from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import Booking
+from heliograph.rules.limits import DAY_MS
 from heliograph.rules.mail.reputation import Counts, rates
 from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.templates.values import wrong_passthrough
 from heliograph.rules.text import whole_number
+from heliograph.storage.figures import TeamFigures
 from heliograph.words.places import OPERATOR as HERE
 from heliograph.words.places import of_team
 
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
 PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting", "passthrough")
+TABS = ("credit", "plan")  # beside the summary
+RATES_MS = 30 * DAY_MS
 NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
 
 
@@ -51,8 +56,8 @@ async def set_plan(visit: Visit) -> Answer:
             plan["octets_per_day"] = None
         await teams.set_plan(visit.store, visit.actor, visit.team.record.id, plan)
     except InvalidRequest as refusal:
-        return await show_team(visit, given, errors_of(refusal))
-    return Redirect(_page_of(visit), "The plan is saved.")
+        return await show_team(visit, given, errors_of(refusal), "plan")
+    return Redirect(f"{_page_of(visit)}?tab=plan", "The plan is saved.")
 
 
 async def suspend(visit: Visit) -> Answer:
@@ -67,8 +72,10 @@ async def book(visit: Visit) -> Answer:
     try:
         account = await credit.book(visit.store, visit.actor, Booking(team=team.id, **given))
     except InvalidRequest as refusal:
-        return await show_team(visit, given, errors_of(refusal))
-    return Redirect(_page_of(visit), f"Booked. The credit is {money(account.available, team.currency)}.")
+        return await show_team(visit, given, errors_of(refusal), "credit")
+    return Redirect(
+        f"{_page_of(visit)}?tab=credit", f"Booked. The credit is {money(account.available, team.currency)}."
+    )
 
 
 async def resume_direct(visit: Visit) -> Answer:
@@ -80,15 +87,22 @@ async def show_new(visit: Visit, given: dict[str, str] | None = None, errors: di
     return Page("team_new.html", {"given": given or NEW, "errors": errors or {}}, 400 if errors else 200)
 
 
-async def show_team(visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> Page:
+async def show_team(
+    visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None, tab: str = ""
+) -> Page:
+    """Show one of its tabs; with errors, the one whose form was sent."""
     record = visit.team.record
     account = await visit.store.ledger.account(record.ref)
     counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
     plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN}
     this_month = account.month == month_of(visit.context.clock.of(visit.team.record.ref))
     fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
+    since = visit.context.clock.now() - RATES_MS
     values = {
         "record": record,
+        "tab": tab or (wanted if (wanted := visit.query.get("tab", "")) in TABS else ""),
+        "sent": (await visit.store.figures.of_teams([record.ref], since)).get(record.ref, TeamFigures()),
+        "rate": rate,
         "passthroughs": [("", "None"), *fitting],
         "account": account,
         "used": account.used if this_month else 0,

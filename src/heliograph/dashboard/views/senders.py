@@ -4,6 +4,7 @@ from typing import Any
 
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.manage import recipients, senders
+from heliograph.rules.phones.countries import country_code, country_name, country_names
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.sender_approvals import state_of
@@ -22,7 +23,8 @@ async def show(visit: Visit) -> Page:
         "checked": {id_: one.checked_at for id_, one in looked.items()},
         "domain_names": {domain.id: domain.name for domain in team.domains.values()},
         "names": sorted(team.display_names.values(), key=lambda name: (name.domain, name.name)),
-        "sender_ids": sorted(team.sender_ids.values(), key=lambda sender: sender.country),
+        "sender_ids": sorted(team.sender_ids.values(), key=lambda sender: country_name(sender.country)),
+        "country_name": country_name,
         "recipients": sorted(team.recipients),
         "approval_of": state_of,
     }
@@ -32,7 +34,8 @@ async def show(visit: Visit) -> Page:
 def new_page(visit: Visit, kind: str, **errors: str) -> Page:
     """Show the form for one more; with errors, what was typed stays."""
     domains = sorted((domain.id, domain.name) for domain in visit.team.domains.values())
-    values = {"kind": kind, "domains": domains, "errors": errors, "typed": visit.form}
+    countries = [("", "Choose a country"), *((code, f"{name} ({code})") for code, name in country_names().items())]
+    values = {"kind": kind, "domains": domains, "countries": countries, "errors": errors, "typed": visit.form}
     return Page("sender_new.html", values, 400 if errors else 200)
 
 
@@ -54,12 +57,12 @@ async def new_sender_id(visit: Visit) -> Answer:
 
 
 async def set_sender_id(visit: Visit) -> Answer:
-    country, value = visit.form.get("country", "").strip().upper(), visit.form.get("value", "").strip()
+    country, value = country_code(visit.form.get("country", "")), visit.form.get("value", "").strip()
     try:
         await senders.submit_sender_id(visit.store, visit.actor, visit.team.record.id, country, value)
     except InvalidRequest as refusal:
         return new_page(visit, "sender-ids", **errors_of(refusal))
-    return Redirect(f"{visit.base}/senders", f"{value} for {country} waits for the operator's approval.")
+    return Redirect(f"{visit.base}/senders", f"{value} for {country_name(country)} waits for the operator's approval.")
 
 
 async def remove(visit: Visit) -> Answer:
