@@ -39,6 +39,7 @@ NOT_PAGES = (
     ".csv",
     "/export",
     "/live",
+    "/start/own",
     "/sign-in",
     *("/sign-in/provider", "/sign-in/callback", "/sign-out/provider", "/account/provider"),
     *("/sign-in/passkey", "/passkeys/new"),
