@@ -94,7 +94,8 @@ def _piece(random: Random, depth: int, in_list: bool, markup: bool) -> str:
     if markup and kind < 0.7:
         place = random.choice(('<a href="https://a.test/{}">', '<a href="https://a.test/?q={}">', '<a href="{}">'))
         place = random.choice((place, place, '<a href="https://a.test{}">', '<a href="{}{}">'))
-        place = random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">'))
+        mailto = random.choice(('<a href="mailto:{}@a.test">', '<a href="mailto:a@a.test{}">', '<a href="mailto:{}">'))
+        place = random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">', mailto))
         return place.format(slot, f"{{{{{_name(random, in_list)}}}}}")
     return slot
 
@@ -122,7 +123,7 @@ def candidates(world: World, name: str) -> list[Any]:
         given += [f"{day}T08:58:59Z" for day in DAYS]
     return [
         *given,
-        *(() if given else long),
+        *(("", False) if given else long),  # what has a format in it refuses these
         *([None] if name in template.optional or name in template.fallback else []),
     ]
 

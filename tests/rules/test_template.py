@@ -259,6 +259,28 @@ def test_a_whole_address(before: str, after: str, value: str, address: str) -> N
             "A & B",
             "mailto:a@x.test?subject=A%20%26%20B",
         ),
+        *(
+            (f"mailto:help@x.test{{{{customer.v}}}}{rest}", value, "", f"mailto:help@x.test{rest}")
+            for rest in ("", "?subject=Hi", ",b@x.test", "#a")
+            for value in (
+                ".evil.example",
+                "@evil.example",
+                ",a@evil.example",
+                "?bcc=a@evil.example",
+                "%2Ca@evil.example",
+            )
+        ),
+        ("mailto:help&#64;x.test{{customer.v}}", ".evil.example", "", "mailto:help&#64;x.test"),
+        (" MAILTO:help@{{customer.v}}.x.test", "eu@evil.example?", "", " MAILTO:help@euevil.example.x.test"),
+        ("mailto:help@x.{{customer.v}}", "test,a@evil", "", "mailto:help@x.testaevil"),
+        ("mailto:help@{{customer.w}}.x.test{{customer.v}}", ".evil.example", "eu", "mailto:help@eu.x.test"),
+        ("mailto:help@{{brand.domain}}", "", "", "mailto:help@acme.test"),
+        ("mailto:{{customer.v}}@x.test", "ada_l+1", "", "mailto:ada_l%2B1@x.test"),
+        ("mailto:a.{{customer.v}}.{{customer.w}}@x.test", "b@evil?", ",c", "mailto:a.b%40evil%3F.%2Cc@x.test"),
+        ("mailto:a@x.test,{{customer.v}}", "b@x.test", "", "mailto:a@x.test,b@x.test"),
+        ("mailto:{{customer.v}}?cc={{customer.w}}", "a@x.test", "b&bcc=c", "mailto:a@x.test?cc=b%26bcc=c"),
+        ("{{customer.v}}{{customer.w}}", "mailto:a@x.test", ".evil.example", "mailto:a@x.test"),
+        ("{{customer.v}}@x.test{{customer.w}}", "mailto:a", ".evil.example", "mailto:a@x.test"),
         ("tel:{{customer.v}}", "+44 1", "", "tel:+44%201"),
         ("{{customer.v}}/p?x={{customer.w}}", "https://x.test", "a&b", "https://x.test/p?x=a%26b"),
         ("{{customer.v}}{{customer.w}}", "java", "script:x", "#"),

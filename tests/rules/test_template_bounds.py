@@ -45,6 +45,12 @@ def bounds(one: Template, layout: Layout | None = None, segmenting: Segmenting =
         ({"html": '<a href="https://a.test/{{customer.x}}">'}, 26 + 120),
         ({"html": '<a href="https://{{customer.x}}.test">'}, 24 + 10),
         ({"html": '<a href="{{customer.x}}">'}, 11 + 4 + 6 * 12),  # it begins with tel:
+        (
+            {"html": '<a href="https://{{customer.x}}.test"><a href="{{customer.x}}">'},
+            24 + 3 + 11 + 4 + 6 * 12,  # of tel: the host has three letters
+        ),
+        ({"html": '<a href="mailto:{{customer.x}}@a.test">'}, 25 + 120),
+        ({"html": '<a href="mailto:a@a.test{{customer.x}}">'}, 26),
         ({"html": '<a href="{{customer.x|date}}">'}, 11 + 1),  # it becomes #
         ({"text": "{{#if customer.x}}yes{{else}}certainly not, no{{/if}}{{customer.x}}"}, 43),
         ({"text": "{{#if customer.x}}ab{{else}}c{{/if}}{{#if customer.x}}d{{else}}ef{{/if}}"}, 3),

@@ -246,16 +246,19 @@ class _Sum:
             text = formatted(slot.format, text, self._region) if slot.format and text else text
             return self._literal(escaped(slot.place, text))
         if state == FALSE:
-            return self._literal("false" if most >= len("false") and not slot.format else "")
+            is_word = most >= len("false") and not slot.format
+            return self._literal(escaped(slot.place, "false") if is_word else "")
         if slot.format:
             is_number = slot.format.kind in NUMBERS  # of others it matters only whether they fit
             chars = most if is_number else max(one for one in (0, DAY_CHARS, TIME_CHARS) if one <= most)
             return format_size(slot.format, self._region, min(chars, FORMATTED_CHARS), slot.place, self._part == "body")
         if (list_, slot.name) in self._formatted:
             most = min(most, FORMATTED_CHARS)
+        if slot.place == "host" and state != LETTERS:  # a value may be a whole link elsewhere: its scheme has letters
+            return self._literal("tel"[:most] if self._part != "body" else "")
         # An extension character of the GSM alphabet counts twice, and is as much as any in UCS-2.
         size = self._literal(escaped(slot.place, _CHARACTERS[state])).times(most)
-        return size if slot.place == "host" or state != WIDE else size | Size(0, 2 * most)
+        return size if state != WIDE else size | Size(0, 2 * most)
 
 
 def _is_asked(piece: str | Slot) -> TypeGuard[Slot]:

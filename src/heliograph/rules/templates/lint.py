@@ -31,6 +31,7 @@ FOREIGN_MAX = 3  # characters outside the GSM alphabet: more of them are another
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _ADDRESSES = frozenset({"href", "src", "action", "background", "poster"})
 _INSECURE = re.compile(r"[\x00-\x20]*(?:http|ftp|ws):", re.IGNORECASE)
+_LEFT_OUT = re.compile(rf"[\x00-\x20]*mailto:[^?]*@[^?,;@]*[^?,;@.{MASK}]{MASK}++(?![A-Za-z0-9.-])", re.IGNORECASE)
 _INSECURE_LINK = re.compile(r"(?<![a-z])(?:http|ftp)://[^\s<>\"']{0,60}", re.IGNORECASE)
 
 Found = Iterator[tuple[str, int, str]]  # code, character of the source, text
@@ -168,6 +169,8 @@ def _insecure_links(html: _Html) -> Found:
                     attribute.start(1),
                     _insecure(html.source[slice(*attribute.span(2))].strip("\"'")),
                 )
+            elif attribute[2] and _LEFT_OUT.match(attribute[2].lstrip("\"'")):
+                yield "insecure_link", attribute.start(1), "a value behind the host of a mailto is left out"
 
 
 def _insecure_texts(source: str) -> Found:

@@ -30,6 +30,7 @@ from heliograph.rules.templates.values import NONE, Values, check_size, with_fal
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 _ADDRESS_SAFE = "/:?#[]@!$&()*+,;=%~"
 _QUERY_SAFE = "/:@?!$()*,=~"  # not & + # % ;: they would end the value or change it
+_MAILBOX = re.compile(r"[\x00-\x20]*mailto:[^?]*@[^?,;@]*[^?,;@.]", re.IGNORECASE)
 _NOT_OF_A_HOST = re.compile(r"[^A-Za-z0-9.-]+")
 _MOST = {"subject": SUBJECT_OCTETS_MAX}  # octets of a part alone; html and text share theirs
 
@@ -145,8 +146,9 @@ class _Writer:
         self._measure(sum(map(octets, texts)))
         address = ""
         for piece, text in zip(pieces, texts, strict=True):
-            is_path = text and isinstance(piece, Slot) and _is_behind_host(address)
-            address += begin_path(text) if is_path else text
+            if text and isinstance(piece, Slot):
+                text = _behind_host(address, text)
+            address += text
         self.texts.append(address if SAFE_ADDRESS.match(address) else "#")
 
     def _measure(self, more: int) -> None:
@@ -169,10 +171,11 @@ class _Writer:
         return escaped(slot.place, begin_path(value) if slot.begins_path and value else value)
 
 
-def _is_behind_host(address: str) -> bool:
-    """Tell whether an address is a scheme and a host so far: another value does not make it another host."""
-    host = HOST.fullmatch(html.unescape(address)) if len(address) <= HOST_MAX else None
-    return bool(host and host[1])
+def _behind_host(address: str, value: str) -> str:
+    """Return what a value becomes here: where an address has its host, or a mailto its own, it makes it no other."""
+    begun = html.unescape(address) if len(address) <= HOST_MAX else ""
+    host = HOST.fullmatch(begun)
+    return begin_path(value) if host and host[1] else "" if _MAILBOX.fullmatch(begun) else value
 
 
 def begin_path(value: str) -> str:
@@ -191,6 +194,8 @@ def escaped(place: Place, value: str) -> str:
             return html.escape(quote(value, safe=_QUERY_SAFE, errors="replace"))
         case "host":
             return _NOT_OF_A_HOST.sub("", value)
+        case "local":
+            return quote(value, safe="", errors="replace")
         case "refused":
             return ""
 

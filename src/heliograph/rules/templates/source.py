@@ -3,8 +3,8 @@
 In HTML each slot knows its place: text and quoted attributes escape the value, an address (`href`, `src`,
 …) encodes it and must come out as http(s), mailto or tel, and every other place is refused. In the host of a link,
 in whatever part, letters, digits, dots and hyphens pass and nothing else; behind a whole host a value begins the path:
-it does not say where the link leads. A block stands between tags or around text, so that what it leaves out changes
-the place of nothing.
+it does not say where the link leads, nor, where a mailto has a host, who gets the mail. A block stands between tags or
+around text, so that what it leaves out changes the place of nothing.
 """
 
 import html
@@ -30,13 +30,18 @@ HOST_MAX = 300  # characters of a host that are looked at; it has at most 253
 # What browsers take for the scheme and the host, however many slashes of either kind are between them.
 HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+([^/\\?#]*)", re.IGNORECASE)
 _PATH = re.compile(r"[/\\?#]")  # what ends a host
+_MAILTO = re.compile(r"[\x00-\x20]*mailto:", re.IGNORECASE)
+_BEFORE_HOST = re.compile(r"[^?,;@]*@")  # of a mailto
+_IN_HOST = re.compile(r"[A-Za-z0-9.-]")
+_NEAR = 16  # pieces of an address in which a host is looked for
 _UNREAD = str.maketrans("", "", "\t\r\n")  # browsers leave them out of an address
 _AUTHORITY_END = re.compile(r"[\s/?#\"'<>\\]")
 
 Scope = Literal["customer", "brand", "item", "content"]
 # plain: not HTML. text: HTML text. attribute: a quoted one. address, query: inside an address, before and after its
-# `?`. host: between the scheme and the path, in any part. refused: anywhere else in HTML.
-Place = Literal["plain", "text", "attribute", "address", "query", "host", "refused"]
+# `?`. host: between the scheme and the path, in any part. local: before the host of a mailto. refused: anywhere else in
+# HTML.
+Place = Literal["plain", "text", "attribute", "address", "query", "host", "local", "refused"]
 Code = Literal[
     "crossed_block",
     "misplaced_block",
@@ -310,6 +315,15 @@ def _in_host(slot: Slot, host: str, after: str) -> Slot:
     return msgspec.structs.replace(slot, begins_path=True) if is_whole else msgspec.structs.replace(slot, place="host")
 
 
+def _in_mailbox(slot: Slot, before: str, after: str) -> Slot:
+    """Of a mailto whose host the template has, a value can be a part of the host or what stands before it, not more."""
+    host = re.split("[,;]", before[-HOST_MAX:])[-1].partition("@")
+    if not host[1]:
+        return msgspec.structs.replace(slot, place="local") if _BEFORE_HOST.match(after) else slot
+    is_whole = host[2][-1:] not in ("", ".") and not _IN_HOST.match(after)
+    return msgspec.structs.replace(slot, place="refused" if is_whole else "host")
+
+
 def _slot(token: re.Match[str], place: Place, faults: Faults) -> Slot | None:
     scope, name, kind, argument = token.group(1, 2, 3, 4)
     if token[10]:
@@ -352,6 +366,9 @@ def _cut_address(source: str, stretch: Stretch, faults: Faults) -> "Iterator[str
             piece, host = _in_host(piece, host, after[at]), host + MASK
         elif "?" in before:
             piece = msgspec.structs.replace(piece, place="query")
+        elif _MAILTO.match(before):
+            near = "".join(one for one in cut[at + 1 : at + _NEAR] if isinstance(one, str))
+            piece = _in_mailbox(piece, before, html.unescape(near[:HOST_MAX]))
         pieces.append(piece)
     first = html.unescape(pieces[0]) if pieces and isinstance(pieces[0], str) else ""
     if SAFE_ADDRESS.match(first):
