@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import json
+import os
 import smtplib
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.message import EmailMessage
@@ -18,7 +20,8 @@ from anymail.signals import inbound
 from tests.channels.dns_peer import DnsPeer, Zone
 from tests.compat import site
 from tests.journeys.test_webhooks import Hooks
-from tests.service import TOKENS, Service, free_port, until
+from tests.npm import install
+from tests.service import PATIENCE_S, TOKENS, Service, free_port, until
 
 INBOUND = """
 [[teams]]
@@ -35,6 +38,11 @@ ZONE: Zone = {
 }
 PICTURE = bytes(range(256)) * 10
 LINK = ("download_url", "expires_at")
+FORWARD = """
+import { Resend } from 'resend';
+const to = { from: 'hello@acme.test', to: 'delivered@simulator.test' };
+console.log(JSON.stringify(await new Resend().emails.receiving.forward({ emailId: process.argv[2], ...to })));
+"""
 
 
 @contextmanager
@@ -202,6 +210,22 @@ def test_anymail_fetches_the_mail_that_resends_format_tells_of(receiving: Receiv
         receiving.ask("DELETE", f"/v1/webhooks/{made.json['id']}")
     assert (event.message.subject, event.message.text) == ("With a file", TEXT)
     assert [one.get_content_bytes() for one in event.message.attachments] == [PICTURE]
+
+
+def test_resends_library_forwards_what_came_in(receiving: Receiving, tmp_path: Path) -> None:
+    """It fetches the mail by its link, and sends it on with its files."""
+    node = install(tmp_path, "Resend's library for Node")
+    message = letter("Forward me", TEXT)
+    message.add_attachment(PICTURE, maintype="image", subtype="png", filename="p.png")
+    receiving.mail(message, "support@acme.test")
+    (came,) = until(lambda: [one for one in receiving.received() if one["subject"] == "Forward me"])
+    (node / "forward.mjs").write_text(FORWARD)
+    base = f"http://127.0.0.1:{receiving.ports[0]}/compat/resend"
+    env = os.environ | {"RESEND_BASE_URL": base, "RESEND_API_KEY": TOKENS["ACME"]}
+    command = ["node", str(node / "forward.mjs"), came["id"]]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
+    sent = receiving.get(f"/v1/emails/{json.loads(ran.stdout)['data']['id']}").json
+    assert (sent["subject"], sent["attachments_count"]) == ("Forward me", 1)
 
 
 def test_long_texts_are_cut_in_the_event_alone(receiving: Receiving) -> None:
