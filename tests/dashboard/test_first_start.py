@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboard.conftest import Shoot, Tabs, printed_link, sync_api
+from tests.dashboard.conftest import Shoot, Tabs, fits, printed_link, sync_api
 from tests.people import PASSWORD
 
 expect = sync_api.expect
@@ -35,6 +35,9 @@ def send_a_test(page: Any, shoot: Shoot) -> None:
 
 def test_from_an_empty_folder_to_a_delivered_message(page: Any, shoot: Shoot, tmp_path: Path) -> None:
     with printed_link(tmp_path) as link:
+        page.goto(link.partition("/dashboard")[0])
+        expect(page.locator("main")).to_contain_text("Look for First operator in its terminal or its log")
+        fits(page, shoot, "nobody-yet")
         page.goto(link)
         page.get_by_label("Email address").fill("ada@example.com")
         page.get_by_label("Your name").fill("Ada")
@@ -43,12 +46,9 @@ def test_from_an_empty_folder_to_a_delivered_message(page: Any, shoot: Shoot, tm
         expect(page.get_by_role("alert")).to_contain_text("10")
         expect(page.get_by_label("Email address")).to_have_value("ada@example.com")
         page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_label("Your first team").fill("Acme")
+        fits(page, shoot, "first-start")
         page.get_by_role("button", name="Continue").click()
-
-        expect(page.get_by_role("heading", name="Create the first team")).to_be_visible()
-        shoot(page, "first-start")
-        page.get_by_label("Name of the team").fill("Acme")
-        page.get_by_role("button", name="Create team").click()
         expect(page.locator(".flash")).to_contain_text("Send a test message")
         shoot(page, "first-team")
         send_a_test(page, shoot)
@@ -67,3 +67,16 @@ def test_the_demos_link_leads_to_a_delivered_message(page: Any, shoot: Shoot, tm
         page.goto(link)
         page.get_by_role("button", name="Open the dashboard").click()
         send_a_test(page, shoot)
+
+
+@pytest.mark.in_full
+def test_without_the_name_of_a_team_it_is_asked_for_next(page: Any, tmp_path: Path) -> None:
+    with printed_link(tmp_path) as link:
+        page.goto(link)
+        page.get_by_label("Email address").fill("ada@example.com")
+        page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_role("button", name="Continue").click()
+        expect(page.get_by_role("heading", name="Create the first team")).to_be_visible()
+        page.get_by_label("Name of the team").fill("Acme")
+        page.get_by_role("button", name="Create team").click()
+        expect(page.locator(".flash")).to_contain_text("Send a test message")

@@ -3,7 +3,7 @@
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
 from heliograph.dashboard.views.sign_in import let_in, wrong_code
 from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
-from heliograph.manage import people
+from heliograph.manage import people, teams
 from heliograph.manage.people import NewPerson, read_person
 from heliograph.rules.audit import Actor
 from heliograph.rules.people import Link, Person
@@ -66,7 +66,7 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
 
 
 async def _begin(visit: Visit, link: Link) -> Answer:
-    """Make the first operator, who is nobody yet."""
+    """Make the first operator, who is nobody yet, and the first team where its name is given."""
     password = visit.form.get("password", "")
     wrong, given = complaint(password), NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
     try:
@@ -77,7 +77,14 @@ async def _begin(visit: Visit, link: Link) -> Answer:
     person = await people.follow_first(visit.store, _actor(visit), given, visit.params["token"], hashed)
     if person is None:
         raise Gone(OVER)
-    return await let_in(visit, person, notice="Welcome.")
+    team = visit.form.get("team", "").strip()
+    if not team or visit.setup.teams:
+        return await let_in(visit, person, notice="Welcome.")
+    try:
+        made = await teams.create(visit.store, _actor(visit, person.id), {"name": team})
+    except InvalidRequest as refusal:
+        return await let_in(visit, person, notice=refusal.message)
+    return await let_in(visit, person, of_team(made.id), notice="Welcome. Send a test message to see it work.")
 
 
 async def _linked(visit: Visit) -> tuple[Link, Person | None]:
@@ -128,5 +135,6 @@ async def _page(visit: Visit, link: Link, person: Person | None, errors: dict[st
         "is_other": bool(_is_here(link, person) and person and not _is_signed_in(visit, person)),
         "form": visit.form,
         "errors": errors or {},
+        "is_bare": not visit.setup.teams,
     }
     return Page("link.html", values, 400 if errors else 200)

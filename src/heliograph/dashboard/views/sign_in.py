@@ -3,6 +3,7 @@
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.dashboard import totp
 from heliograph.dashboard.passkeys import ARE_HERE, party_of
@@ -32,7 +33,10 @@ ENDED = "This sign-in has ended. Sign in again."
 
 
 async def show(visit: Visit) -> Answer:
-    return Redirect("/dashboard") if visit.who else page(visit)
+    if visit.who:
+        return Redirect("/dashboard")
+    shown = page(visit)
+    return replace(shown, values=shown.values | {"is_empty": not await visit.store.people.count()})
 
 
 async def enter(visit: Visit) -> Answer:
@@ -91,6 +95,7 @@ def page(
         "provider": provider.options.name if provider else "",
         "next": urlencode({"next": next_page}) if next_page else "",
         "is_out": "out" in visit.query,
+        "is_empty": False,
         "passkeys": visit.tools.passwords and ARE_HERE and party_of(visit.context.base_url) is not None,
     }
     return Page("sign_in.html", values, status)
