@@ -114,6 +114,7 @@ def test_messages(shared_service: Service) -> None:
         ("/bounces/evt_x/dump", 422, 407),
         ("/messages/inbound", 404, 300),
         ("/bounces/tags", 404, 300),
+        ("/data-removals/1", 404, 300),
         ("/nothing", 404, 300),
     ],
 )

@@ -75,6 +75,7 @@ DECLINED = {
     "/server": "A team is changed in the dashboard.",
     "/message-streams": "There is one stream, outbound, and it stays as it is.",
     "/domains": "Domains are added and verified at /v1/domains.",
+    "/data-removals": "An owner of the team erases an address in the dashboard, under Suppressions.",
     "/senders": "Senders are whole domains here: add them at /v1/domains.",
 }
 # Its clients read who it was from these very words.
