@@ -1,13 +1,13 @@
 """Passwords: argon2id, checked in threads of their own; and how many wrong ones may be tried."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+
+from heliograph.runtime.threads import Threads
 
 SHORTEST = 10
 LONGEST = 200
@@ -27,7 +27,7 @@ class PasswordQueue:
     """Passwords that are checked one after the other: what they cost is one core at most, however many come."""
 
     def __init__(self, longest: int) -> None:
-        self._thread = ThreadPoolExecutor(1, "passwords")
+        self._thread = Threads("passwords", 1)
         self._longest = longest
         self._waiting = 0
 
@@ -36,7 +36,7 @@ class PasswordQueue:
             raise Busy
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+            return await self._thread.submit(work, *given)
         finally:
             self._waiting -= 1
 

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ import apsw
 import structlog
 
 from heliograph.runtime import metrics
+from heliograph.runtime.threads import Threads
 from heliograph.storage.engine import pipes
 from heliograph.storage.engine.database import Rows, StoreUnavailable, Story, T, reason_of, subject_of
 from heliograph.storage.engine.hints import Hints
@@ -48,7 +48,7 @@ class SqliteTx:
         if found.each:
             self._executemany(found.sql, params[found.tables[0]])
             return []
-        return self._execute(found.sql, bound(found, params)).fetchall()
+        return self._execute(found.sql, bound(found, params) if found.tables else params).fetchall()
 
     async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
         return [
@@ -68,23 +68,19 @@ class SqliteDatabase:
         self._path = path
         self._checkpoint = checkpoint
         self._queries = load_queries("sqlite")
-        self._writer = ThreadPoolExecutor(1, "sqlite-writer")
-        self._readers = ThreadPoolExecutor(READERS, "sqlite-reader")
+        self._writer = Threads("sqlite-writer", 1)
+        self._readers = Threads("sqlite-reader", READERS)
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
         self._pipes = path.with_name(f"{path.name}-hints")
         self._own_pipe = ""
         self.hints = Hints(self._tell)
 
-    async def write(self, story: Story[T]) -> T:
-        result, tx = await self._inside("write", story)
-        self.hints.tell(tx.hints)
-        for act in tx.afterwards:
-            act()
-        return result
+    def write(self, story: Story[T]) -> Coroutine[Any, Any, T]:
+        return self._inside("write", story)
 
-    async def read(self, story: Story[T]) -> T:
-        return (await self._inside("read", story))[0]
+    def read(self, story: Story[T]) -> Coroutine[Any, Any, T]:
+        return self._inside("read", story)
 
     async def listen(self) -> None:
         try:
@@ -100,25 +96,30 @@ class SqliteDatabase:
     async def close(self) -> None:
         self.hints.close()
         for pool in (self._readers, self._writer):
-            await asyncio.to_thread(pool.shutdown)
+            await asyncio.to_thread(pool.close)
         for connection in self._opened:
             connection.close()
 
     async def _tell(self, text: str) -> None:
         pipes.tell(self._pipes, text, self._own_pipe)
 
-    async def _inside(self, kind: Literal["read", "write"], story: Story[T]) -> tuple[T, SqliteTx]:
+    async def _inside(self, kind: Literal["read", "write"], story: Story[T]) -> T:
         pool = self._writer if kind == "write" else self._readers
         loop, name, waits = asyncio.get_running_loop(), subject_of(story), list[int]()
         metrics.under_way[kind] += 1
         try:
-            result, tx = await loop.run_in_executor(pool, self._transact, story, *BOUNDS[kind], loop.time, waits)
+            result: T
+            result, tx = await pool.submit(self._transact, story, *BOUNDS[kind], loop.time, waits)
         finally:
             metrics.under_way[kind] -= 1
             if waits:
                 metrics.found_busy[name].inc()
         metrics.transacted[name].observe(tx.took_s)
-        return result, tx
+        if kind == "write":
+            self.hints.tell(tx.hints)
+            for act in tx.afterwards:
+                act()
+        return result
 
     def _transact(
         self, story: Story[T], begin: str, end: str, time: Callable[[], float], waits: list[int]
