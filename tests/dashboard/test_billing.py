@@ -26,9 +26,13 @@ def test_the_ledger_page_by_page_and_as_a_file(site: Site, shoot: Shoot) -> None
     expect(page.locator(".figure").first).to_contain_text("23.65\u00a0USD")
     expect(page.get_by_role("link", name="Change plan")).to_have_count(0)
     rows = page.locator("section", has_text="Ledger").locator("tbody tr")
-    ids = page.locator("td code").all_inner_texts()
+    ids = page.locator("td a[title^=sms_]").evaluate_all("all => all.map((one) => one.title)")
     assert len(ids) == len(set(ids)) and 20 < len(ids) <= 30  # a line for each message, of 50 entries
+    expect(page.locator("section", has_text="Spend by month").locator("tbody tr")).to_contain_text(
+        "1.35\u00a0USD for 30"
+    )
     expect(rows.first).to_contain_text("Charged")
+    expect(rows.first).to_contain_text("Parcel to +14155550123")
     expect(rows.first).to_contain_text("23.65")
     shoot(page, "money")
     page.get_by_role("link", name="Older").click()
@@ -48,7 +52,7 @@ def test_the_ledger_page_by_page_and_as_a_file(site: Site, shoot: Shoot) -> None
 
 def test_prices_and_an_empty_ledger(site: Site, shoot: Shoot) -> None:
     page = site.open("pia@example.com", "--team", "team_acme", "--role", "viewer", path=MONEY)
-    row = page.locator("tr", has_text="Parcel").filter(has_text="SMS")
+    row = page.locator("section[aria-labelledby=prices] tr", has_text="Parcel").filter(has_text="SMS")
     expect(row).to_contain_text("0.045")
     expect(row).to_contain_text("DE 0.00, GB 0.035")
     expect(page.get_by_text("A verification costs 0.05")).to_be_visible()

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
+from heliograph.rules.pricing import Charge, month_of
 from heliograph.storage import ledger
 from heliograph.storage.ledger import Entry
 from heliograph.storage.store import Store
@@ -108,3 +109,28 @@ async def test_an_account_that_differs_from_its_entries_is_found(
     await sql("UPDATE account SET available = available + 7, held = held - 2 WHERE team = 1")
     assert await store.ledger.difference(1) == 9
     assert await store.ledger.difference(2) == await store.ledger.difference(99) == 0
+
+
+async def test_what_was_charged_by_month_and_channel(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, whether the entries are counted, counted in part, or read by the page."""
+    monkeypatch.setattr(ledger, "COUNTED_MOST", 2)
+    now = clock.now()
+    rows = [
+        *((1, "capture", 100 + at, f"sms_{at}", now, 0) for at in range(3)),
+        (1, "capture", 7, "vrf_1", now, 0),
+        (1, "hold", 7, "eml_1", now, 0),
+        (2, "capture", 9, "eml_2", now, 0),
+    ]
+    await store.database.write(lambda tx: tx.run("insert_ledger", entries=rows))
+    month = month_of(now)
+    seen = await store.ledger.spend(1, month)
+    assert seen.counted_until is not None and (month, "sms") in seen.charges
+    while await store.ledger.count_spend(1):
+        pass
+    whole = {(month, "sms"): Charge(303, 3), (month, "verification"): Charge(7, 1)}
+    assert await store.ledger.spend(1, month) == ledger.Spend(charges=whole, counted_until=None)
+    assert not await store.ledger.count_spend(1)
+    assert (await store.ledger.spend(1, month)).charges == whole
+    assert (await store.ledger.spend(1, "9999-01")).charges == {}

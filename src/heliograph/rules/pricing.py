@@ -4,11 +4,14 @@ Amounts are integers of 10^-6 currency units (contract 7).
 """
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
+from heliograph.rules.ids import PREFIXES
 from heliograph.rules.limits import DAY_MS, SECOND_MS
 from heliograph.rules.refusals import InsufficientCredit, SandboxLimitReached, StorageLimitReached
 from heliograph.rules.setup.records import Platform, Template
@@ -189,6 +192,27 @@ def moved(kind: str, amount: int, account: str) -> int:
     """Return by how much an entry changed this account."""
     source, target = ENTRY_KINDS[kind]
     return amount * ((target == account) - (source == account))
+
+
+class Charge(NamedTuple):
+    amount: int = 0
+    charges: int = 0
+
+    def plus(self, more: "Charge") -> "Charge":
+        return Charge(self.amount + more.amount, self.charges + more.charges)
+
+
+CHARGED = {PREFIXES[kind]: kind for kind in ("email", "sms", "whatsapp", "verification")}
+
+
+def spend_of(entries: Iterable[tuple[str, int, str | None, int]]) -> dict[tuple[str, str], Charge]:
+    """Add up what was charged, by UTC month and by what was sent. Entries are kind, amount, subject and time."""
+    spend: dict[tuple[str, str], Charge] = {}
+    for kind, amount, subject, at in entries:
+        if kind == "capture" and (sent := CHARGED.get((subject or "")[:4])):
+            place = (month_of(at), sent)
+            spend[place] = spend.get(place, Charge()).plus(Charge(amount, 1))
+    return spend
 
 
 def _take_held(account: Account, amount: int) -> None:

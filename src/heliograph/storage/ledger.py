@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
-from heliograph.rules.pricing import Account, book, credit_moved, moved
+from heliograph.rules.pricing import Account, Charge, book, credit_moved, moved, spend_of
 from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
 from heliograph.storage.audit import NEWEST
@@ -35,6 +35,12 @@ class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SUMMED_MOST = 20_000  # entries at a time: some 10 ms
+COUNTED_MOST = 5_000  # that one transaction, or a page, adds to what was counted before
+
+
+class Spend(msgspec.Struct, frozen=True, kw_only=True):
+    charges: dict[tuple[str, str], Charge]  # by UTC month and by what was sent
+    counted_until: int | None  # when the last entry was that is counted; None: all are
 
 
 class _Sums(msgspec.Struct):
@@ -76,6 +82,14 @@ class Ledger:
             if sum(row[5] for row in rows) < SUMMED_MOST:
                 return sum(abs(row[0] - sums.credit) + abs(row[1] - sums.held) for row in rows[:1])
 
+    async def count_spend(self, team: int) -> bool:
+        """Count a portion of what was charged since the last time; tells whether there is more."""
+        return await self._database.write(lambda tx: _count_spend(tx, team))
+
+    async def spend(self, team: int, since: str) -> Spend:
+        """Return what was charged from that month on: what is counted, and the newest entries beside it."""
+        return await self._database.read(lambda tx: _spend(tx, team, since))
+
     async def book(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
         """Top up, or take by a negative amount; ValueError when that is more than there is."""
         return await self._database.write(lambda tx: _book(tx, team, amount, note, entry))
@@ -97,6 +111,28 @@ async def _page(tx: Tx, team: int, cursor: Cursor | None, limit: int) -> LedgerP
     more = len(entries) > limit
     following = Cursor(entries[limit - 1].key, entries[limit].balance) if more else None
     return LedgerPage(entries=entries[:limit], following=following)
+
+
+async def _count_spend(tx: Tx, team: int) -> bool:
+    ((after,),) = await tx.run("lock_spend", team=team)
+    rows = await tx.run("ledger_after", team=team, after=after, most=COUNTED_MOST)
+    if rows:
+        sums = [(team, *place, *charge) for place, charge in sorted(spend_of(row[1:] for row in rows).items())]
+        await tx.run("add_spend", sums=sums)
+        await tx.run("move_spend", team=team, key=rows[-1][0])
+    return len(rows) == COUNTED_MOST
+
+
+async def _spend(tx: Tx, team: int, since: str) -> Spend:
+    after = next((row[0] for row in await tx.run("spend_counted", team=team)), 0)
+    rows = await tx.run("ledger_after", team=team, after=after, most=COUNTED_MOST)
+    charges = {
+        (month, kind): Charge(*sums) for month, kind, *sums in await tx.run("team_spend", team=team, since=since)
+    }
+    for place, more in spend_of(row[1:] for row in rows).items():
+        if place[0] >= since:
+            charges[place] = charges.get(place, Charge()).plus(more)
+    return Spend(charges=charges, counted_until=rows[-1][4] if len(rows) == COUNTED_MOST else None)
 
 
 async def _book(tx: Tx, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:

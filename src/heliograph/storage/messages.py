@@ -100,6 +100,12 @@ class Messages:
         seen = search.seen_by(self._clock, team, wanted)
         return await self._database.read(lambda tx: search.messages(tx, team, seen))
 
+    async def lines(self, team: int, ids: Iterable[str]) -> dict[str, MessageLine]:
+        """Return those of the team that are still there, by id."""
+        asked = [(id_,) for id_ in ids]
+        rows = await self._database.read(lambda tx: tx.run("message_lines", team=team, ids=asked)) if asked else []
+        return {row[1]: MessageLine(*row) for row in rows}
+
     async def count(self, team: int, wanted: Search, most: int = COUNT_MOST) -> Counted:
         """Count no further than `most`.
 

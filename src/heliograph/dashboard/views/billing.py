@@ -1,17 +1,22 @@
 """Billing of a team: plan and quota, credit, the ledger with the credit after each entry, and the price list."""
 
 from collections.abc import AsyncGenerator
+from datetime import date
+from typing import Any
 
 import msgspec
 
 from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.views.messages import line_of
 from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
-from heliograph.rules.ids import timestamp
+from heliograph.rules.ids import PREFIXES, timestamp
+from heliograph.rules.phones.countries import country_name
 from heliograph.rules.pricing import format_money, month_of, verify_price
 from heliograph.rules.text import whole_number
 from heliograph.storage.ledger import Cursor, Entry
 
 PAGE = 50
+MONTHS = 12
 PORTION = 1000  # lines of an export in one read
 COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "subject")
 
@@ -20,6 +25,8 @@ async def show(visit: Visit) -> Answer:
     team, cursor = visit.team, _cursor(visit.query.get("before", ""))
     account = await visit.store.ledger.account(team.record.ref)
     page = await visit.store.ledger.page(team.record.ref, cursor, PAGE)
+    entries = _told_once(page.entries)
+    months = _months(visit.context.clock.of(team.record.ref))
     this_month = account.month == month_of(visit.context.clock.of(visit.team.record.ref))
     return Page(
         "billing.html",
@@ -27,13 +34,36 @@ async def show(visit: Visit) -> Answer:
             "record": team.record,
             "account": account,
             "used": account.used if this_month else 0,
-            "entries": _told_once(page.entries),
+            "entries": entries,
+            "sent": await _sent(visit, entries),
+            "spend": await visit.store.ledger.spend(team.record.ref, months[-1]),
+            "months": months,
+            "month_name": _month_name,
+            "country_name": country_name,
             "later": bool(cursor),
             "following": f"{page.following.key}.{page.following.balance}" if page.following else "",
             "templates": sorted(team.templates.values(), key=lambda t: (t.channel, t.name)),
             "verify_price": verify_price(visit.setup.platform, team.record.currency),
         },
     )
+
+
+def _months(now: int) -> list[str]:
+    """Return the last twelve, this one first, like '2026-11'."""
+    year, month = map(int, month_of(now).split("-"))
+    return [f"{(at := year * 12 + month - 1 - back) // 12}-{at % 12 + 1:02d}" for back in range(MONTHS)]
+
+
+def _month_name(month: str) -> str:
+    return date.fromisoformat(f"{month}-01").strftime("%B %Y")
+
+
+async def _sent(visit: Visit, entries: list[Entry]) -> dict[str, dict[str, Any]]:
+    """Return what each message of the entries says and to whom, as its list has it."""
+    kinds = tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))
+    ids = dict.fromkeys(entry.subject for entry in entries if entry.subject and entry.subject.startswith(kinds))
+    found = await visit.store.messages.lines(visit.team.record.ref, ids)
+    return {id_: line_of(visit, line) for id_, line in found.items()}
 
 
 def _told_once(entries: list[Entry]) -> list[Entry]:

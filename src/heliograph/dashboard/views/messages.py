@@ -226,7 +226,7 @@ def paging(visit: Visit, found: SearchPage[Row]) -> dict[str, Any]:
 
 async def lines_of(visit: Visit, lines: Any) -> list[dict[str, Any]]:
     """Describe each line, with what became of its recipients where there are several."""
-    shown = [_line(visit, line) for line in lines]
+    shown = [line_of(visit, line) for line in lines]
     several = [line["key"] for line in shown if line["others"] > 0]
     outcomes = await visit.store.messages.outcomes(several) if several else {}
     for line in shown:
@@ -279,7 +279,7 @@ def _keys(visit: Visit) -> list[tuple[str, str]]:
     return [*((key.id, key.name) for key in mine), ("dashboard", "Sent from the dashboard")]
 
 
-def _line(visit: Visit, line: MessageLine) -> dict[str, Any]:
+def line_of(visit: Visit, line: MessageLine) -> dict[str, Any]:
     record = read_record(line.record)
     return {
         "key": line.key,

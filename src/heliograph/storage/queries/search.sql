@@ -19,6 +19,13 @@ SELECT key, id, channel, status, template_id, created_at, record FROM message
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
 ORDER BY id DESC LIMIT :limit;
 
+-- name: message_lines
+SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
+FROM rows(:ids, id text) AS r
+CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
+JOIN message m ON m.team = :team AND m.id = r.id        --postgres
+;
+
 -- name: tagged_messages
 -- CROSS, and the tag alone in the order: else the databases walk through all messages of the team.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record FROM tag t
