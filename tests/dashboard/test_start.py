@@ -6,8 +6,11 @@ import shutil
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
+from heliograph.dashboard.views.events import grouped, in_words
+from heliograph.rules.webhooks.event import StoredEvent
 from tests.dashboard.conftest import PHONE, Shoot, Site, fits, sync_api
 from tests.service import TOKENS, until
 
@@ -89,6 +92,23 @@ def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot)
     expect(page.locator("main")).to_contain_text(refused.code or "")
     expect(page.locator("main")).not_to_contain_text("secret words")
     fits(page, shoot, "request")
+
+
+def test_events_are_grouped_by_message_and_recipient() -> None:
+    def event(number: int, type_: str, message: str, to: str | None) -> StoredEvent:
+        record = msgspec.json.encode({"id": message}).decode()
+        return StoredEvent(f"evt_{number}", type_, number, number, to, None, None, None, None, record, 0, "to")
+
+    sent = [
+        event(5, "email.delivered", "eml_1", "a@x.test"),
+        event(4, "email.bounced", "eml_1", "b@x.test"),
+        event(3, "sms.sent", "sms_1", "+1"),
+        event(2, "email.sent", "eml_1", "a@x.test"),
+    ]
+    assert [[one.sequence for one in group] for group in grouped(sent)] == [[5, 2], [4], [3]]
+    assert [in_words(one) for one in ("sms.sent", "opt_out.created", "credit.low")] == [
+        *("SMS sent", "Opt out created", "Credit low")
+    ]
 
 
 def test_events_by_type(site: Site, shoot: Shoot) -> None:

@@ -1,7 +1,10 @@
 """The feed as a page: every published event of the team, newest first, and one of them as its webhooks are told it."""
 
+from collections.abc import Iterable
+
 import msgspec
 
+from heliograph.dashboard.render import channel_name
 from heliograph.dashboard.views import live
 from heliograph.dashboard.visit import Answer, Gone, Page, Visit
 from heliograph.rules.ids import PREFIXES
@@ -23,6 +26,8 @@ async def show(visit: Visit) -> Answer:
         "live": stream,
         "events": found.events,
         "about": about,
+        "grouped": grouped,
+        "in_words": in_words,
         "type": name,
         "names": [("", "All types"), *((one, one) for one in NAMES[1:])],
         "more": found.before,
@@ -40,10 +45,25 @@ async def show_one(visit: Visit) -> Answer:
     values = {
         "event": event,
         "about": about(event),
+        "words": in_words(event.type),
         "json": msgspec.json.format(event_body(explained(event), visit.team), indent=2).decode(),
         "link": f"{visit.base}/messages/{id_}" if is_message else "",
     }
     return Page("event.html", values)
+
+
+def grouped(events: Iterable[StoredEvent]) -> list[list[StoredEvent]]:
+    """Put what became of one recipient of a message together, in the order of the newest of each; newest first."""
+    groups: dict[tuple[str, str | None], list[StoredEvent]] = {}
+    for event in events:
+        groups.setdefault((str(event_data(event).get("id") or event.id), event.recipient), []).append(event)
+    return list(groups.values())
+
+
+def in_words(type_: str) -> str:
+    """Write `email.delivery_delayed` as 'Email delivery delayed'."""
+    thing, _, rest = type_.partition(".")
+    return f"{channel_name(thing.replace('_', ' '))} {rest.replace('_', ' ')}"
 
 
 def about(event: StoredEvent) -> str:
