@@ -182,7 +182,8 @@ def test_on_a_desk(site: Site, shoot: Shoot) -> None:
     assert "heliograph_zone" in {cookie["name"] for cookie in page.context.cookies()}
 
 
-SHEET = (Path(__file__).parents[2] / "src/heliograph/dashboard/static/style.css").read_text()
+STATIC = Path(__file__).parents[2] / "src/heliograph/dashboard/static"
+SHEET = (STATIC / "style.css").read_text()
 LIGHT, DARK = (
     dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{(.*?)\}", SHEET, re.S)[:2]
 )
@@ -194,11 +195,21 @@ def test_each_section_of_the_sheet_stands_by_itself() -> None:
         assert section.count("{") == section.count("}"), section.partition("\n")[0]
 
 
+def test_one_font_is_shipped_small_and_with_its_licence(site: Site) -> None:
+    assert (STATIC / "inter.woff2").stat().st_size < 50_000
+    assert "SIL OPEN FONT LICENSE" in (STATIC / "inter-OFL.txt").read_text()
+    page = site.page()
+    for path in ("/dashboard/sign-in", "/docs"):
+        page.goto(path)
+        page.wait_for_function("[...document.fonts].some((one) => one.family === 'Inter' && one.status === 'loaded')")
+
+
 GROUNDS = ("ground", "side", "card", "plain-ground")
 PAIRS = [
     *((text, ground, 4.5) for text in ("text", "quiet", "accent") for ground in GROUNDS),
     *((kind, f"{kind}-ground", 4.5) for kind in ("good", "info", "wait", "bad", "accent")),
     *((kind, ground, 4.5) for kind in ("good", "bad") for ground in ("ground", "card")),
+    *(("info", ground, 4.5) for ground in GROUNDS),  # values in code
     *(("field", ground, 3) for ground in ("ground", "card")),
     ("on-accent", "accent-fill", 4.5),
     *((channel, "card", 3) for channel in ("email", "sms", "whatsapp")),

@@ -20,8 +20,8 @@ from heliograph.words.explain import ExplanationRecord, all_causes
 HTML = b"text/html; charset=utf-8"
 WORDS_MAX = 200  # characters of a search
 CONTENT_SECURITY_POLICY = (
-    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    b"base-uri 'none'; frame-ancestors 'none'"
+    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 PAGE_HEADERS = [
     (b"content-security-policy", CONTENT_SECURITY_POLICY),

@@ -46,8 +46,8 @@ TITLES = {403: "Not allowed", 404: "Not found", 500: "Something broke", 503: "Tr
 IN_TEAM = f"{TEAMS}/"
 HTML = b"text/html; charset=utf-8"
 CSP = (
-    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    b"frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; font-src 'self'; "
+    b"connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS: Headers = [
     (b"content-security-policy", CSP),

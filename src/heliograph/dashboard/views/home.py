@@ -10,7 +10,13 @@ from heliograph.web import icons
 from heliograph.words.places import HOME, of_team
 
 COUNTED = 100  # teams whose figures are shown
-KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+KINDS = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "woff2": "font/woff2",
+}
+WEEK_S = 7 * 24 * 3600
 
 
 async def front(visit: Visit) -> Answer:
@@ -41,7 +47,9 @@ async def start(visit: Visit) -> Answer:
 
 async def static(visit: Visit) -> Answer:
     body, kind = _file(visit.params["file"])
-    return Download(body, kind, headers=[(b"cache-control", b"max-age=300"), (b"x-content-type-options", b"nosniff")])
+    age = WEEK_S if kind == KINDS["woff2"] else 300
+    kept = (b"cache-control", b"max-age=%d" % age)
+    return Download(body, kind, headers=[kept, (b"x-content-type-options", b"nosniff")])
 
 
 @cache
