@@ -241,13 +241,14 @@ class _Sum:
 
     def _slot(self, slot: Slot, list_: str | None, state: str) -> Size:
         most = self._template.shapes[list_ or slot.name].max_length or 0
+        if slot.place == "refused":
+            return NOTHING
         if state == FALLBACK:
             text = self._fallback[slot.name]
             text = formatted(slot.format, text, self._region) if slot.format and text else text
             return self._literal(escaped(slot.place, text))
         if state == FALSE:
-            is_word = most >= len("false") and not slot.format
-            return self._literal(escaped(slot.place, "false") if is_word else "")
+            return self._literal("false" if most >= len("false") and not slot.format else "")
         if slot.format:
             is_number = slot.format.kind in NUMBERS  # of others it matters only whether they fit
             chars = most if is_number else max(one for one in (0, DAY_CHARS, TIME_CHARS) if one <= most)
