@@ -31,6 +31,7 @@ def run(service: Service, tmp_path: Path, text: str, *command: str, name: str = 
         ("a.html", "{{#each customer.items}}{{item.a}}{{/each}}\n<img src=x>", 0, "line 2: a picture has no alt text"),
         ("a.html", "<p>{{customer.name|date}}</p>", 0, ""),
         ("a.html", "{% x %}", 1, "(foreign_syntax)"),
+        ("a.mjml", "<mjml><mj-body><mj-text>", 1, ""),
     ],
 )
 def test_lint(shared_service: Service, tmp_path: Path, name: str, text: str, code: int, said: str) -> None:

@@ -74,7 +74,7 @@ def show(settings: Settings, id_: str, draft: bool) -> None:
 @click.argument("file", type=click.File("rb"))
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def lint(file: BinaryIO, as_json: bool) -> None:
-    """Look at the templates of a setup FILE, or at an HTML file, without a service; ends with 1 on errors.
+    """Look at the templates of a setup FILE, or at an HTML or MJML file, without a service; ends with 1 on errors.
 
     \b
     heliograph template lint setup.toml
@@ -82,13 +82,13 @@ def lint(file: BinaryIO, as_json: bool) -> None:
     """
     try:
         text = file.read().decode()
-        is_html = file.name.lower().endswith((".html", ".htm"))
+        is_html = file.name.lower().endswith((".html", ".htm", ".mjml"))
         found = (
             lint_html(file.name, text)
             if is_html
             else lint_file(read_setup_file(text, os.environ, name=file.name, runnable=CARRIERS))
         )
-    except (UnicodeDecodeError, SetupError) as error:
+    except (ValueError, SetupError) as error:
         raise click.ClickException(str(error)) from None
     print_list(as_json, "problems", found, lambda problem: f"{problem.level}: {problem.template_id}: {said(problem)}")
     if not as_json:

@@ -9,6 +9,7 @@ from heliograph.rules.setup.plan import FileProblem
 from heliograph.rules.setup.records import Layout, Shape, Template
 from heliograph.rules.templates.check import TemplateProblem
 from heliograph.rules.templates.lint import problems_of, problems_of_layout
+from heliograph.rules.templates.mjml import read_html
 from heliograph.rules.templates.shapes import with_shapes
 from heliograph.rules.templates.source import compiled
 
@@ -30,7 +31,8 @@ def lint_file(file: SetupFile) -> list[FileProblem]:
 
 
 def lint_html(name: str, source: str) -> list[FileProblem]:
-    """Look at a source as the HTML part of an email that declares whatever it names."""
+    """Look at a source as the HTML part of an email that declares whatever it names; ValueError: MJML that is none."""
+    source = read_html(source)
     uses = compiled(source, True).uses
     shapes = {
         use.name: Shape(list=tuple(dict.fromkeys(field.name for field in uses if field.list == use.name)) or ("item",))
