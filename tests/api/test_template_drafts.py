@@ -34,8 +34,8 @@ def made(service: Service, **changed: Any) -> Any:
     return answer.json
 
 
-def text_of(service: Service, id_: str) -> Any:
-    answer = service.post(f"/v1/templates/{id_}/render", {"variables": {"name": "Ada"}})
+def text_of(service: Service, id_: str, locale: str = "en") -> Any:
+    answer = service.post(f"/v1/templates/{id_}/render", {"variables": {"name": "Ada"}, "locale": locale})
     return answer.json["text"] if answer.status == 200 else answer.json["error"]["code"]
 
 
@@ -53,7 +53,9 @@ def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
     shared_service.run("template", "approve", one["id"])
     until(lambda: text_of(shared_service, one["id"]) == "Hi Ada")
 
-    changed = shared_service.ask("PATCH", path, {"text": "Hello {{customer.name}}", "html": None}).json
+    german = {"de": {"subject": "Quittung", "text": "Hallo {{customer.name}}"}}
+    words = {"text": "Hello {{customer.name}}", "html": None, "locales": german}
+    changed = shared_service.ask("PATCH", path, words).json
     assert (changed["status"], changed["text"], changed["draft"]["text"]) == (
         "approved",
         "Hi {{customer.name}}",
@@ -62,9 +64,10 @@ def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
     assert changed["html"] and changed["draft"]["html"] is None and changed["submitted_at"] is None
     assert text_of(shared_service, one["id"]) == "Hi Ada"
     shared_service.post(f"{path}/submit", None)
-    assert text_of(shared_service, one["id"]) == "Hi Ada"
+    assert [text_of(shared_service, one["id"], tag) for tag in ("en", "de")] == ["Hi Ada", "Guten Tag, Ada"]
     shared_service.run("template", "approve", one["id"])
     until(lambda: text_of(shared_service, one["id"]) == "Hello Ada")
+    assert text_of(shared_service, one["id"], "de") == "Hallo Ada"  # all languages together
 
     now = shared_service.get(path).json
     assert (now["version"], now["draft"], now["submitted_at"]) == (2, None, None)

@@ -199,6 +199,8 @@ def test_a_language_needs_a_template(words: Service) -> None:
         ({"items": [LINES[0] | {"price": "x"}] * 3}, 422, "list_too_long", ["items"]),
         ({"items": [LINES[0] | {"title": "x" * 10}]}, 422, "invalid_variable", ["items[0].title"]),
         ({"items": [LINES[0] | {"price": "x"}]}, 422, "invalid_variable", ["items[0].price"]),
+        ({"x": "y" * 70_000, "items": [LINES[0] | {"price": "x"}]}, 422, "invalid_variable", ["items[0].price"]),
+        ({"x": "y" * 70_000, "items": LINES}, 400, "body_too_long", None),  # of the subject
         ({"items": "x"}, 400, "invalid_request", None),
         ({"items": ["x"]}, 400, "invalid_request", None),
         ({"items": [], "x": [LINES[0]]}, 400, "invalid_request", None),

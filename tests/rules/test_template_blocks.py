@@ -167,6 +167,14 @@ def test_lists_in_the_order_of_checks(given: dict[str, Any], refusal: type[Refus
     assert refused.value.details == {"variables": names}
 
 
+def test_a_list_that_says_no_more_takes_fifty() -> None:
+    plain = email(variables=("items",), optional=(), shapes={"items": Shape(list=("title",))})
+    items = [{"title": "a"}] * 51
+    check_variables(plain, read_variables({"items": items[:50]}))
+    with pytest.raises(ListTooLong):
+        check_variables(plain, read_variables({"items": items}))
+
+
 @pytest.mark.parametrize("given", [{"items": "a"}, {"items": {"title": "b"}}, {"items": [], "x": [{}]}])
 def test_another_type_is_an_invalid_request(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -191,6 +199,13 @@ AT = "2026-11-17T23:30:00Z"
         ("de", "{{customer.x|time:short}}", AT, "00:30"),
         ("de-AT", "{{customer.x|datetime:short}}", AT, "18.11.26, 00:30"),
         ("xx-YY", "{{customer.x|number}}", 1000, "1,000"),  # unknown to CLDR
+        ("en", "{{customer.x|percent}}", "-0.125", "-12%"),
+        ("de", "{{customer.x|date:short}}", AT, "18.11.26"),
+        *(("de", f"{{{{customer.x|date{width}}}}}", AT, "18.11.2026") for width in ("", ":medium")),
+        *(("de", f"{{{{customer.x|time{width}}}}}", AT, "00:30:00") for width in ("", ":medium")),
+        ("de", "{{customer.x|time:long}}", AT, "00:30:00 MEZ"),
+        *(("de", f"{{{{customer.x|datetime{width}}}}}", AT, "18.11.2026, 00:30:00") for width in ("", ":medium")),
+        ("de", "{{customer.x|datetime:long}}", AT, "18. November 2026, 00:30:00 MEZ"),
     ],
 )
 def test_formats(locale: str, source: str, value: Any, text: str) -> None:
