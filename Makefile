@@ -16,7 +16,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 4
 DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-setup screenshots clients manifests fmt lock dist image image-base release clean
+.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-setup screenshots clients manifests fmt lock dist image image-base release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -104,6 +104,13 @@ bench-growth: bench-setup ## Measure all work with 10 thousand, 1 and 10 million
 
 bench-peak: bench-setup ## Ten minutes of a million emails an hour, with webhooks; writes bench/results/peak.md
 	@$(BIN)/python bench/peak.py
+
+bench-steps: setup ## Count which of our functions a message calls; writes bench/results/steps.txt
+	@rm -f bench/results/steps.txt
+	@STEPS=bench/results/steps.txt $(PYTEST) tests/test_budget.py
+
+bench-backlog: bench-setup ## Measure urgent mail beside a backlog of 100,000; writes bench/results/backlog.md
+	@$(BIN)/python bench/backlog.py
 
 screenshots: setup ## Make the README's pictures of the dashboard (needs chromium)
 	@$(BIN)/python bench/screenshots.py

@@ -174,7 +174,7 @@ class Endpoint:
         try:
             made = await self._try(due, hook)
             self._made.append((made, hook))
-            if _is_gone(made):  # nothing more begins before it is disabled
+            if made.state != "delivered" and _is_gone(made):  # nothing more begins before it is disabled
                 self.until = 0
                 self._wake.set()
         finally:
@@ -190,7 +190,7 @@ class Endpoint:
         clock = self._shared.clock
         at = clock.of(due.team)
         url = hook.url if not self._own else due.told.callback if due.told else None
-        posted = await self._post(due, hook, clock.now(), url)  # signed by real time: verifiers have no other
+        posted = await self._post(due, hook, at, url)
         now = clock.of(due.team)
         made = to_try(self.lease, due, posted, at=at, now=now, jitter=lambda: clock.below(2001) / 1000 - 1)
         return replace(made, state=made.state if due.told and url else "exhausted", elsewhere=self._own)
@@ -199,15 +199,14 @@ class Endpoint:
         if due.told is None or url is None:
             return Posted(reason="not_kept", error="the event is no longer kept", duration_ms=0)
         try:
-            known = self._secrets(hook, self._shared.clock.of(due.team))
+            known = self._secrets(hook, at)
         except ValueError as error:
             return Posted(reason="no_secret", error=str(error), duration_ms=0)
         try:
             form = FORMATS[hook.format]
             body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
-            signing = Signing(
-                secrets=known.secrets, key=known.key, url=url, event=due.event, t=at // SECOND_MS, body=body
-            )
+            t = self._shared.clock.now() // SECOND_MS  # real time: verifiers have no other
+            signing = Signing(secrets=known.secrets, key=known.key, url=url, event=due.event, t=t, body=body)
             # A format may have a login of its own; the one that the endpoint asks for wins.
             headers = form.headers(signing) | (basic(known.login) if known.login and url == hook.url else {})
             about = {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}
@@ -263,6 +262,8 @@ class Endpoint:
         self._recorded.add(made.due.key)
         self._shared.unrecorded.discard(made.due.key)
         if not isinstance(failing_since, Exception):
+            if made.state == "delivered":
+                return None
             return why_disable(made, failing_since, self._shared.clock.of(made.due.team))
         self.until = 0
         if not isinstance(failing_since, NotOurs):

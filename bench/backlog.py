@@ -1,0 +1,115 @@
+"""What is urgent beside a backlog of bulk mail: `make bench-backlog`.
+
+A hundred thousand bulk mails wait; then mails of all three priorities come in for a minute, a few a second of each. How
+long does each take from its 202 to the relay?
+"""
+
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import arrivals
+from accept import KINDS
+from mail_servers import DOMAIN, MAIL, relay_setup
+from matplotlib.figure import Figure
+from ours import TOKEN, Databases, Ours, Revision, revisions
+from peak import percentile
+from rounds import RESULTS, ROOT, arguments, folder_on_disk, look_at_machine, made_by, table, verdict, write_part
+from send import TO
+from servers import request_of
+from stamps import Stamps
+
+PRIORITIES = ("critical", "normal", "bulk")
+RATE = 5.0  # a second, of each priority
+MOST_S = 1.0  # for 99 % of what is critical
+FILL_S = 600.0
+ABOUT = """# Urgent mail beside a backlog
+
+`make bench-backlog` accepts a hundred thousand bulk mails while nothing is delivered. Then a process begins to deliver,
+and for a minute five mails a second of each priority come in. All are signed twice and go to one relay over 20
+connections. Time to hand-over is from the 202 until the relay has the mail; bulk mails wait behind earlier ones."""
+
+
+def mail(priority: str, place: str = "") -> str:
+    return request_of("/v1/emails", TOKEN, MAIL | {"to": f"{place}{TO.decode()}@example.com", "priority": priority})
+
+
+def fill(port: int, count: int) -> None:
+    load = [sys.executable, str(ROOT / "bench/send.py"), f"--port={port}", "--first=0", f"--messages={count}"]
+    subprocess.run(load, input=mail("bulk").encode(), check=True, stdout=subprocess.DEVNULL, timeout=FILL_S)
+
+
+def measure(
+    revision: Revision, kind: str, folder: Path, databases: Databases, count: int, seconds: float
+) -> tuple[dict[str, list[tuple[float, float]]], int, int]:
+    """By priority: when each was accepted, and how long until it was handed over; and how many waited at the end."""
+    folder = folder / f"{kind}-{revision.name}"
+    folder.mkdir()
+    with ExitStack() as stack:
+        sink = Stamps(folder)
+        stack.callback(sink.stop)
+        setup = relay_setup(folder, sink.port)
+        database, data = databases.new(kind, f"backlog-{revision.name}"), folder / "files"
+        revision.ask("apply", str(setup), "--json", "--database", database, "--data", str(data))
+        revision.ask("domain", "dns", DOMAIN, "--json", "--database", database, "--data", str(data))  # makes the keys
+        api = Ours(revision, KINDS[kind], data, database, "--role", "api", setup=setup)
+        stack.callback(api.stop)
+        fill(api.port, count)
+        worker = Ours(revision, KINDS[kind], data, database, "--role", "worker", setup=setup)
+        stack.callback(worker.stop)
+        loads = [
+            arrivals.start(api.port, mail(name, str(place)), RATE, seconds, folder / name)
+            for place, name in enumerate(PRIORITIES, 1)
+        ]
+        for load in loads:
+            stack.callback(load.kill)
+        while any(load.poll() is None for load in loads):
+            time.sleep(1)
+        time.sleep(MOST_S * 2)
+        (left,) = databases.ask(database, "SELECT count(*) FROM outbox")
+        taken = {number: at for number, _, at in sink.read()}
+    found = dict[str, list[tuple[float, float]]]()
+    for place, name in enumerate(PRIORITIES, 1):
+        came = arrivals.read(folder / name)
+        first = min(one.due for one in came)
+        # What is not handed over has waited until now, at least.
+        ends = [taken.get(place * 10**12 + one.number, time.monotonic()) for one in came]
+        found[name] = [(one.answered - first, end - one.answered) for one, end in zip(came, ends, strict=True)]
+    return found, left, len(taken)
+
+
+def main() -> None:
+    given = arguments(__doc__, databases="sqlite,postgres", count=100_000, seconds=60.0)
+    count, seconds = (2_000, 5.0) if given.quick else (given.count, given.seconds)
+    rows = [["", "priority", "mails", "p50 s", "p90 s", "p99 s", "99 % of critical in 1 s", "waiting", "handed over"]]
+    figure, runs = Figure(figsize=(12, 4), layout="constrained"), list[str]()
+    with folder_on_disk() as folder, ExitStack() as stack:
+        machine = look_at_machine(folder)
+        databases = Databases(folder)
+        stack.callback(databases.stop)
+        for kind in given.databases.split(","):
+            for revision in revisions(given.compare):
+                found, left, taken = measure(revision, kind, folder, databases, count, seconds)
+                runs.append(revision.called(KINDS[kind]))
+                axes = figure.add_subplot(1, 2, min(2, len(runs)))
+                for name, times in found.items():
+                    waits = sorted(wait for _, wait in times)
+                    worst = percentile(waits, 99)
+                    met = verdict(worst <= MOST_S) if name == "critical" else ""
+                    shown = [f"{percentile(waits, share):.2f}" for share in (50, 90, 99)]
+                    rows.append([runs[-1], name, f"{len(waits):,}", *shown, met, f"{left:,}", f"{taken:,}"])
+                    axes.plot(*zip(*sorted(times), strict=True), ".", label=name, markersize=3)
+                axes.set(title=f"{runs[-1]}: 202 to hand-over, s", xlabel="s", yscale="log")
+                axes.grid(alpha=0.3)
+                axes.legend(fontsize="small")
+    print(table(*rows))
+    if not given.quick:
+        figure.savefig(RESULTS / "backlog.svg", metadata={"Date": None})
+        picture = "![time to hand-over by priority](backlog.svg)"
+        write_part("backlog", [ABOUT, made_by(given, machine), table(*rows), picture])
+
+
+if __name__ == "__main__":
+    main()
