@@ -38,7 +38,7 @@ async def edit(pages: Pages, do: str, who: str = "developer", **fields: str) -> 
 
 async def test_the_list_and_the_page_of_one(pages: Pages) -> None:
     listed = await pages.get(HERE, "viewer")
-    assert "Letter Live" in listed.text and "lay_letter" in listed.text and "New layout" not in listed.text
+    assert "Letter In use" in listed.text and "lay_letter" in listed.text and "New layout" not in listed.text
     shown = await pages.get(f"{HERE}/{LETTER.id}", "viewer")
     assert "Welcome" in shown.text and "Version 1" in shown.text and "Archive" not in shown.text
     framed = await pages.get(f"{HERE}/{LETTER.id}/preview", "viewer")
@@ -55,7 +55,7 @@ async def test_a_draft_changes_nothing_until_it_is_published(pages: Pages) -> No
     stale = await pages.post(f"{HERE}/{LETTER.id}/publish", {"mark": "other"}, "developer")
     assert stale.status == 400 and given(pages) == LETTER
     done = await pages.post(f"{HERE}/{LETTER.id}/publish", {"mark": mark}, "developer")
-    assert done.notice == "Published. Version 2 is live." and given(pages).text == "== {{content}}"
+    assert done.notice == "Published. Version 2 is in use." and given(pages).text == "== {{content}}"
     assert "== {{content}}" in (await pages.get(f"{HERE}/{LETTER.id}/versions/2", "viewer")).text
 
 
@@ -65,14 +65,14 @@ async def test_a_new_one_is_made_and_mistakes_keep_what_was_typed(pages: Pages) 
     assert wrong.status == 400 and "{{content}} stands in it 0 times" in wrong.text
     assert "&lt;p&gt;{{customer.x}}&lt;/p&gt;</textarea>" in wrong.html and len(pages.setup.teams[TEAM].layouts) == 1
     made = await pages.post(f"{HERE}/new", {"name": "Frame", "html": "<p>{{content}}</p>"}, "developer")
-    assert made.notice == "Published. Version 1 is live."
+    assert made.notice == "Published. Version 1 is in use."
     assert (await pages.post(f"{HERE}/new", {"name": "F", "html": "{{content}}", "csrf": "old"}, "owner")).status == 403
 
 
 async def test_what_an_operator_refused_says_why(pages: Pages, store: Store) -> None:
     await set_up(store, ("platform", PLATFORM_ID, Platform(templates_need_approval=True), None))
     submitted = await edit(pages, "publish", text="== {{content}}")
-    assert submitted.notice == "Submitted. It goes live when an operator approves it." and given(pages) == LETTER
+    assert submitted.notice == "Submitted. It is used when an operator approves it." and given(pages) == LETTER
     assert "Waiting for approval" in (await pages.get(f"{HERE}/{LETTER.id}", "developer")).text
     asked = (await pages.get("/dashboard/operator/approvals", OPERATOR)).html
     mark = re.findall(r'name="mark" value="(\w+)"', asked)[0]

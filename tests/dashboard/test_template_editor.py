@@ -57,14 +57,14 @@ async def test_a_draft_changes_nothing_until_it_is_published(pages: Pages) -> No
     assert saved.headers["location"] == f"{HERE}/{MAIL.id}/edit?saved=yes"
     assert given(pages, MAIL.id) == MAIL
     shown = await pages.get(f"{HERE}/{MAIL.id}", "developer")
-    assert "Draft, not published yet" in shown.text and "Version 1 stays live until then" in shown.text
+    assert "Draft, not published yet" in shown.text and "Version 1 stays in use until then" in shown.text
     assert "+ Hi {{customer.name}}, welcome." in shown.text
-    assert "Version 1 is live" in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).text
+    assert "Version 1 is in use" in (await pages.get(f"{HERE}/{MAIL.id}/edit", "developer")).text
     assert shown.html.count('class="main"') == 1
 
     seen = re.findall(r'name="mark" value="(\w+)"', shown.html)[0]
     published = await pages.post(f"{HERE}/{MAIL.id}/publish", {"mark": seen}, "developer")
-    assert published.notice == "Published. Version 2 is live."
+    assert published.notice == "Published. Version 2 is in use."
     assert (given(pages, MAIL.id).version, draft_of(pages, MAIL.id)) == (2, None)
 
 
@@ -75,7 +75,7 @@ async def test_what_waits_for_an_operator_says_so(pages: Pages, store: Store) ->
     await edit(pages, MAIL.id, "draft", text="Other")
     assert "Welcome" not in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text
     submitted = await edit(pages, MAIL.id, "publish", text="Other")
-    assert submitted.notice == "Submitted. It goes live when an operator approves it."
+    assert submitted.notice == "Submitted. It is used when an operator approves it."
     assert "Waiting for approval" in (await pages.get(f"{HERE}/{MAIL.id}", "developer")).text
     assert "Welcome" in (await pages.get("/dashboard/operator/approvals", OPERATOR)).text
     await edit(pages, MAIL.id, "draft", text="Better")
@@ -194,7 +194,7 @@ async def test_a_preview_tells_of_a_brand_that_has_no_such_thing(pages: Pages) -
 async def test_the_list_is_searched_and_says_what_is_under_way(pages: Pages) -> None:
     await edit(pages, MAIL.id, "draft", text="Other")
     shown = await pages.get(f"{HERE}?q=welc&status=draft", "viewer")
-    assert "Welcome" in shown.text and "Parcel" not in shown.text and "Live Draft" in shown.text
+    assert "Welcome" in shown.text and "Parcel" not in shown.text and "In use Draft" in shown.text
     assert "No template matches" in (await pages.get(f"{HERE}?q=nothing", "viewer")).text
     assert "New template" not in shown.text
     choice = await pages.get(f"{HERE}/new", "developer")
@@ -202,7 +202,7 @@ async def test_the_list_is_searched_and_says_what_is_under_way(pages: Pages) -> 
 
 
 async def test_versions_and_the_test_send_have_their_pages(pages: Pages) -> None:
-    assert "Version 1 Live" in (await pages.get(f"{HERE}/{MAIL.id}/versions", "viewer")).text
+    assert "Version 1 In use" in (await pages.get(f"{HERE}/{MAIL.id}/versions", "viewer")).text
     shown = await pages.get(f"{HERE}/{MAIL.id}/test", "developer")
     assert 'value="Grace"' in shown.html and shown.html.count('class="main"') == 1
     assert (await pages.get(f"{HERE}/{MAIL.id}/test", "viewer")).status == 403

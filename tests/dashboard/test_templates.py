@@ -67,7 +67,7 @@ def test_type_preview_error_cure_draft_publish(site: Site, shoot: Shoot) -> None
     expect(page.get_by_text("Draft, not published yet")).to_be_visible()
     fits(page, shoot, "template-draft")
     page.get_by_role("button", name="Publish").click()
-    expect(page.get_by_text("Published. Version 1 is live.")).to_be_visible()
+    expect(page.get_by_text("Published. Version 1 is in use.")).to_be_visible()
     expect(page.locator("pre code")).to_contain_text("Bearer $HELIOGRAPH_KEY")
     fits(page, shoot, "template-published")
 
@@ -129,7 +129,7 @@ def test_edit_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
     expect(inside(dev).locator("dl.facts").first).to_contain_text("GSM 7-bit")
     shoot(dev, "template-edit-sms")
     dev.get_by_role("button", name="Submit for approval").click()
-    expect(dev.get_by_text("It goes live when an operator approves it.")).to_be_visible()
+    expect(dev.get_by_text("It is used when an operator approves it.")).to_be_visible()
     expect(dev.locator(".diff").first).to_contain_text("is near.")
     expect(dev.get_by_role("button", name="Approve")).to_have_count(0)
     sent = site.service.post("/v1/sms", {"to": "+15005550006", "template_id": "tpl_sms", "variables": {"parcel": "1"}})
@@ -141,7 +141,7 @@ def test_edit_approve_send(site: Site, shoot: Shoot, approving: None) -> None:
     expect(operator.get_by_role("alert")).to_contain_text("say that it is free")  # in Germany it costs nothing
     operator.get_by_label("It is free where its price is nothing").check()
     operator.get_by_role("button", name="Approve").click()
-    expect(operator.get_by_text("Version 2 is live")).to_be_visible()
+    expect(operator.get_by_text("Version 2 is in use")).to_be_visible()
 
     dev.goto(f"{HERE}/tpl_sms/test")
     expect(dev.get_by_label("parcel", exact=True)).to_have_value("P-77")
@@ -203,13 +203,13 @@ def test_versions_are_compared_and_restored(site: Site, shoot: Shoot) -> None:
     shoot(page, "template-version")
     page.goto(f"{HERE}/tpl_welcome/versions/1")
     page.get_by_role("button", name="Restore this version").click()
-    expect(page.get_by_text("Version 3 is live.")).to_be_visible()
+    expect(page.get_by_text("Version 3 is in use.")).to_be_visible()
     page.get_by_role("button", name="Archive").click()
     expect(page.get_by_text("Archived. Sends that name it")).to_be_visible()
     page.goto(f"{HERE}?channel=email&status=archived")
     page.get_by_role("link", name="Welcome").click()
     page.get_by_role("button", name="Restore template").click()
-    expect(page.get_by_text("Version 3 is live.")).to_be_visible()
+    expect(page.get_by_text("Version 3 is in use.")).to_be_visible()
 
 
 @pytest.mark.in_full
@@ -243,7 +243,7 @@ def test_positions_and_no_script(site: Site, shoot: Shoot) -> None:
     expect(frame.get_by_text("Acme: parcel P-1 is on its way.")).to_be_visible()
     expect(frame.locator("tbody tr")).to_have_text("1parcelP-1")
     still.get_by_role("button", name="Publish").click()
-    expect(still.get_by_text("is live.")).to_be_visible()
+    expect(still.get_by_text("is in use.")).to_be_visible()
 
 
 def test_a_viewer_looks_and_changes_nothing(site: Site, shoot: Shoot) -> None:

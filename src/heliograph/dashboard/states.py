@@ -18,7 +18,7 @@ STATES: dict[str, Word] = {
     **_all(
         "good", "check", "delivered", "read", "verified", "approved", "live", "enabled", "active", "published", "on"
     ),
-    **_all("good", "check", ok="OK", works="Active", done="Done", good="Good"),
+    **_all("good", "check", ok="OK", in_use="In use", works="Active", done="Done", good="Good"),
     **_all("info", "clock", "queued", "sending", "scheduled", "accepted", "importing", "checking"),
     **_all("info", "arrow", "sent"),
     **_all("wait", "clock", "waiting", "deferred", "invited", "expires", pending="Waiting", submitted="Waiting"),

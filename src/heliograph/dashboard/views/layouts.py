@@ -158,9 +158,9 @@ async def _save(visit: Visit, base: Layout, mark: str | None) -> Answer:
 
 def _published(visit: Visit, id_: str, done: bool) -> Redirect:
     layout = visit.setup.teams[visit.team.record.id].layouts[id_]
-    told = f"Published. Version {layout.version} is live."
+    told = f"Published. Version {layout.version} is in use."
     if find_draft(visit.setup, id_):
-        told = "Submitted. It goes live when an operator approves it."
+        told = "Submitted. It is used when an operator approves it."
     return Redirect(f"{visit.base}/layouts/{id_}?saved=yes", told if done else "Nothing was changed.")
 
 

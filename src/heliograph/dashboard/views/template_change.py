@@ -63,9 +63,9 @@ async def refuse(visit: Visit) -> Answer:
 
 def saved(visit: Visit, id_: str, done: bool) -> Redirect:
     """Say what the change means for the template."""
-    told = f"Published. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is live."
+    told = f"Published. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is in use."
     if find_draft(visit.setup, id_):
-        told = "Submitted. It goes live when an operator approves it."
+        told = "Submitted. It is used when an operator approves it."
     return Redirect(f"{visit.base}/templates/{id_}?saved=yes", told if done else "Nothing was changed.")
 
 
