@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from heliograph.settings import NAMES, PREFIX, Settings
 from tests.chart import ALL, CHART, DEPLOY, VALUES, manifests, rendered
 from tests.npm import miss
 
+ROOT = DEPLOY.parent
 UNITS = ["heliograph.service", "heliograph-worker@.service"]
 EXPOSURE_MAX = 2.0
 OURS = f"heliograph:{__version__}"
@@ -84,6 +86,16 @@ def test_what_is_given_as_a_file_is_not_in_the_image(name: str) -> None:
     services = yaml.safe_load((DEPLOY / name).read_text("utf-8"))["services"].values()
     given = {setting for one in services if one["image"] == OURS for setting in one["environment"]}
     assert of_image and {f"{setting}_FILE" for setting in of_image | given} & (of_image | given) == set()
+
+
+def test_the_image_is_given_all_that_the_wheel_is_made_of() -> None:
+    links = [path.resolve().relative_to(ROOT) for path in (ROOT / "src").rglob("*") if path.is_symlink()]
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {*map(str, links), *wheel["force-include"], *wheel["packages"], "pyproject.toml", "README.md", "LICENSE"}
+    copied = re.findall(r"^COPY ((?!--).+) \S+$", (DEPLOY / "Dockerfile").read_text("utf-8"), re.M)
+    let_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.M)
+    for places in ([one for line in copied for one in line.split()], let_in):
+        assert [one for one in needed if not one.startswith(tuple(places))] == []
 
 
 def test_images_do_not_float() -> None:
