@@ -158,7 +158,8 @@ release: dist ## Make all of a release into dist/, or DIST: also the clients, th
 		npm install --silent --no-save --no-package-lock typescript@$$typescript; \
 		npm pack --silent --pack-destination $(abspath $(DIST)) > /dev/null; \
 	else echo "npm is not here: no package of the TypeScript client"; fi
-	@OUT=$(abspath $(DIST))/heliograph-$$($(BIN)/hatchling version).image.tar deploy/image || echo "no image is in this release"
+	@made=$(abspath $(DIST))/heliograph-$$($(BIN)/hatchling version); if OUT=$$made.image.tar deploy/image; \
+		then $(BIN)/python deploy/bill.py $$made.cdx.json $$made.image.tar > $$made.image.cdx.json; else echo "no image is in this release"; fi
 	@awk '/^## /{n++} n == 1' CHANGELOG.md > $(DIST)/NOTES.md
 	@cd $(DIST) && rm -f SHA256SUMS && sha256sum -- * > SHA256SUMS && ls -l
 

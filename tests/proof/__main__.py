@@ -60,7 +60,7 @@ PROOFS = {
     "pumping": ["tests/proof/test_pumping.py"],
     "templates": ["tests/proof/test_template_bounds.py"],
     "guessing": ["tests/accounts/test_guessing.py"],
-    "image": ["tests/proof/test_image.py"],
+    "image": ["tests/proof/test_image.py", "tests/proof/test_containers.py"],
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
     "draws": [

@@ -8,30 +8,23 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import msgspec
 import pytest
-import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from heliograph import __version__
-from tests.chart import DEPLOY
-from tests.confined.inside import _pump
-from tests.conftest import _on_server
 from tests.npm import miss
 from tests.proof.size import report
 from tests.service import Service, free_port, until
-from tests.test_deploy import OURS
 from tests.test_dist import ROOT
 
 KEPT = ROOT / ".venv" / "image-base.tar"
@@ -59,23 +52,26 @@ class Image(msgspec.Struct, frozen=True):
     layers: list[str]
 
 
-@pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The variables of `make image` on this machine."""
-    if not any(shutil.which(engine) for engine in ("docker", "podman", "buildah")):
-        miss("the image", "docker, podman and buildah are not installed")
-    if os.geteuid() or not shutil.which("bwrap"):
-        miss("the image", "it is run by bubblewrap, as root")
+def known_here(wheels: Path) -> dict[str, str]:
+    """The variables of `make image` on this machine; the wheels come to that folder."""
     if "BASE" not in os.environ and not KEPT.exists():
         if not shutil.which("mmdebstrap"):
             miss("the image", "mmdebstrap is not installed: name a base that can be reached with BASE=")
         subprocess.run(["make", "image-base", f"BASE={KEPT}"], check=True, cwd=ROOT)
-    wheels = tmp_path_factory.mktemp("wheels")
     for name in ("requirements.lock", "requirements-dist.lock"):
         pip = [sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "-r", name, "-d", str(wheels)]
         subprocess.run(pip, check=True, cwd=ROOT)
     here = {"BASE": str(KEPT), "BUILDAH_ISOLATION": "chroot", "WHEELS": str(wheels)}
     return here | os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    if not shutil.which("buildah"):
+        miss("the image", "buildah is not installed")
+    if os.geteuid() or not shutil.which("bwrap"):
+        miss("the image", "it is run by bubblewrap, as root")
+    return known_here(tmp_path_factory.mktemp("wheels")) | {"ENGINE": "buildah"}
 
 
 def built(folder: Path, given: Mapping[str, str], **more: str) -> Image:
@@ -97,31 +93,36 @@ def image(tmp_path_factory: pytest.TempPathFactory, given: dict[str, str]) -> Im
 
 
 class Container:
-    """A service of a compose file, or without one what the image says itself, on the machine's network."""
+    """What the image says itself, on the machine's network."""
 
-    def __init__(
-        self, image: Image, data: Path, mounts: Mapping[str, Path] = {}, composed: Mapping[str, Any] = {}
-    ) -> None:
-        self.image, self.mounts, self.composed = image, {"/data": data, **mounts}, composed
+    def __init__(self, image: Image, data: Path) -> None:
+        self.image, self.data = image, data
         self.port = free_port()
         self.service = Service("", data)
         self.service.ports = [self.port]
 
     def confined(self, command: list[str]) -> list[str]:
-        """As an engine starts it with `read_only`, `cap_drop`, `tmpfs` and its mounts."""
-        known = dict(one.split("=", 1) for one in self.image.config["Env"]) | self.composed.get("environment", {})
+        """As an engine starts it on a root that nobody can write to, with a volume and without capabilities."""
+        known = dict(one.split("=", 1) for one in self.image.config["Env"])
         known |= {"HELIOGRAPH_LISTEN": f"127.0.0.1:{self.port}", "HELIOGRAPH_STOP_DELAY_MS": "0"}
-        known = {name: re.sub(r"\$\{DOMAIN.*?\}", "mail.example.com", value) for name, value in known.items()}
         return [
-            *("bwrap", "--die-with-parent", "--ro-bind", str(self.image.root), "/", "--tmpfs", "/tmp"),
-            *("--tmpfs", "/run", "--perms", "0755", "--dir", "/run/secrets"),
-            *(word for target, source in self.mounts.items() for word in ("--bind", str(source), target)),
+            *(
+                "bwrap",
+                "--die-with-parent",
+                "--ro-bind",
+                str(self.image.root),
+                "/",
+                "--tmpfs",
+                "/tmp",
+                "--tmpfs",
+                "/run",
+            ),
+            *("--bind", str(self.data), "/data"),
             *("--proc", "/proc", "--dev", "/dev", "--chdir", self.image.config["WorkingDir"]),
             *("--clearenv", "--cap-add", "ALL"),
             *(word for name, value in known.items() for word in ("--setenv", name, value)),
             *("--", "/usr/bin/setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--no-new-privs"),
-            *("--inh-caps=-all", "--bounding-set=-all"),
-            *(word.replace(":8701", f":{self.port}") for word in command),
+            *("--inh-caps=-all", "--bounding-set=-all", *command),
         ]
 
     def run(self, *arguments: str, given: str = "") -> str:
@@ -129,33 +130,17 @@ class Container:
         return subprocess.run(command, input=given, check=True, capture_output=True, text=True).stdout
 
     def is_healthy(self) -> bool:
-        _, *check = self.composed.get("healthcheck", {}).get("test") or self.image.config["Healthcheck"]["Test"]
+        _, *check = self.image.config["Healthcheck"]["Test"]
         return not subprocess.run(self.confined(check), capture_output=True).returncode
 
     @contextmanager
     def serving(self) -> Iterator[int]:
         """By its own command, until it is healthy: the id of its process."""
-        command = [*self.image.config["Entrypoint"], *self.composed.get("command", self.image.config["Cmd"])]
+        command = [*self.image.config["Entrypoint"], *self.image.config["Cmd"]]
         with subprocess.Popen(self.confined(command)) as engine:
             until(self.is_healthy)
             [process] = Path(f"/proc/{engine.pid}/task/{engine.pid}/children").read_text().split()
             yield int(process)
-
-
-def relay(folder: Path) -> int:
-    """The port of a PostgreSQL that listens in a folder, which the image's user cannot enter."""
-    [found] = folder.glob(".s.PGSQL.*[0-9]")
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def pass_on() -> None:
-        while True:
-            near, far = server.accept()[0], socket.socket(socket.AF_UNIX)
-            far.connect(str(found))
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=_pump, args=(one, other), daemon=True).start()
-
-    threading.Thread(target=pass_on, daemon=True).start()
-    return int(server.getsockname()[1])
 
 
 def owned(folder: Path) -> Path:
@@ -172,13 +157,23 @@ def test_it_is_small_and_the_same_at_every_build(image: Image, given: dict[str, 
     report("image", f"{size / MB:.0f} MB over its base; two builds have the same layers: {', '.join(image.layers)}")
 
 
-def test_it_holds_what_the_bill_of_materials_says(image: Image) -> None:
+def test_it_holds_what_the_bill_of_materials_says(image: Image, tmp_path: Path) -> None:
     pinned = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
     held = (image.root / "opt" / "heliograph").rglob("*.dist-info")
     assert {tuple(one.stem.lower().replace("_", "-").rsplit("-", 1)) for one in held} == {
         *((name.lower().replace("_", "-"), version) for name, version in pinned),
         ("heliograph", __version__),
     }
+    python = tmp_path / "python.cdx.json"
+    listing = ["-m", "cyclonedx_py", "requirements", "--pyproject", "pyproject.toml", "-o", str(python)]
+    subprocess.run([sys.executable, *listing, "requirements.lock"], check=True, cwd=ROOT)
+    bill = subprocess.check_output([sys.executable, ROOT / "deploy/bill.py", python, image.root.parent / "image.tar"])
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill.decode()) is None
+    query = ["dpkg-query", "--admindir", f"{image.root}/var/lib/dpkg", "-W", "-f", "${Package} ${Version}\n"]
+    debian = subprocess.check_output(query, text=True).splitlines()
+    told = [f"{one['name']} {one['version']}" for one in json.loads(bill)["components"]]
+    assert sorted(told) == sorted([*debian, *(f"{name} {version}" for name, version in pinned)])
+    report("image", f"bill of materials: {len(pinned)} Python packages, {len(debian)} of Debian")
 
 
 def test_it_serves_is_killed_comes_back_and_stops(image: Image, tmp_path: Path) -> None:
@@ -201,38 +196,3 @@ def test_it_serves_is_killed_comes_back_and_stops(image: Image, tmp_path: Path) 
     stopped_s = time.monotonic() - began
     assert {path.stat().st_uid for path in data.rglob("*")} == {int(USER)}
     report("image", f"healthy {took_s:.1f} s after its start as {USER}, stopped in {stopped_s:.1f} s")
-
-
-@pytest.mark.parametrize("file", ["compose.sqlite.yaml", "compose.postgres.yaml"])
-def test_a_compose_file(image: Image, tmp_path: Path, file: str, request: pytest.FixtureRequest) -> None:
-    """Its services of ours, by their command, environment, secrets, volume and health check, in their order."""
-    read = yaml.safe_load((DEPLOY / file).read_text("utf-8"))
-    ours = {name: one for name, one in read["services"].items() if one["image"] == OURS}
-    secrets = {"secret": b64encode(bytes(32)).decode()}
-    mounts = dict[str, Path]()
-    if "postgres" in read["services"]:
-        url = urlsplit(request.getfixturevalue("postgres"))
-        port = relay(Path(parse_qs(url.query)["host"][0]))
-        secrets["database"] = f"postgresql://{url.username}@127.0.0.1:{port}/compose"
-        _on_server(urlunsplit(url), "CREATE DATABASE compose")
-    for name, text in secrets.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o644)
-        mounts[f"/run/secrets/{name}"] = tmp_path / name
-    tmp_path.chmod(0o755)
-    data = owned(tmp_path / "volume")
-    assert {volume for one in ours.values() for volume in one["volumes"]} == {"data:/data"}
-    with ExitStack() as running:
-        started = []
-        for one in ours.values():
-            wanted = {f"/run/secrets/{secret}" for secret in one["secrets"]}
-            given = {target: source for target, source in mounts.items() if target in wanted}
-            started.append(container := Container(image, data, given, one))
-            process = running.enter_context(container.serving())
-            running.callback(os.kill, process, signal.SIGTERM)
-        first = started[0]
-        first.run("apply", "-", given=SETUP)
-        key = first.run("key", "create", "--team", "team_a", "--name", "k").split()[-1]
-        sent = first.service.post("/v1/emails", MAIL, key=key).json["id"]
-        until(lambda: first.service.get(f"/v1/emails/{sent}", key=key).json["status"] == "delivered")
-    report("image", f"{file}: {', '.join(ours)} are healthy, and a message is delivered")
