@@ -70,6 +70,7 @@ PROOFS = {
         "tests/channels/test_returned.py",
         "tests/web/test_bodies.py",
     ],
+    "commands": ["tests/test_pages.py"],
     "access": ["tests/dashboard/test_access.py", "tests/dashboard/test_injection.py"],
     "pages": ["tests/dashboard"],
     "postgres": [f"tests/{folder}" for folder in sorted(ONE_DATABASE)],
