@@ -37,7 +37,7 @@ LISTS = [
     if route.method == "GET"
     and route.need != "anyone"
     and route.path.count("{") == route.path.count("{team}")
-    and not route.path.endswith((".csv", "/export", "/live", "/zone"))
+    and not route.path.endswith((".csv", "/export", "/live", "/zone", "/start/own"))
 ]
 
 

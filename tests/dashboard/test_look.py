@@ -52,6 +52,13 @@ async def test_the_address_of_a_form_leads_to_its_page_when_it_is_opened_again(p
 
 
 @pytest.mark.anyio
+async def test_what_the_docs_fill_in_is_no_page(pages: Pages) -> None:
+    told = await pages.get(f"{TEAM}/start/own", "viewer")
+    assert told.headers["x-content-type-options"] == "nosniff" and told.headers["cache-control"] == "no-store"
+    assert '"team":"Acme"' in told.html and '"keys":[]' in told.html
+
+
+@pytest.mark.anyio
 async def test_an_empty_instance_offers_its_first_team(store: Store, clock: Any) -> None:
     html = (await Pages(make_context(store, clock)).get("/dashboard", OPERATOR)).html
     assert "Create the first team" in html and "Choose a team" not in html and "No team yet" in html

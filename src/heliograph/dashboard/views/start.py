@@ -65,7 +65,7 @@ async def own(visit: Visit) -> Answer:
         "keys": sorted(keys)[:KEYS_SHOWN] if visit.may("developer") else [],
         "place": visit.base,
     }
-    return Download(msgspec.json.encode(told), "application/json", headers=[(b"cache-control", b"no-store")])
+    return Download(msgspec.json.encode(told), "application/json")
 
 
 def examples(visit: Visit) -> list[Example]:
