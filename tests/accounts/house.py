@@ -164,4 +164,4 @@ class Browser:
                 cookie, _, rest = value.partition(";")
                 key, _, kept = cookie.partition("=")
                 self.cookies[key] = "" if "Max-Age=0" in rest else kept
-        return Answer(answer.status, dict(pairs), (await body_of(answer)).decode())
+        return Answer(answer.status, dict(pairs), (await body_of(answer)).decode(errors="replace"))
