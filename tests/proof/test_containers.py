@@ -185,10 +185,13 @@ def as_pod(pod: Any, settings: dict[str, str], folder: Path) -> list[str]:
     words = ["--network", "cluster", "--read-only", "--security-opt", "no-new-privileges"]
     words += ["--user", f"{who['runAsUser']}:{who['runAsGroup']}", "--cap-drop", *safe["capabilities"]["drop"]]
     for volume in pod["volumes"]:
-        at = places[volume["name"]]
-        words += (
-            ["-v", f"{folder}/secrets:{at}:ro"] if "secret" in volume else ["--tmpfs", f"{at}:notmpcopyup,mode=1777"]
-        )
+        source = folder / "secrets"
+        if "emptyDir" in volume:
+            source = folder / f"{container['name']}-{volume['name']}"
+            source.mkdir()
+            os.chown(source, 0, who["fsGroup"])
+            source.chmod(0o2777)
+        words += ["-v", f"{source}:{places[volume['name']]}{':ro' if 'secret' in volume else ''}"]
     limits = container.get("resources", {}).get("limits", {})
     words += ["--memory", limits["memory"].removesuffix("i").lower()] if limits else []
     words += [word for name, value in settings.items() for word in ("-e", f"{name}={value}")]
