@@ -21,6 +21,7 @@ from tests.storage.test_idempotency import make_context
 from tests.storage.test_reputation import deliver
 
 HERE = "/dashboard/operator"
+RELAY = CarrierRecord(id="relay", channel="email", kind="smtp", options={"host": "x"})
 pytestmark = pytest.mark.anyio
 
 
@@ -37,11 +38,35 @@ def tile(shown: Shown, name: str) -> str:
     return " ".join(re.sub("<[^>]*>", " ", found).split())
 
 
-async def test_all_is_well(pages: Pages) -> None:
+async def test_all_is_well(pages: Pages, store: Store) -> None:
+    await set_up(store, ("carrier", "relay", RELAY, None))
     shown = await pages.get(HERE, OPERATOR)
     assert tile(shown, "Delivery") == "Delivery On 0 sent in 24 hours"
     assert tile(shown, "Oldest waiting") == "Oldest waiting None Nothing waits."
     assert "tile bad" not in shown.html
+
+
+@pytest.mark.parametrize(
+    ("carriers", "delivery", "reachable"),
+    [
+        ([], "Simulated", "None set up Simulators take all messages."),
+        ([replace(RELAY, kind="simulator")], "Simulated", "None set up Simulators take all messages."),
+        ([replace(RELAY, enabled=False)], "On", "None enabled Emails wait."),
+        ([replace(RELAY, channel="sms", kind="smpp", enabled=False)], "On", "None enabled SMS is refused."),
+        ([RELAY, replace(RELAY, id="sim", kind="simulator")], "On", "1 of 1 None is out of reach."),
+    ],
+)
+async def test_a_simulator_reaches_nobody(
+    pages: Pages, store: Store, carriers: list[CarrierRecord], delivery: str, reachable: str
+) -> None:
+    await set_up(store, *(("carrier", one.id, one, None) for one in carriers))
+    shown = await pages.get(HERE, OPERATOR)
+    assert tile(shown, "Delivery").startswith(f"Delivery {delivery} ")
+    assert tile(shown, "Carriers reachable") == f"Carriers reachable {reachable}"
+    waits = await pages.get(f"{HERE}/queues", OPERATOR)
+    assert ("go to simulators" in waits.text) is (delivery == "Simulated")
+    listed = await pages.get(f"{HERE}/carriers", OPERATOR)
+    assert "nothing leaves this instance" not in listed.text and "WhatsApp: no carrier, so these" in listed.text
 
 
 async def test_what_is_wrong_is_seen_first(pages: Pages, store: Store, clock: Any) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import msgspec
 
 from heliograph.dashboard import charts
-from heliograph.dashboard.render import lasted, number
+from heliograph.dashboard.render import CHANNEL_NAMES, are, lasted, number
 from heliograph.dashboard.views import live, queues
 from heliograph.dashboard.views.approvals import asked_at
 from heliograph.dashboard.visit import Page, Visit
 from heliograph.rules.delivery.lanes import PRIORITIES
+from heliograph.rules.delivery.routing import closed_channels
 from heliograph.rules.limits import HOUR_MS, MINUTE_MS
 from heliograph.rules.mail.reputation import Reputation, judge_share
 from heliograph.rules.pricing import Account
@@ -70,7 +71,7 @@ async def show(visit: Visit) -> Page:
     values = {
         "live": followed,
         "tiles": [
-            _delivery(visit.setup, sum(one.sent for one in figures.values())),
+            _delivery(visit, sum(one.sent for one in figures.values())),
             _waiting(await store.dead_letters.oldest(now), now),
             _carriers(visit),
             _dead(await store.dead_letters.count()),
@@ -89,12 +90,16 @@ async def show(visit: Visit) -> Page:
 # -- tiles -----------------------------------------------------------------------------------------------------------
 
 
-def _delivery(setup: Setup, sent: int) -> HealthTile:
-    page = f"{HERE}/queues"
+def _delivery(visit: Visit, sent: int) -> HealthTile:
+    setup, page = visit.setup, f"{HERE}/queues"
     if setup.platform.paused:
         why = setup.platform.paused_reason or "Messages are accepted and wait."
         return HealthTile(name="Delivery", figure="Paused", page=page, about=why, kind="bad")
-    return HealthTile(name="Delivery", figure="On", page=page, about=f"{number(sent)} sent in 24 hours")
+    about = f"{number(sent)} sent in 24 hours"
+    if len(visit.simulated) == len(CHANNEL_NAMES):
+        about = f"Nothing leaves this instance: {about}, to nobody."
+        return HealthTile(name="Delivery", figure="Simulated", page=f"{HERE}/carriers", about=about, kind="wait")
+    return HealthTile(name="Delivery", figure="On", page=page, about=about)
 
 
 def _waiting(oldest: Mapping[Priority, int], now: int) -> HealthTile:
@@ -110,13 +115,15 @@ def _waiting(oldest: Mapping[Priority, int], now: int) -> HealthTile:
 
 
 def _carriers(visit: Visit) -> HealthTile:
-    enabled = [carrier for carrier in visit.setup.carriers if carrier.enabled]
+    real = [carrier for carrier in visit.setup.carriers if carrier.kind != "simulator"]
+    enabled = [carrier for carrier in real if carrier.enabled]
     dead = [visit.store.circuits.current[one.id] for one in enabled if one.id in visit.store.circuits.current]
     page = f"{HERE}/carriers/{dead[0].id}" if len(dead) == 1 else f"{HERE}/carriers"
     if not enabled:
-        return HealthTile(
-            name="Carriers reachable", figure="None set up", page=page, about="All is simulated.", kind="wait"
+        figure, about = (
+            ("None enabled", _waits(visit.setup)) if real else ("None set up", "Simulators take all messages.")
         )
+        return HealthTile(name="Carriers reachable", figure=figure, page=page, about=about, kind="wait")
     return HealthTile(
         name="Carriers reachable",
         figure=f"{len(enabled) - len(dead)} of {len(enabled)}",
@@ -125,6 +132,15 @@ def _carriers(visit: Visit) -> HealthTile:
         since=min((one.since for one in dead), default=None),
         kind="bad" if dead else "",
     )
+
+
+def _waits(setup: Setup) -> str:
+    """Tell what becomes of messages whose carriers are all disabled."""
+    closed = closed_channels(setup.carriers)
+    others = [CHANNEL_NAMES[channel] for channel in closed if channel != "email"]
+    said = ["Emails wait."] if "email" in closed else []
+    said += [f"{are(others)} refused."] if others else []
+    return " ".join(said) or "Simulators take all messages."
 
 
 def _dead(count: int) -> HealthTile:

@@ -47,6 +47,13 @@ def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
     return found
 
 
+def closed_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
+    """Return the channels whose carriers are all disabled: emails wait, other messages are refused."""
+    served = {carrier.channel for carrier in carriers if carrier.enabled}
+    known = {carrier.channel for carrier in carriers}
+    return [channel for channel in get_args(Channel) if channel in known - served]
+
+
 def builtin_simulator(channel: Channel) -> CarrierRecord:
     return SIMULATORS[channel]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.rules.delivery.routing import simulated_channels
+from heliograph.rules.delivery.routing import closed_channels, simulated_channels
 from heliograph.rules.setup.records import CarrierRecord, Channel, Team
 
 
@@ -66,9 +66,7 @@ def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
     """Check that carriers reach people: a channel with none of
     its own, simulators alone or none enabled reaches nobody.
     """
-    simulated = simulated_channels(carriers)
-    served = {carrier.channel for carrier in carriers if carrier.enabled}
-    closed = sorted({carrier.channel for carrier in carriers} - served)
+    simulated, closed = simulated_channels(carriers), closed_channels(carriers)
     said = [f"Simulators take {_said(simulated)}: nothing of it leaves this instance."] if simulated else []
     said += [f"No carrier takes {_said(closed)}: all are disabled."] if closed else []
     return Requirement(title="Carriers", text=" ".join(said) or "Every channel has a carrier.", done=not said)
