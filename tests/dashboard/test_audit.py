@@ -43,7 +43,7 @@ def test_changes_are_read_by_pages_and_exported(site: Site, shoot: Shoot) -> Non
     page.get_by_role("link", name="Older").click()
     expect(page.locator("tbody tr").first).to_contain_text("0@example.com")
     page.get_by_label("Person").select_option("Command line")
-    page.get_by_role("button", name="Filter").click()
+    page.get_by_role("button", name="Search").click()
     expect(page.locator("tbody tr").first).to_contain_text("Command line")
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -113,7 +113,8 @@ def test_a_line_begins_where_its_values_are_and_is_grey_where_they_are_few() -> 
     few = bars(
         "Rate", times, [Series("Rate", "a", [10.0, *values[1:]])], text=percent, least=100, shape="line", few={0}
     )
-    assert "90 %" in [one.text for one in ElementTree.fromstring(few.svg).findall("text")]  # by what says something
+    told = [one.text for one in ElementTree.fromstring(few.svg).findall("text")]
+    assert "90 %" in told and "▼ 10 %" in told  # by what says something; what lies below it is named
     low = bars("Rate", times, [Series("Rate", "a", [10.0, *values[1:]])], text=percent, least=100, shape="line")
     assert "90 %" not in [one.text for one in ElementTree.fromstring(low.svg).findall("text")]
 

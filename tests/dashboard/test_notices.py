@@ -28,8 +28,8 @@ def is_checked(html: str, name: str) -> bool:
 
 
 async def test_a_viewer_is_told_nothing_unless_they_choose(pages: Pages) -> None:
-    assert is_checked((await pages.get(ACCOUNT, "owner")).html, "team_a/domain")
-    page = await pages.get(ACCOUNT, "viewer")
+    owner, page = await pages.get(ACCOUNT, "owner"), await pages.get(ACCOUNT, "viewer")
+    assert is_checked(owner.html, "team_a/domain") and "As a viewer" not in owner.text and "As a viewer" in page.text
     assert not is_checked(page.html, "team_a/domain") and EVIL not in page.html
     assert (await pages.post(ACCOUNT, {"team_a/domain": "yes", "team_b/domain": "yes"}, "viewer")).notice == "Saved."
     page = await pages.get(ACCOUNT, "viewer")

@@ -72,3 +72,4 @@ async def test_the_message_has_a_badge(
     assert await store.outbox.record(msgspec.structs.replace(change, detail=detail))
     page = await pages.get(f"{HERE}/messages/{item.id}")
     assert ('class="badge wait simulated"' in page.html.partition("<main")[2]) is shown
+    assert ("The simulator reports it as sent." in page.text, "The relay took it." in page.text) == (shown, not shown)

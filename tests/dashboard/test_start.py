@@ -84,10 +84,10 @@ def test_requests_are_found_and_refused_ones_explained(site: Site, shoot: Shoot)
     expect(page.locator(f'[data-key="{taken.headers["x-request-id"]}"]')).to_contain_text("GET /v1/me")
     fits(page, shoot, "requests")
     page.get_by_label("Status").select_option("2")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Search").click()
     expect(page.locator(f'[data-key="{id_}"]')).to_have_count(0)
     page.get_by_label("Request id").fill(id_)
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Search").click()
     expect(page.locator(".box")).to_contain_text("What to do")
     expect(page.locator("main")).to_contain_text(refused.code or "")
     expect(page.locator("main")).not_to_contain_text("secret words")
@@ -106,8 +106,8 @@ def test_events_are_grouped_by_message_and_recipient() -> None:
         event(2, "email.sent", "eml_1", "a@x.test"),
     ]
     assert [[one.sequence for one in group] for group in grouped(sent)] == [[5, 2], [4], [3]]
-    assert [in_words(one) for one in ("sms.sent", "opt_out.created", "credit.low")] == [
-        *("SMS sent", "Opt out created", "Credit low")
+    assert [in_words(one) for one in ("sms.sent", "opt_out.created", "verification.verified")] == [
+        *("SMS sent", "Opt out created", "Code confirmed")
     ]
 
 
@@ -117,7 +117,7 @@ def test_events_by_type(site: Site, shoot: Shoot) -> None:
     until(lambda: site.service.get("/v1/events").json["data"])
     page = site.open("eva@example.com", "--team", "team_acme", *VIEWER, path="/dashboard/teams/team_acme/events")
     page.get_by_label("Type").select_option("suppression.*")
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Search").click()
     expect(page.get_by_text("email.delivered", exact=True)).to_have_count(1)  # in the list of types only
     expect(page.get_by_role("rowheader", name="Today")).to_have_count(1)
     fits(page, shoot, "events")

@@ -144,6 +144,7 @@ def bars(
         parts.append(_bar(place, bucket, _caption(series, column, text), pieces, to))
     if shape == "line":
         parts += _strokes(series[0], scale, few)
+        parts += _below(series[0].values, scale, text)
     if limit is not None and limit <= top:
         limit_line = Markup(
             '<line class="limit" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
@@ -200,6 +201,17 @@ def _strokes(one: Series, scale: Scale, few: Collection[int]) -> Iterable[Markup
         if x and not around[index][0] and not around[index + 2][0]:
             kind = "few" if index in few else one.kind
             yield Markup('<circle class="{}" cx="{}" cy="{:.1f}" r="1.75"/>').format(kind, x, y)
+
+
+def _below(values: Sequence[float | None], scale: Scale, text: Callable[[float], str]) -> Iterable[Markup]:
+    """Mark what lies below the scale, and name the lowest of it."""
+    below = [(value, index) for index, value in enumerate(values) if value is not None and value < scale.base]
+    for value, index in below:
+        anchor = "start" if index < len(values) / 2 else "end"
+        said = f"▼ {text(value)}" if (value, index) == min(below) else "▼"
+        yield Markup('<text class="tick" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
+            100 * (index + 0.5) / len(values), FLOOR - 3, anchor, said
+        )
 
 
 def _heights(

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, tzinfo
 from functools import cache
 from itertools import groupby
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from jinja2 import Environment
@@ -47,6 +48,7 @@ def environment() -> Environment:
         "number": number,
         "short": short,
         "plural": plural,
+        "host": host,
         "lasted": lasted,
         "are": are,
     }
@@ -186,6 +188,10 @@ def short(value: int) -> str:
     return (
         f"{millions / unit:.3g}\u00a0{name}" if millions < 999_500 else f"{number(round(millions / unit))}\u00a0{name}"
     )
+
+
+def host(url: str) -> str:
+    return urlsplit(url).hostname or url
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -62,6 +62,8 @@ def grouped(events: Iterable[StoredEvent]) -> list[list[StoredEvent]]:
 
 def in_words(type_: str) -> str:
     """Write `email.delivery_delayed` as 'Email delivery delayed'."""
+    if type_ == "verification.verified":
+        return "Code confirmed"
     thing, _, rest = type_.partition(".")
     return f"{channel_name(thing.replace('_', ' '))} {rest.replace('_', ' ')}"
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from heliograph.accept.resend import UNREACHED, Undelivered, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
-from heliograph.dashboard.render import CHANNEL_NAMES
+from heliograph.dashboard.render import CHANNEL_NAMES, host
 from heliograph.dashboard.told import WaitedFor, again, normal_addresses, summary, tell
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.messages import is_id, template_name
@@ -17,6 +17,7 @@ from heliograph.rules.delivery.routing import candidates, waited_for
 from heliograph.rules.options import Added, read_record
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
+from heliograph.rules.webhooks.bin import is_bin
 from heliograph.storage.figures import QUEUE_MOST
 from heliograph.storage.search import MessageDetails, MessageRow
 from heliograph.web.reading import work
@@ -65,6 +66,10 @@ async def _page(visit: Visit, found: MessageDetails, wrong: str = "") -> Page:
         "key": key.name if isinstance(key, Key) else facts.key_id,
         "key_page": f"{visit.base}/keys/{key.id}" if isinstance(key, Key) and visit.may("developer") else "",
         "fates": told,
+        "hooks": {
+            hook.id: "Webhook bin" if is_bin(visit.context.base_url, hook.url) else host(hook.url)
+            for hook in visit.team.webhooks
+        },
         "kind": min((one.why.kind for one in told), key=WORST.index),
         "summary": summary(told),
         "tried_for": tried_for(facts.channel),

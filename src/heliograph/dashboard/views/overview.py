@@ -195,7 +195,7 @@ def _judged(tile: Tile, state: str, of: Literal["bounces", "complaints"], email:
         return tile
     verdict = judge_share(of, getattr(email, state), email.sent)
     if verdict is None:
-        return replace(tile, judged=f"Too few to judge ({email.sent} of {MIN_SENDS}).")
+        return replace(tile, change="", better=None, judged=f"Too few to judge ({email.sent} of {MIN_SENDS}).")
     limit = charts.percent(warned_from(of))
     state = {"ok": "good", "warn": "warn", "paused": "error"}[verdict]
     return replace(
