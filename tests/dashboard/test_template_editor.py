@@ -223,6 +223,8 @@ async def test_a_refused_draft_says_why(pages: Pages, store: Store) -> None:
     for place in ("", "/edit"):
         shown = await pages.get(f"{HERE}/tpl_new{place}", "developer")
         assert "An operator refused this draft" in shown.text and "Say who you are." in shown.text
+    decided = await pages.get(f"{HERE}/tpl_new", OPERATOR)
+    assert "Approve" in decided.text and "Refuse it" not in decided.text
 
 
 async def test_what_meta_says_of_a_template_is_shown(pages: Pages, store: Store) -> None:

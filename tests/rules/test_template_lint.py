@@ -66,6 +66,7 @@ def test_a_mail_has_a_text_part_and_is_not_too_long() -> None:
         ("Hi {{customer.x}}", {}, []),
         ("a" * 161, {}, [("more_segments", None, "2 segments")]),
         ("a" * 150 + "{{customer.x}}", {"x": "b" * 11}, [("more_segments", None, "2 segments")]),
+        ("a" * 160 + "{{customer.x}}", {}, [("more_segments", None, "2 segments")]),  # its name, as in the preview
         ("a\nb–", {}, [("unicode_segment", 2, "– (en dash)")]),
         ("Привет, как дела", {}, []),
         ("see http://a.test", {}, [("insecure_link", 1, "http://a.test")]),

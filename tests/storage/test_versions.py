@@ -58,6 +58,17 @@ async def test_a_version_is_as_old_as_its_publication(store: Store) -> None:
     assert line.person == "usr_a"
 
 
+async def test_whoever_refuses_a_draft_did_not_write_it(store: Store) -> None:
+    draft = replace(template(1, "first"), status="draft")
+    await put(store, draft)
+    await put(store, replace(draft, refused_reason="Say more."), audit=ADA.did(1, "a", "b"))
+    (line,) = await store.versions.of("tpl_x")
+    assert line.person == "command line"
+    await put(store, replace(draft, refused_reason="Say more.", unfinished=True), audit=ADA.did(1, "a", "b"))
+    (line,) = await store.versions.of("tpl_x")
+    assert line.person == "usr_a"
+
+
 async def test_the_person_of_the_audit_entry_made_it(store: Store) -> None:
     await put(store, template(1, "first"), audit=ADA.did(1, "a", "b"))
     (line,) = await store.versions.of("tpl_x")

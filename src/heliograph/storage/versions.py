@@ -15,8 +15,11 @@ EVERY = 1 << 62  # above any version
 
 class _Versioned(msgspec.Struct):
     version: int = 1
+    refused_reason: str = ""
+    unfinished: bool = False
 
 
+_KINDS = ("template", "layout")
 _VERSION = msgspec.json.Decoder(_Versioned)
 
 
@@ -28,15 +31,16 @@ class VersionLine(msgspec.Struct, frozen=True):
 
 async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
     """Keep the versions of the setup's rows that are templates or layouts, the newest of each; none of what is gone."""
+    read = [(row, _VERSION.decode(row.body)) for row in rows if row.kind in _KINDS and row.body is not None]
     kept = [
-        (row.id, _VERSION.decode(row.body).version, row.body, person, now + current.ahead(row.team or ""))
-        for row in rows
-        if row.kind in ("template", "layout") and row.body is not None
+        (row.id, one.version, row.body, person, now + current.ahead(row.team or ""))
+        for row, one in read
+        if not one.refused_reason or one.unfinished  # whoever refuses it did not write it
     ]
     if kept:
         await tx.run("keep_versions", versions=kept)
     ended = [(id_, version - KEPT) for id_, version, *_ in kept if version > KEPT]
-    ended += [(row.id, EVERY) for row in rows if row.kind in ("template", "layout") and row.body is None]
+    ended += [(row.id, EVERY) for row in rows if row.kind in _KINDS and row.body is None]
     for id_, version in ended:
         await tx.run("forget_versions", template=id_, version=version)
 

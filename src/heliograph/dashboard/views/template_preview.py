@@ -63,7 +63,8 @@ def preview_of(
 ) -> dict[str, Any]:
     brand = usual_brand(team, template.channel, setup.platform)
     layout = team.layouts.get(template.layout or "")
-    problems, template = problems_of(template, layout)[:PROBLEMS_MAX], in_locale(template, locale)
+    problems = [one for one in problems_of(template, layout) if one.code != "more_segments"]  # counted below
+    template = in_locale(template, locale)
     given = example_values(template, chip) if template.channel == "email" else example_values(template)
     errors = errors or {}
     try:
@@ -83,7 +84,7 @@ def preview_of(
         "values": with_brand(template, given, brand),
         "errors": errors,
         "is_layout": False,
-        "problems": problems,
+        "problems": problems[:PROBLEMS_MAX],
         "used": [name for name in used if name in asked_names(template)],
         "unused": [name for name in template.variables if name not in used],
         "unexampled": [name for name in asked_names(template) if name not in template.examples],

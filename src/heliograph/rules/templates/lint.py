@@ -17,13 +17,13 @@ from heliograph.rules.templates.check import (
     first_slots,
     sources_of,
 )
+from heliograph.rules.templates.examples import example_values
 from heliograph.rules.templates.formats import is_timezone
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.mail_clients import GMAIL_CLIPS, first_findings
 from heliograph.rules.templates.markup import MASK, Tag, tags
 from heliograph.rules.templates.placeholders import BRAND, TOKEN
 from heliograph.rules.templates.render import octets, render
-from heliograph.rules.templates.values import read_variables
 
 WARNINGS_MAX = 40  # of a kind in one part that are told
 SEARCHED = 100  # open tags among which an end tag looks for its own
@@ -188,7 +188,7 @@ def _features(html: _Html) -> Found:
 
 
 def _segments(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
-    """Yield the problems of an SMS with its example values; what has none is empty."""
+    """Yield the problems of an SMS with the values that its preview has."""
     own = in_locale(template, locale)
     body = own.body or ""
     literal = TOKEN.sub(lambda token: "\n" * token[0].count("\n"), body)
@@ -197,7 +197,7 @@ def _segments(template: Template, locale: str | None) -> Iterator[TemplateProble
         line = body.count("\n", 0, body.index(char)) + 1
         told = f"{char} ({name}) is not of the GSM alphabet: because of it a segment has 70 characters, not 160"
         yield TemplateProblem(level="warning", code="unicode_segment", part="body", locale=locale, line=line, text=told)
-    shown = render(own, read_variables(dict(own.examples)), {}).body or ""
+    shown = render(own, example_values(own), {}).body or ""
     if (count := segment(shown).spec) > 1:
         told = f"it takes {count} segments with its example values, and each is paid"
         yield TemplateProblem(level="warning", code="more_segments", part="body", locale=locale, text=told)
