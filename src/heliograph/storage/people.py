@@ -49,6 +49,8 @@ class PersonLine(msgspec.Struct, frozen=True):
     teams: int
     seen_at: int | None
     observer: int
+    issuer: str | None  # the identity provider that they are connected to
+    offered: str | None  # the instance role that they are invited to
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -59,6 +61,7 @@ class Member(msgspec.Struct, frozen=True):
     has_password: int
     has_totp: int
     invited: int  # and has not accepted yet: the role counts for nothing
+    issuer: str | None  # as above
 
 
 # Why somebody whom a provider let in is nobody here: the address is not verified, it is nobody's and gets no role, or

@@ -23,7 +23,9 @@ ON CONFLICT (email) DO NOTHING;
 -- By address, after the last one seen.
 SELECT p.id, p.email, p.name, p.operator, p.password IS NOT NULL, p.totp IS NOT NULL, p.created_at,
     (SELECT count(*) FROM member m WHERE m.person = p.id),
-    (SELECT max(s.seen_at) FROM session s WHERE s.person = p.id), p.observer
+    (SELECT max(s.seen_at) FROM session s WHERE s.person = p.id), p.observer,
+    (SELECT min(i.issuer) FROM identity i WHERE i.person = p.id),
+    (SELECT o.role FROM invitation o WHERE o.person = p.id AND o.team = '')
 FROM person p WHERE p.email > :after AND p.email LIKE :pattern ESCAPE '!' ORDER BY p.email LIMIT :limit;
 
 -- name: set_password
@@ -86,7 +88,8 @@ SELECT team, role FROM member WHERE person = :person;
 
 -- name: members_of
 -- Those who are, and those who are invited to be.
-SELECT p.id, p.email, p.name, m.role, p.password IS NOT NULL, p.totp IS NOT NULL, m.invited
+SELECT p.id, p.email, p.name, m.role, p.password IS NOT NULL, p.totp IS NOT NULL, m.invited,
+    (SELECT min(i.issuer) FROM identity i WHERE i.person = p.id)
 FROM (
     SELECT person, role, 0 AS invited FROM member WHERE team = :team
     UNION ALL SELECT person, role, 1 FROM invitation WHERE team = :team
