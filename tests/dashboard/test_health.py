@@ -115,6 +115,20 @@ def test_troubles_of_a_team(record: Any, seen: Any, credit: int, state: Any, fou
     assert [label for _, label in told] == found
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("ada@example.com", "Too few to judge (1 of 200)."), ("bounced@simulator.test", "Nothing to judge yet.")],
+)
+async def test_a_team_is_not_judged_by_its_tests(
+    pages: Pages, store: Store, clock: Any, address: str, said: str
+) -> None:
+    await store.messages.accept(message(clock, address, team=1))
+    await deliver(store, clock, "bounced")
+    shown = await pages.get(f"{HERE}/teams/team_1", OPERATOR)
+    assert "<title>Summary · Acme" in shown.html and "Bounced, 30 days 100 %" in shown.text
+    assert said in shown.text and "test recipients and caught mail is left out" in shown.text
+
+
 @pytest.mark.parametrize("outcome", [Accepted(detail={}), Deferred(detail={}), Refused(detail={})])
 async def test_a_carrier_is_on_when_its_test_was_accepted(
     pages: Pages, monkeypatch: pytest.MonkeyPatch, outcome: Outcome

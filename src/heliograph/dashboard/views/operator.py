@@ -8,7 +8,7 @@ from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import Booking
 from heliograph.rules.limits import DAY_MS
-from heliograph.rules.mail.reputation import Counts, rates
+from heliograph.rules.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, rates
 from heliograph.rules.pricing import month_of
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.templates.values import wrong_passthrough
@@ -94,6 +94,7 @@ async def show_team(
     record = visit.team.record
     account = await visit.store.ledger.account(record.ref)
     counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
+    reputation = visit.store.reputation.current.get(record.id)
     plan = {name: "" if (value := getattr(record, name)) is None else value for name in PLAN}
     this_month = account.month == month_of(visit.context.clock.of(visit.team.record.ref))
     fitting = [(one.id, one.name) for one in visit.team.templates.values() if not wrong_passthrough(one)]
@@ -106,12 +107,21 @@ async def show_team(
         "passthroughs": [("", "None"), *fitting],
         "account": account,
         "used": account.used if this_month else 0,
-        "reputation": visit.store.reputation.current.get(record.id),
-        "rates": rates(counts),
+        "reputation": reputation,
+        "rates": rates(counts) if counts.sends else "",
+        "judged": "" if reputation and reputation.state != "ok" else _unjudged(counts.sends),
+        "window_sends": WINDOW_SENDS,
         "given": plan | {"amount": "", "note": ""} | (given or {}),
         "errors": errors or {},
     }
     return Page("operator_team.html", values, 400 if errors else 200)
+
+
+def _unjudged(sends: int) -> str:
+    """Say why there is no judgement; empty: there is one."""
+    if not sends:
+        return "Nothing to judge yet."
+    return "" if sends >= MIN_SENDS else f"Too few to judge ({sends} of {MIN_SENDS})."
 
 
 def _typed(given: dict[str, str]) -> dict[str, Any]:
