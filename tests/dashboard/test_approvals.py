@@ -19,6 +19,7 @@ from tests.storage.test_reputation import deliver
 
 TEAM, HERE = "team_acme", "/dashboard/teams/team_acme"
 LIST = "/dashboard/operator/approvals"
+DONE = f"{LIST}?decided=yes"
 SMS = Template(
     id="tpl_new", team=TEAM, channel="sms", name="Parcel", status="draft", body="Your <b>parcel</b> is here."
 )
@@ -53,7 +54,7 @@ async def asked(pages: Pages, who: str = "developer") -> dict[str, str]:
 async def test_the_asker_is_told_once_on_the_next_page(pages: Pages, word: dict[str, str], said: str) -> None:
     form = await asked(pages)
     done = await pages.post(f"{LIST}/{TEAM}", form | word, OPERATOR)
-    assert (done.status, done.headers["location"]) == (303, LIST)
+    assert (done.status, done.headers["location"]) == (303, DONE)
     assert done.notice.startswith("Approved: Send as" if word["approve"] == "yes" else "Refused: Send as")
     assert said not in (await pages.get(HERE, "owner")).text  # somebody else's
     assert said not in (await pages.get(HERE, "developer", {"sec-fetch-dest": "empty"})).text  # a script's fetch
@@ -113,7 +114,7 @@ async def test_a_template_is_approved_at_the_price_of_the_form(store: Store, pag
     assert wrong.status == 400 and "Set a price above nothing" in wrong.text and "Germany (DE)" in wrong.html
     prices = {"price": "0.0400", "price.GB": "0.0500", "price.US": "", "country": "germany", "country_price": "0.07"}
     done = await pages.post(place, form | prices, OPERATOR)
-    assert (done.status, done.headers["location"], done.notice) == (303, LIST, "Approved: the template.")
+    assert (done.status, done.headers["location"], done.notice) == (303, DONE, "Approved: the template.")
     sold = pages.setup.teams[TEAM].templates[SMS.id]
     assert (sold.status, sold.price, sold.prices) == ("approved", 40_000, {"GB": 50_000, "DE": 70_000})
 
@@ -154,7 +155,7 @@ async def test_a_template_is_refused_with_a_reason(store: Store, pages: Pages) -
     place = f"{LIST}/{TEAM}/templates/{SMS.id}"
     assert (await pages.post(place, {"mark": draft.mark}, OPERATOR)).status == 400
     assert (await pages.post(place, {"mark": draft.mark, "reason": "No."}, "owner")).status == 403
-    assert (await pages.post(place, {"mark": draft.mark, "reason": "No."}, OPERATOR)).headers["location"] == LIST
+    assert (await pages.post(place, {"mark": draft.mark, "reason": "No."}, OPERATOR)).headers["location"] == DONE
     assert list_pending(pages.setup) == []
 
 
@@ -188,7 +189,7 @@ async def test_what_a_template_becomes_at_most(pages: Pages, store: Store) -> No
     shape = Shape(max_length=100)
     new = replace(SMS, body="Hi {{customer.name}}", variables=("name",), shapes={"name": shape}, price=45000)
     await set_up(store, ("template", new.id, new, TEAM))
-    assert "At most 3 segments, 0.1350 USD, 1 KB, whatever" in (await pages.get(LIST, OPERATOR)).text
+    assert "At most 3 segments, 0.135 USD, 1 KB, whatever" in (await pages.get(LIST, OPERATOR)).text
     await set_up(store, ("template", new.id, replace(new, shapes={}), TEAM))
     assert "At most" not in (await pages.get(LIST, OPERATOR)).text
 
@@ -202,7 +203,7 @@ async def test_an_ask_says_how_old_it_is_and_how_the_team_does(store: Store, pag
     await store.messages.accept(message(clock, "ada@example.com"))
     await deliver(store, clock, "sent")
     shown = await pages.get(LIST, OPERATOR)
-    assert re.search(r"Asked by Acme \w+ , 3 days ago", shown.text), shown.text
+    assert re.search(r"Asked by Acme , 3 days ago", shown.text), shown.text
     assert "of 1 emails 0.0 % bounced" in shown.text
     assert "In the last 30 days" in shown.text and "There is no price list for SMS" in shown.text
     assert "1 segment with its examples, GSM-7" in shown.text
@@ -214,8 +215,8 @@ async def test_an_ask_says_how_old_it_is_and_how_the_team_does(store: Store, pag
 async def test_a_decision_is_listed_and_taken_back(pages: Pages, approve: str, state: str) -> None:
     assert "Nothing was decided yet" in (await pages.get(f"{LIST}?tab=decided", OPERATOR)).text
     form = await asked(pages)
-    await pages.post(f"{LIST}/{TEAM}", form | {"approve": approve, "reason": "Not yours."}, OPERATOR)
-    assert pending(pages.setup) == []
+    decided = await pages.post(f"{LIST}/{TEAM}", form | {"approve": approve, "reason": "Not yours."}, OPERATOR)
+    assert pending(pages.setup) == [] and "Undo it" in (await pages.get(decided.headers["location"], OPERATOR)).text
     listed = (await pages.get(f"{LIST}?tab=decided", OPERATOR)).text
     assert "Send as Acme Care from acme.test Display name Acme " + state in listed and "Undo" in listed
     back = {"kind": "display_name", "said": form["text"], "approved": approve}

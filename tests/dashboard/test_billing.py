@@ -54,7 +54,7 @@ def test_prices_and_an_empty_ledger(site: Site, shoot: Shoot) -> None:
     page = site.open("pia@example.com", "--team", "team_acme", "--role", "viewer", path=MONEY)
     row = page.locator("section[aria-labelledby=prices] tr", has_text="Parcel").filter(has_text="SMS")
     expect(row).to_contain_text("0.045")
-    expect(row).to_contain_text("DE 0.00, GB 0.035")
+    expect(row).to_contain_text("Germany (DE) 0.00, United Kingdom (GB) 0.035")
     expect(page.get_by_text("A verification costs 0.05")).to_be_visible()
     page = site.open(
         "sam@example.com", "--team", "team_sandbox", path="/dashboard/teams/team_sandbox/billing", color_scheme="dark"

@@ -72,9 +72,9 @@ def test_a_zone_by_name_and_else_utc(name: str, hours: int) -> None:
     [
         (125_000_000, "125.00 USD", "125.00 USD"),
         (45_000, "0.05 USD", "0.045 USD"),
-        (-5_000_000, "−5.00 USD", "-5.00 USD"),
-        (-4_000, "0.00 USD", "-0.004 USD"),
-        (1_234_567_890_000, "1\u202f234\u202f567.89 USD", "1234567.89 USD"),
+        (-5_000_000, "−5.00 USD", "−5.00 USD"),
+        (-4_000, "0.00 USD", "−0.004 USD"),
+        (1_234_567_890_000, "1\u202f234\u202f567.89 USD", "1\u202f234\u202f567.89 USD"),
     ],
 )
 def test_money_has_two_decimals_and_a_unit_price_four(micros: int, shown: str, unit: str) -> None:

@@ -161,8 +161,9 @@ def money(micros: int, currency: str | None = None) -> str:
 
 def unit_price(micros: int, currency: str = "") -> str:
     """Write 45000 and USD as '0.045 USD': what one costs, so that every decimal counts that it has; two at least."""
-    whole, _, part = format_money(micros).partition(".")
-    return f"{whole}.{part.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
+    whole, _, part = format_money(abs(micros)).partition(".")
+    sign = "−" if micros < 0 else ""
+    return f"{sign}{number(int(whole))}.{part.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
 
 
 def are(names: list[str]) -> str:

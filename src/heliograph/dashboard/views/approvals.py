@@ -43,6 +43,7 @@ ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
 PEOPLE_MAX = 100  # askers whose addresses are looked up, and teams whose figures are
 RATES_MS = 30 * DAY_MS
 DECIDED = f"{HERE}?tab=decided"
+MEANWHILE = "It was changed or decided meanwhile."
 
 
 async def decide(visit: Visit) -> Answer:
@@ -54,7 +55,7 @@ async def decide(visit: Visit) -> Answer:
         done = await senders.decide_pending(visit.store, visit.actor, item, approve, reason)
     except InvalidRequest as refusal:
         return await _page(visit, id_, {"reason": refusal.message})
-    return Redirect(HERE, _told(text, approve) if done else "It was changed or decided meanwhile.")
+    return Redirect(f"{HERE}?decided=yes", _told(text, approve)) if done else Redirect(HERE, MEANWHILE)
 
 
 async def decide_template(visit: Visit) -> Answer:
@@ -72,7 +73,7 @@ async def decide_template(visit: Visit) -> Answer:
         return await _page(
             visit, id_, {name or ("reason" if not approve else "price"): why for name, why in errors.items()}
         )
-    return Redirect(HERE, _told(form.get("text", "The template"), approve))
+    return Redirect(f"{HERE}?decided=yes", _told(form.get("text", "The template"), approve))
 
 
 async def decide_layout(visit: Visit) -> Answer:
@@ -85,7 +86,7 @@ async def decide_layout(visit: Visit) -> Answer:
             await layouts.refuse(visit.store, visit.actor, id_, mark, form.get("reason", ""))
     except InvalidRequest as refusal:
         return await _page(visit, id_, {"reason": refusal.message})
-    return Redirect(HERE, _told(form.get("text", "The layout"), approve))
+    return Redirect(f"{HERE}?decided=yes", _told(form.get("text", "The layout"), approve))
 
 
 def _told(text: str, approve: bool) -> str:
@@ -102,7 +103,7 @@ async def reopen(visit: Visit) -> Answer:
         approved=form.get("approved") == "yes",
     )
     done = await decisions.reopen(visit.store, visit.actor, earlier)
-    return Redirect(HERE if done else DECIDED, "It waits again." if done else "It was changed or decided meanwhile.")
+    return Redirect(HERE, "It waits again.") if done else Redirect(DECIDED, MEANWHILE)
 
 
 async def show(visit: Visit) -> Answer:
