@@ -190,7 +190,7 @@ async def test_a_team_keeps_an_owner(people: People) -> None:
 
 
 async def test_the_instance_keeps_an_operator(people: People, sessions: Sessions) -> None:
-    ada, bob = await add(people, "ada", **{"": "operator"}, team_1="owner"), await add(people, "bob")
+    ada, bob = await add(people, "ada", **{"": "operator"}, team_1="developer"), await add(people, "bob")
     token = await sessions.sign_in(ada, "", "") or ""
     for _ in range(2):
         with pytest.raises(InvalidRequest, match="keeps an operator"):
