@@ -239,11 +239,14 @@ def test_search_by_keyboard(site: Site, shoot: Shoot) -> None:
     with page.expect_download() as download:
         page.get_by_role("link", name="Export CSV").click()
     assert [row[0] for row in csv.reader(download.value.path().read_text().splitlines())][1:] == [id_]
-    page.locator("body").press("Control+k")
-    page.wait_for_url(f"**{team}/search")
+    page.locator("body").press("/")
+    page.keyboard.type("webhoo")  # over the bar of a phone, from the first letter on
+    sync_api.expect(page.locator(".palette .hits a", has_text="Webhooks").first).to_be_visible()
+    assert page.locator(".top [data-find]").input_value() == "webhoo"
+    shoot(page, "palette-phone")
+    page.goto(f"{team}/search")
     page.keyboard.type("webhoo")
-    page.keyboard.press("Enter")
-    page.get_by_role("link", name="Webhooks").last.click()
+    page.locator("#results .hits a", has_text="Webhooks").last.click()
     page.wait_for_url(f"**{team}/webhooks")
 
 

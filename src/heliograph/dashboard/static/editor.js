@@ -106,6 +106,7 @@
           line.append(one.dataset.line ? `Line ${one.dataset.line}: ` : "", one.dataset.text);
           return line;
         }));
+        for (const one of found) one.hidden = true;  // it is said once
         field.dispatchEvent(new Event("problems"));
       }
     };

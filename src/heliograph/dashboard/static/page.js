@@ -243,6 +243,11 @@ if (mine) {
 document.querySelector(".docs .places [aria-current]")?.scrollIntoView({ block: "center" });
 // Search: `/` and Ctrl-K go to the box, or to its page where there is none; what is typed there is looked for at once,
 // and shown below it. Arrows go through what was found, Enter takes the first.
+const hitsOf = async (place, text) => {
+  const answer = await fetch(`${place}?part&q=${encodeURIComponent(text)}`).catch(() => null);
+  if (!answer?.ok || answer.redirected) return null;
+  return [...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes];
+};
 const finder = document.querySelector(".top .find");
 const field = finder?.querySelector("input");
 const palette = finder && Object.assign(document.createElement("div"), { className: "palette", hidden: true });
@@ -250,9 +255,9 @@ if (finder) {
   let asked = 0, shown = null;
   const look = async () => {
     const text = field.value.trim(), number = ++asked;
-    const answer = await fetch(`${finder.action}?part&q=${encodeURIComponent(text)}`).catch(() => null);
-    if (number !== asked || !answer?.ok || answer.redirected || document.activeElement !== field) return;
-    palette.replaceChildren(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
+    const hits = await hitsOf(finder.action, text);
+    if (number !== asked || !hits || document.activeElement !== field) return;
+    palette.replaceChildren(...hits);
     dress(palette);
     shown = text;
     palette.hidden = false;
@@ -268,10 +273,23 @@ if (finder) {
     event.preventDefault();
     location.assign(first.href);
   });
-  const close = () => { clearTimeout(timer); asked++; palette.hidden = true; };
+  const close = () => { clearTimeout(timer); asked++; palette.hidden = true; finder.classList.remove("over"); };
   finder.addEventListener("focusout", (event) => { if (!finder.contains(event.relatedTarget)) close(); });
   finder.addEventListener("keydown", (event) => { if (event.key === "Escape") { field.focus(); close(); } });
   palette.addEventListener("pointerdown", (event) => event.preventDefault());  // the field keeps its focus
+}
+// The page of the search answers while one types as well.
+const results = document.getElementById("results");
+if (results) {
+  const box = document.querySelector(".search-box input");
+  let asked = 0, timer = 0;
+  const look = async () => {
+    const number = ++asked, hits = await hitsOf(location.pathname, box.value.trim());
+    if (number !== asked || !hits) return;
+    results.replaceChildren(...hits);
+    dress(results);
+  };
+  box.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 120); });
 }
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
@@ -279,10 +297,11 @@ document.addEventListener("keydown", (event) => {
   const isK = event.key?.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey;
   if (isSlash || isK) {
     const box = [...document.querySelectorAll("[data-find]")].findLast((one) => one.offsetParent);
-    const page = document.querySelector(".top .glass");
-    if (!box && !page) return;
+    if (!box && !field) return;
     event.preventDefault();
-    if (box) { box.focus(); box.select(); } else location.assign(page.href);
+    if (!box) finder.classList.add("over");  // a phone has no room for it in its bar
+    (box ?? field).focus();
+    (box ?? field).select();
     return;
   }
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

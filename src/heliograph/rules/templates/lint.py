@@ -184,7 +184,7 @@ def _insecure(address: str) -> str:
 
 def _features(html: _Html) -> Found:
     for feature, at in first_findings(html.source):
-        yield "unsupported_feature", at, f"{feature.name} fails in {', '.join(feature.clients)}. {feature.advice}"
+        yield "unsupported_feature", at, f"fails in {', '.join(feature.clients)}: {feature.name}. {feature.advice}"
 
 
 def _segments(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
