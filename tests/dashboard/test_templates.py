@@ -267,6 +267,8 @@ def test_a_viewer_looks_and_changes_nothing(site: Site, shoot: Shoot) -> None:
 def test_words_are_written_on_a_surface_with_lines(site: Site, shoot: Shoot) -> None:
     page = site.open("surface@example.com", *TEAM, path=f"{HERE}/new?channel=email")
     words = page.get_by_label("HTML")
+    expect(inside(page).get_by_text("Nothing is written yet.")).to_be_visible()
+    expect(page.locator("#editor .problems .error")).to_have_count(0)  # nobody typed yet
     words.fill('<p>Hello {{whim}}\n<img src="https://a.test/b.png">')
     lines = page.locator(".code:has([name=html]) .drawn > div")
     expect(lines).to_have_count(2)
@@ -274,6 +276,7 @@ def test_words_are_written_on_a_surface_with_lines(site: Site, shoot: Shoot) -> 
     expect(lines.nth(1).locator(".tag").first).to_have_text("<img")
     expect(page.locator(".drawn > .noted")).to_have_count(2)  # an open tag, and no alt
     expect(page.locator("[data-problems=html]")).to_contain_text("Line 2: a picture has no alt text")
+    expect(inside(page).get_by_text("Worth a look")).to_be_hidden()  # it is said at the field
     expect(inside(page).frame_locator("iframe").locator("span")).to_have_text("whim")  # a chip
     fits(page, shoot, "template-surface")
     words.press("End")
