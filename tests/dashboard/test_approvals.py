@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.setup.layout_drafts import find_draft
-from heliograph.rules.setup.records import Domain, Layout, LayoutDraft, Shape, TeamRecord, Template
+from heliograph.rules.setup.records import DisplayName, Domain, Layout, LayoutDraft, Shape, TeamRecord, Template
 from heliograph.rules.setup.sender_approvals import pending
 from heliograph.rules.setup.template_approvals import list_pending, mark_of
 from heliograph.storage.store import Store
@@ -226,3 +226,20 @@ async def test_a_decision_is_listed_and_taken_back(pages: Pages, approve: str, s
     assert [item.text for item in pending(pages.setup)] == [form["text"]]
     assert "Undo" not in (await pages.get(f"{LIST}?tab=decided", OPERATOR)).text
     assert "Taken back: send as Acme Care from acme.test. It waits" in (await pages.get(HERE, "developer")).text
+
+
+@pytest.mark.anyio
+async def test_of_a_name_on_two_domains_the_one_decided_about_is_taken_back(pages: Pages, store: Store) -> None:
+    other = Domain(id="dom_two", team=TEAM, name="two.test", brand="Acme", verified=True, approved=True)
+    names = [
+        DisplayName(id=f"dn_{of}", team=TEAM, domain=of, name="Care", approved=True) for of in ("dom_acme", "dom_two")
+    ]
+    await set_up(store, ("domain", other.id, other, TEAM), *(("display_name", one.id, one, TEAM) for one in names))
+    form = {"kind": "display_name", "id": "dn_dom_acme", "reason": "Not yours."}
+    for approve in ("no", "yes"):
+        await pages.post(f"{HERE}/senders/decide", form | {"approve": approve}, OPERATOR)
+    html = (await pages.get(f"{LIST}?tab=decided", OPERATOR)).html
+    (undo,) = re.findall(r'<form[^>]*/reopen".*?</form>', html, re.DOTALL)
+    back = dict(re.findall(r'name="(kind|said|approved)" value="([^"]*)"', undo))
+    await pages.post(f"{LIST}/{TEAM}/reopen", back, OPERATOR)
+    assert [item.id for item in pending(pages.setup)] == ["dn_dom_acme"]

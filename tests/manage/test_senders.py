@@ -40,7 +40,7 @@ async def test_a_sender_id_from_asked_for_to_removed(store: Store, teams: None) 
         ("usr_ada", "sender_id.submit", "OTHER for GB", ""),
         ("command line", "sender_id.approve", "Send SMS as SHOP to GB", ""),
         ("usr_ada", "sender_id.submit", "GB", ""),
-        ("command line", "sender_id.refuse", "GB", "Papers?"),
+        ("command line", "sender_id.refuse", "Send SMS as SHOP to GB", "Papers?"),
         ("usr_ada", "sender_id.submit", "SHOP for GB", ""),
     ]
 

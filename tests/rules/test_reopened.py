@@ -27,6 +27,11 @@ RECORDS: dict[RecordId, Setting] = {
     ("team", TEAM): TeamRecord(ref=1, id=TEAM, name="Acme", wanted="Acme Inc", wanted_refused="no", asked_by="usr_1"),
     ("domain", "dom_1"): Domain(id="dom_1", team=TEAM, name="acme.test", brand="Acme", verified=True, approved=True),
     ("display_name", "dn_1"): DisplayName(id="dn_1", team=TEAM, domain="dom_1", name="No", refused_reason="no"),
+    # The same name from another domain, and one that a setup file gives twice.
+    ("domain", "dom_2"): Domain(id="dom_2", team=TEAM, name="acme.example", brand="Acme", verified=True, approved=True),
+    ("display_name", "dn_2"): DisplayName(id="dn_2", team=TEAM, domain="dom_2", name="No", refused_reason="no"),
+    ("display_name", "dn_3"): DisplayName(id="dn_3", team=TEAM, domain="dom_1", name="Twice", approved=True),
+    ("display_name", "dn_4"): DisplayName(id="dn_4", team=TEAM, domain="dom_1", name="Twice", approved=True),
     ("sender_id", f"{TEAM}/GB"): SenderId(team=TEAM, country="GB", value="ACME", approved=True, asked_by="usr_2"),
     ("template", "tpl_sms"): SOLD,
     ("template_draft", "tpl_sms"): TemplateDraft(team=TEAM, template=DRAFT, by="usr_3", at=5),
@@ -48,7 +53,6 @@ def waiting(setup: Setup) -> list[str]:
     ("kind", "said", "approved", "waits", "asker"),
     [
         ("domain", "Send as Acme from acme.test", True, "Send as Acme from acme.test", ""),
-        ("domain", "acme.test", True, "Send as Acme from acme.test", ""),  # decided on the team's own page
         ("display_name", "Send as No from acme.test", False, "Send as No from acme.test", ""),
         ("sender_id", "Send SMS as ACME to GB", True, "Send SMS as ACME to GB", "usr_2"),
         ("team", "Be called Acme Inc, instead of Acme", False, "Be called Acme Inc, instead of Acme", "usr_1"),
@@ -70,6 +74,9 @@ def test_it_waits_again(setup: Setup, kind: str, said: str, approved: bool, wait
         ("domain", "Send as Acme from acme.test", False),  # the other word
         ("domain", "Send as Acme from acme.test, instead of Acne", True),  # what was before is not kept
         ("template", "tpl_sms", True),  # it may have been sent
+        ("display_name", "No", False),  # as the log of a version before has it: of which domain?
+        ("sender_id", "GB", True),
+        ("display_name", "Send as Twice from acme.test", True),  # of which of the two?
         ("display_name", "Send as Nobody from acme.test", False),
         ("nothing", "", False),
     ],

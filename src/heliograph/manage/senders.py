@@ -1,5 +1,7 @@
 """Display names and sender ids: asked for and removed by the team; an operator's word about them and about domains."""
 
+from collections.abc import Callable
+
 from heliograph.manage.decisions import Ruling, asker, decided
 from heliograph.manage.fields import ONE_LINE, check_fields, check_room, is_line
 from heliograph.manage.setup import change_rows
@@ -91,46 +93,42 @@ async def ask_again(store: Store, actor: Actor, team: str, record: RecordId) -> 
 async def decide(store: Store, actor: Actor, team: str, record: RecordId, approve: bool, reason: str = "") -> None:
     """Write an operator's word about a record of the team, also about one that was decided before."""
     before = store.setup.current
-    subject, action = subject_of(before, team, record), _action(record[0], approve)
-    done = await change_rows(
-        store, actor, team, action, subject, lambda setup: rows_of_word(setup, record, approve, reason), reason
-    )
-    found = before.records[record]
-    if done and isinstance(found, Submitted):
-        item = PendingSender(
-            kind=record[0], team=team, id=record[1], text=text_of(before, record), asked_by=found.asked_by
-        )
-        await decided(store, actor, _decision(item, approve, reason))
+    asked_by = _find(before, team, record).asked_by
+    item = PendingSender(kind=record[0], team=team, id=record[1], text=text_of(before, record), asked_by=asked_by)
+    await _write(store, actor, item, approve, reason, lambda setup: rows_of_word(setup, record, approve, reason))
 
 
 async def decide_pending(store: Store, actor: Actor, item: PendingSender, approve: bool, reason: str = "") -> bool:
     """Write an operator's word about what they saw; False: it was changed or decided meanwhile."""
-    detail = "" if approve else reason
     asked = next((one for one in pending(store.setup.current) if as_seen(one) == as_seen(item)), item)
-    done = await change_rows(
-        store,
-        actor,
-        item.team,
-        _action(item.kind, approve),
-        item.text,
-        lambda setup: rows_of_pending(setup, item, approve, reason),
-        detail,
+    return await _write(
+        store, actor, asked, approve, reason, lambda setup: rows_of_pending(setup, item, approve, reason)
     )
+
+
+async def _write(
+    store: Store,
+    actor: Actor,
+    item: PendingSender,
+    approve: bool,
+    reason: str,
+    rows_of: Callable[[Setup], list[Row]],
+) -> bool:
+    """Log it by all that was asked for, which is one record's: a name alone may be on two domains."""
+    action, detail = f"{item.kind}.{'approve' if approve else 'refuse'}", "" if approve else reason
+    done = await change_rows(store, actor, item.team, action, item.text, rows_of, detail)
     if done:
-        await decided(store, actor, _decision(asked, approve, reason))
+        ruling = Ruling(
+            team=item.team,
+            kind=item.kind,
+            text=item.text,
+            approved=approve,
+            reason=detail.strip(),
+            asked_by=item.asked_by,
+            id=item.id,
+        )
+        await decided(store, actor, ruling)
     return done
-
-
-def _decision(item: PendingSender, approve: bool, reason: str) -> Ruling:
-    return Ruling(
-        team=item.team,
-        kind=item.kind,
-        text=item.text,
-        approved=approve,
-        reason="" if approve else reason.strip(),
-        asked_by=item.asked_by,
-        id=item.id,
-    )
 
 
 def waiting(setup: Setup, id_: str) -> PendingSender:
@@ -143,11 +141,12 @@ def waiting(setup: Setup, id_: str) -> PendingSender:
 
 def subject_of(setup: Setup, team: str, record_id: RecordId) -> str:
     """Return what people call the team's record; NotFound when it has none of this id."""
-    record = setup.records.get(record_id)
-    if not isinstance(record, Submitted) or record.team != team:
-        raise NotFound(f"The team has no {record_id[0].replace('_', ' ')} {record_id[1]}.")
+    record = _find(setup, team, record_id)
     return record.country if isinstance(record, SenderId) else record.name
 
 
-def _action(kind: str, approve: bool) -> str:
-    return f"{kind}.{'approve' if approve else 'refuse'}"
+def _find(setup: Setup, team: str, record_id: RecordId) -> Submitted:
+    record = setup.records.get(record_id)
+    if not isinstance(record, Submitted) or record.team != team:
+        raise NotFound(f"The team has no {record_id[0].replace('_', ' ')} {record_id[1]}.")
+    return record

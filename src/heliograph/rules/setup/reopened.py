@@ -4,13 +4,14 @@ An approved change of a brand, a sender id or a team's name has no way back, bec
 has an approved template or layout, whose version may have been sent. Those are changed anew.
 """
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from heliograph.rules.setup import layout_drafts
-from heliograph.rules.setup.records import Layout, SenderId
+from heliograph.rules.setup.records import Layout
 from heliograph.rules.setup.sender_approvals import (
     Changing,
     Submitted,
@@ -34,12 +35,14 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_reversible(setup: Setup) -> dict[Decided, RecordId]:
-    """Return the decisions that hold and can be taken back, each under all that the audit log calls it."""
-    return {
-        Decided(team=team, kind=record_id[0], said=said, approved=approved): record_id
+    """Return the decisions that hold and can be taken back, none that may be of either of two records."""
+    found = [
+        (Decided(team=team, kind=record_id[0], said=said, approved=approved), record_id)
         for record_id, record in setup.records.items()
         for team, said, approved in _decisions(setup, record_id, record)
-    }
+    ]
+    shared = Counter(one for one, _ in found)
+    return {one: record_id for one, record_id in found if shared[one] == 1}
 
 
 def _decisions(setup: Setup, record_id: RecordId, record: Any) -> list[tuple[str, str, bool]]:
@@ -48,8 +51,7 @@ def _decisions(setup: Setup, record_id: RecordId, record: Any) -> list[tuple[str
         return [(record.team, id_, False)] if _refused_draft(setup, record_id) else []
     found = []
     if isinstance(record, Submitted) and (state := state_of(record)) != "waiting":
-        names = (text_of(setup, record_id), record.country if isinstance(record, SenderId) else record.name)
-        found = [(record.team, said, state == "approved") for said in names]
+        found = [(record.team, text_of(setup, record_id), state == "approved")]
     if isinstance(record, Changing) and record.wanted_refused:
         found.append((team_of(record), text_of_change(setup, record_id), False))
     return found
