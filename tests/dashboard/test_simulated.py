@@ -8,7 +8,7 @@ import pytest
 from heliograph.rules.setup.records import CarrierRecord, Domain, TeamRecord
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
-from tests.dashboard.inside import Pages, set_up
+from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.storage.samples import message
 from tests.storage.test_idempotency import make_context
 
@@ -57,6 +57,16 @@ async def test_going_live(pages: Pages, store: Store, channels: tuple[str, ...],
     page = (await pages.get(f"{HERE}/settings")).text
     assert ("Live Messages reach people, and count" in page) is is_real
     assert (told.replace("still simulated", "simulated: such messages") in page) is not is_real
+
+
+@pytest.mark.parametrize("who", [OPERATOR, "owner"])
+async def test_what_going_live_takes_is_said_to_who_can_do_it(pages: Pages, store: Store, who: str) -> None:
+    record = msgspec.structs.replace(store.setup.current.teams["team_acme"].record, catch=True, mode="sandbox")
+    await set_up(store, ("team", record.id, record, record.id))
+    page = await pages.get(f"{HERE}/settings", who)
+    assert "goes to the test inbox only. That must be off. " in page.text
+    assert ('?tab=plan">Turn catching off</a>' in page.html) is (who == OPERATOR)
+    assert ("be off. Ask an operator." in page.text) is (who != OPERATOR)
 
 
 @pytest.mark.parametrize(("detail", "shown"), [({"simulated": True}, True), ({"text": "simulated"}, False)])

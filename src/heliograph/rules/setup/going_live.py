@@ -14,6 +14,8 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     done: bool
     needed: bool = False  # without it the team cannot go live
     subject: str = ""  # what is to be mended
+    act: str = ""  # what only an operator can do about it …
+    tab: str = ""  # … and where on their page of the team; empty: at the carriers
 
 
 def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Requirement]:
@@ -36,8 +38,10 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
             title="Credit",
             text="There is credit for what is not free."
             if credit > 0
-            else "There is none: email within the quota is free, all else is refused. Ask an operator for a top-up.",
+            else "There is none: email within the quota is free, all else is refused.",
             done=credit > 0,
+            act="Top up",
+            tab="credit",
         ),
         Requirement(
             title="A template",
@@ -49,8 +53,9 @@ def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> lis
 
 
 def _catch_check(team: Team) -> list[Requirement]:
-    told = "It catches what other services' programs send (catch). Ask an operator to turn that off."
-    return [Requirement(title="Catching", text=told, done=False, needed=True)] if team.record.catch else []
+    told = "It catches: what programs of other services send goes to the test inbox only. That must be off."
+    act = {"act": "Turn catching off", "tab": "plan"}
+    return [Requirement(title="Catching", text=told, done=False, needed=True, **act)] if team.record.catch else []
 
 
 def _clock_check(team: Team) -> list[Requirement]:
@@ -69,7 +74,8 @@ def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
     simulated, closed = simulated_channels(carriers), closed_channels(carriers)
     said = [f"Simulators take {_said(simulated)}: nothing of it leaves this instance."] if simulated else []
     said += [f"No carrier takes {_said(closed)}: all are disabled."] if closed else []
-    return Requirement(title="Carriers", text=" ".join(said) or "Every channel has a carrier.", done=not said)
+    text = " ".join(said) or "Every channel has a carrier."
+    return Requirement(title="Carriers", text=text, done=not said, act="See the carriers")
 
 
 def _said(channels: Sequence[Channel]) -> str:
