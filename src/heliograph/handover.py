@@ -138,6 +138,10 @@ class Handover:
                 self._begin(self._wake(LANE[record.channel]))
         return outcome
 
+    def forget(self, id_: str) -> None:
+        """Forget misses of a carrier that was tried and is not kept."""
+        self._misses.pop(id_, None)
+
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)

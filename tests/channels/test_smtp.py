@@ -339,6 +339,7 @@ async def test_nobody_listens() -> None:
     outcome = await open_to(peer)
     assert isinstance(outcome, Deferred)
     assert "cannot connect to mx.test" in outcome.detail["text"] and outcome.detail["trouble"] == "unreachable"
+    assert outcome.detail["text"].endswith(": connection refused")
 
 
 async def test_a_reply_before_the_end_of_the_mail_is_a_refusal() -> None:

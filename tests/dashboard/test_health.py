@@ -130,15 +130,18 @@ async def test_a_team_is_not_judged_by_its_tests(
 
 
 @pytest.mark.parametrize("outcome", [Accepted(detail={}), Deferred(detail={}), Refused(detail={})])
-async def test_a_carrier_is_on_when_its_test_was_accepted(
+async def test_a_carrier_is_kept_when_its_test_was_accepted(
     pages: Pages, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     """Without an address for its test it is not even added."""
-    monkeypatch.setattr("heliograph.manage.carriers.test", AsyncMock(return_value=outcome))
+    monkeypatch.setattr("heliograph.handover.Handover.ask", AsyncMock(return_value=outcome))
     monkeypatch.setattr("heliograph.manage.carriers._check_usable", lambda *_: None)  # no carrier is made here
     form = {"kind": "email-smtp", "id": "relay", "host": "127.0.0.1", "port": "1", "then": "test", "address": "no"}
     shown = await pages.post(f"{HERE}/carriers", form, OPERATOR)
     assert (shown.status, "Type an email address." in shown.text) == (400, True)
     assert not pages.setup.carriers
-    assert (await pages.post(f"{HERE}/carriers", form | {"address": "ada@example.com"}, OPERATOR)).status == 200
-    assert [(one.id, one.enabled) for one in pages.setup.carriers] == [("relay", isinstance(outcome, Accepted))]
+    shown = await pages.post(f"{HERE}/carriers", form | {"address": "ada@example.com"}, OPERATOR)
+    is_kept = isinstance(outcome, Accepted)
+    assert (shown.status, "It was not added" in shown.text) == (200 if is_kept else 400, not is_kept)
+    assert [(one.id, one.enabled) for one in pages.setup.carriers] == ([("relay", True)] if is_kept else [])
+    assert is_kept or 'value="127.0.0.1"' in shown.html

@@ -10,6 +10,7 @@ from heliograph.manage.carriers import CarrierChange
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.delivery.outcome import Accepted
 from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.rules.setup.carrier_kinds import CarrierKind
 from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.carrier_use import RecentUse
@@ -39,11 +40,12 @@ async def test_each_change_has_one_entry(store: Store, relay: str) -> None:
 
 
 async def test_a_test_message(store: Store, relay: str) -> None:
+    carrier = carriers.find_carrier(store.setup.current, relay)
     handover = Handover(store, Carriers(lambda _: EmailSimulator(0)), store.clock)
-    assert isinstance(await carriers.test(store, ADA, handover, relay, "me@example.com"), Accepted)
+    assert isinstance(await carriers.test(store, ADA, handover, carrier, "me@example.com"), Accepted)
     assert await entries(store) == [("usr_ada", "carrier.test", "relay", "me@example.com")]
     with pytest.raises(InvalidRequest, match="Type an email address"):
-        await carriers.test(store, ADA, handover, relay, "me")
+        await carriers.test(store, ADA, handover, carrier, "me")
     assert len(await entries(store)) == 1
     assert (await store.carrier_use.recent(store.clock.now()))[relay] == RecentUse(answered=True)  # counted as nothing
 
@@ -64,8 +66,14 @@ LIVE = Carriers(lambda _: EmailSimulator(0))
 RELAY = {"host": "relay.example.com", "port": "2525", "username": "ada", "password": "open sesame"}
 
 
+async def create(
+    store: Store, kind: CarrierKind, id_: str, form: dict[str, str], live: Carriers = LIVE
+) -> CarrierRecord:
+    return await carriers.create(store, ADA, carriers.draft(store.setup.current, seal, live, kind, id_, form))
+
+
 async def test_one_is_set_up_by_hand(store: Store) -> None:
-    made = await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), "relay-1", RELAY)
+    made = await create(store, ("email", "smtp"), "relay-1", RELAY)
     assert (made.channel, made.kind, made.enabled, made.priority, made.by_hand) == ("email", "smtp", True, 10, True)
     assert made.options == {
         "host": "relay.example.com",
@@ -73,13 +81,13 @@ async def test_one_is_set_up_by_hand(store: Store) -> None:
         "username": "ada",
         "password": {"sealed": "carrier/relay-1/password:13"},
     }
-    second = await carriers.create(store, ADA, seal, LIVE, ("email", "mx"), "mx", {})
+    second = await create(store, ("email", "mx"), "mx", {})
     assert second.priority == 20
     with pytest.raises(InvalidRequest, match="relay-1 already"):
-        await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), "relay-1", RELAY)
+        await create(store, ("email", "smtp"), "relay-1", RELAY)
     for id_ in ("", "Relay", "new", "a b", "x" * 65):
         with pytest.raises(InvalidRequest, match="A name of a-z"):
-            await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), id_, RELAY)
+            await create(store, ("email", "smtp"), id_, RELAY)
     assert [entry[1:] for entry in await entries(store)] == [
         ("carrier.create", "mx", "email mx"),
         ("carrier.create", "relay-1", "email smtp"),
@@ -87,7 +95,7 @@ async def test_one_is_set_up_by_hand(store: Store) -> None:
 
 
 async def test_editing_keeps_secrets_that_are_left_empty(store: Store) -> None:
-    await carriers.create(store, ADA, seal, LIVE, ("email", "smtp"), "relay-1", RELAY)
+    await create(store, ("email", "smtp"), "relay-1", RELAY)
     form = RELAY | {"username": "grace", "password": ""}
     edited = await carriers.edit(store, ADA, seal, LIVE, "relay-1", form)
     assert edited.options["username"] == "grace"
@@ -108,14 +116,14 @@ async def test_what_cannot_be_made_is_not_saved(store: Store) -> None:
         raise ValueError("{{who}} is not a placeholder")
 
     with pytest.raises(InvalidRequest, match="not a placeholder"):
-        await carriers.create(store, ADA, seal, Carriers(refuse), ("sms", "http"), "x", {"url": "https://a.example"})
+        await create(store, ("sms", "http"), "x", {"url": "https://a.example"}, Carriers(refuse))
     assert store.setup.current.carriers == ()
 
 
 async def test_they_change_places_with_their_neighbours(store: Store) -> None:
     for id_ in ("a", "b", "c"):
-        await carriers.create(store, ADA, seal, LIVE, ("sms", "simulator"), id_, {})
-    await carriers.create(store, ADA, seal, LIVE, ("email", "simulator"), "mail", {})
+        await create(store, ("sms", "simulator"), id_, {})
+    await create(store, ("email", "simulator"), "mail", {})
     await carriers.move(store, ADA, "c", -1)
     await carriers.move(store, ADA, "a", -1)  # it is the first
     order = [(one.id, one.priority) for one in carriers.of_channel(store.setup.current, "sms")]

@@ -56,38 +56,39 @@ async def change(store: Store, actor: Actor, id_: str, wanted: CarrierChange) ->
     return find_carrier(store.setup.current, id_)
 
 
-async def create(
-    store: Store,
-    actor: Actor,
-    seal: Seal,
-    carriers: Carriers,
-    kind: CarrierKind,
-    id_: str,
-    form: Mapping[str, str],
-    *,
-    enabled: bool = True,
+def draft(
+    setup: Setup, seal: Seal, carriers: Carriers, kind: CarrierKind, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """Make a new one, asked after those that its channel has;
+    """Make a new one of a form, which can be tried before it is kept;
     `seal` makes a sealed text of a plain one and its context.
     """
     filled = read_form(kind, form)
     errors = filled.errors if ID.fullmatch(id_) and id_ != "new" else {"id": WRONG_ID} | filled.errors
     check_fields(errors)
     channel: Any = kind[0]
-    made = CarrierRecord(id=id_, channel=channel, kind=kind[1], by_hand=True, enabled=enabled)
-    made = _filled(made, filled, seal)
+    made = _filled(CarrierRecord(id=id_, channel=channel, kind=kind[1], by_hand=True), filled, seal)
     _check_usable(carriers, made)
+    _check_free(setup, id_)
+    return made
+
+
+async def create(store: Store, actor: Actor, made: CarrierRecord) -> CarrierRecord:
+    """Keep a new one, asked after those that its channel has."""
 
     def decide(current: Setup, _: int) -> SetupChange:
-        if ("carrier", id_) in current.records:
-            raise InvalidRequest(f"There is a carrier {id_} already.", param="id")
-        last = max((one.priority for one in of_channel(current, channel)), default=0)
+        _check_free(current, made.id)
+        last = max((one.priority for one in of_channel(current, made.channel)), default=0)
         record = replace(made, priority=min(last + STEP, PRIORITY_MAX))
-        entry = actor.did(store.clock.now(), "carrier.create", id_, f"{channel} {kind[1]}")
-        return SetupChange(rows=[to_row("carrier", id_, record, None)], audit=entry)
+        entry = actor.did(store.clock.now(), "carrier.create", made.id, f"{made.channel} {made.kind}")
+        return SetupChange(rows=[to_row("carrier", made.id, record, None)], audit=entry)
 
     await store.setup.change(decide)
-    return find_carrier(store.setup.current, id_)
+    return find_carrier(store.setup.current, made.id)
+
+
+def _check_free(setup: Setup, id_: str) -> None:
+    if ("carrier", id_) in setup.records:
+        raise InvalidRequest(f"There is a carrier {id_} already.", param="id")
 
 
 async def edit(
@@ -148,16 +149,17 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
     await store.setup.change(decide)
 
 
-async def test(store: Store, actor: Actor, handover: Handover, id_: str, address: str) -> Outcome:
+async def test(store: Store, actor: Actor, handover: Handover, carrier: CarrierRecord, address: str) -> Outcome:
     """Send one made-up message; nothing of it is kept but the entry, and that the carrier answered."""
-    carrier = find_carrier(store.setup.current, id_)
     check_address(carrier.channel, address)
     message = store.clock.new_id(PREFIXES[carrier.channel])
     parcel = _parcel(carrier, address, store.setup.current.platform, message)
-    await store.audit.add(actor.did(store.clock.now(), "carrier.test", id_, address))
+    await store.audit.add(actor.did(store.clock.now(), "carrier.test", carrier.id, address))
     (asked,) = await handover.in_turn(first_of([carrier]), lambda _: parcel, within_s=TEST_S)
+    if ("carrier", carrier.id) not in store.setup.current.records:
+        handover.forget(carrier.id)
     if isinstance(asked.outcome, Accepted):
-        await store.carrier_use.tested(id_, store.clock.now())
+        await store.carrier_use.tested(carrier.id, store.clock.now())
     return asked.outcome
 
 

@@ -6,6 +6,7 @@ may have arrived: Deferred as `uncertain`, and the retry carries the same Messag
 
 import asyncio
 import base64
+import os
 import re
 import ssl
 from collections.abc import Iterable
@@ -383,6 +384,10 @@ def _connect_words(error: Exception) -> str:
             return "timed out"
         case ssl.SSLError():
             return tls_words(error)
+        case OSError(errno=int(code)) if code > 0:  # a negative one is the resolver's
+            return os.strerror(code).lower()
+        case OSError(strerror=str(words)):
+            return words
         case _:
             return str(error) or type(error).__name__
 

@@ -11,7 +11,7 @@ from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
 from heliograph.rules.delivery.callbacks import calls_back, has_address, is_silent
 from heliograph.rules.delivery.circuit import Circuit, health
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.delivery.outcome import Accepted, Deferred
 from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.rules.setup import carrier_form
@@ -29,7 +29,8 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
 
     address: str
     word: str
-    text: str  # the other side's
+    text: str
+    is_answer: bool  # of the other side; else what we saw
     cure: str
     took_ms: int | None
 
@@ -100,7 +101,7 @@ async def _one(
         "state": health(carrier.enabled, circuit, recent.answered),
         "cure": _cure(carrier, circuit),
         "kind": CARRIER_KINDS[kind],
-        "facts": facts,
+        "facts": [(label, "All countries" if text == "*" else text) for label, text in facts],
         "circuit": circuit,
         "recent": recent,
         "chart": _chart(visit, recent, now) if recent.hour.total else None,
@@ -153,29 +154,31 @@ async def remove(visit: Visit) -> Answer:
 
 
 async def test(visit: Visit) -> Answer:
-    return await _test(visit, _carrier(visit))
-
-
-async def _test(visit: Visit, carrier: CarrierRecord, *, enables: bool = False) -> Page:
-    """Show what became of a test; one that `enables` turns the carrier on when it is accepted."""
-    address = visit.form.get("address", "").strip()
+    carrier = _carrier(visit)
     try:
-        outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, carrier.id, address)
+        tested = await _test(visit, carrier)
     except InvalidRequest as refusal:
         return await _one(visit, carrier, {"address": refusal.message})
-    if enables and isinstance(outcome, Accepted):
-        carrier = await carriers.change(visit.store, visit.actor, carrier.id, CarrierChange(enabled=True))
-    return await _one(visit, carrier, tested=_told(carrier, address, outcome))
+    return await _one(visit, carrier, tested=tested)
 
 
-def _told(carrier: CarrierRecord, address: str, outcome: Outcome) -> Tested:
+async def _test(visit: Visit, carrier: CarrierRecord) -> Tested:
+    address = visit.form.get("address", "").strip()
+    outcome = await carriers.test(visit.store, visit.actor, visit.context.handover, carrier, address)
     word = "ok" if isinstance(outcome, Accepted) else "deferred" if isinstance(outcome, Deferred) else "refused"
     detail = outcome.detail
     codes = [str(detail[name]) for name in ("code", "enhanced") if detail.get(name) is not None]
     text = str(detail.get("text") or "")
     said = " ".join([*(code for code in codes if code not in text), text])
     cure = "" if word == "ok" else cure_of_carrier(carrier.channel, detail | {"carrier": carrier.kind})
-    return Tested(address=address, word=word, text=said, cure=cure, took_ms=detail.get("duration_ms"))
+    return Tested(
+        address=address,
+        word=word,
+        text=said,
+        is_answer=bool(codes) or word == "ok",
+        cure=cure,
+        took_ms=detail.get("duration_ms"),
+    )
 
 
 # -- the form --------------------------------------------------------------------------------------------------------
@@ -198,16 +201,19 @@ async def create(visit: Visit) -> Answer:
     kind = carrier_form.kind_of(visit.form.get("kind", ""))
     if kind is None:
         raise Gone
-    id_, is_tested = visit.form.get("id", "").strip(), visit.form.get("then") == "test"
+    id_, tested = visit.form.get("id", "").strip(), None
     seal, live = visit.tools.seal, visit.context.handover.carriers
     try:
-        if is_tested:
-            carriers.check_address(kind[0], visit.form.get("address", "").strip())
-        made = await carriers.create(visit.store, visit.actor, seal, live, kind, id_, visit.form, enabled=not is_tested)
+        made = carriers.draft(visit.setup, seal, live, kind, id_, visit.form)
+        if visit.form.get("then") == "test":
+            tested = await _test(visit, made)
+            if tested.word != "ok":  # nothing is kept: a carrier that is off would hold mail up
+                return _form(visit, kind, tested=tested)
+        made = await carriers.create(visit.store, visit.actor, made)
     except InvalidRequest as refusal:
         return _form(visit, kind, errors=errors_of(refusal))
-    if is_tested:
-        return await _test(visit, made, enables=True)
+    if tested:
+        return await _one(visit, made, tested=tested)
     return Redirect(f"{HERE}/{made.id}", f"{made.id} is set up. Send a test through it.")
 
 
@@ -227,7 +233,11 @@ async def save(visit: Visit) -> Answer:
 
 
 def _form(
-    visit: Visit, kind: CarrierKind, carrier: CarrierRecord | None = None, errors: dict[str, str] | None = None
+    visit: Visit,
+    kind: CarrierKind,
+    carrier: CarrierRecord | None = None,
+    errors: dict[str, str] | None = None,
+    tested: Tested | None = None,  # in vain
 ) -> Page:
     typed = visit.request.method == "POST"
     inputs = carrier_form.inputs(kind)
@@ -249,9 +259,10 @@ def _form(
         "id": visit.form.get("id", "") if typed else _free_id(visit, kind[1].replace("_", "-")),
         "errors": wrong,
         "typed": typed,
+        "tested": tested,
         "address": visit.form.get("address", visit.person.email if kind[0] == "email" else ""),
     }
-    return Page("carrier_form.html", values, 400 if errors else 200)
+    return Page("carrier_form.html", values, 400 if errors or tested else 200)
 
 
 def _free_id(visit: Visit, name: str) -> str:
