@@ -42,6 +42,8 @@ def test_examples_are_filled_in_for_whoever_is_signed_in(site: Site) -> None:
     page.goto(f"{site.url}/docs/api/post_emails")
     expect(page.locator(".of-curl code")).to_contain_text('"from": "hello@acme.test",')
     expect(page.locator("[data-own]")).to_contain_text("Filled in for Acme")
+    expect(page.locator(".docs-beside")).to_contain_text('"hello@acme.test"')
+    expect(page.locator(".docs-beside")).not_to_contain_text("hello@demo.test")  # nor does the response have another
     page.context.clear_cookies()
     page.reload()
     expect(page.locator(".of-curl code")).to_contain_text("delivered@simulator.test")

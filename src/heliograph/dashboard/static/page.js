@@ -231,6 +231,9 @@ const fillIn = ({ team, sender, keys, place }) => {
     const own = Object.assign(document.createElement("span"), { textContent: JSON.stringify(sender) });
     if (space) to.after(`,${space}"from": `, own);
   }
+  for (const one of sender ? document.querySelectorAll(".copyable code *") : []) {  // of responses
+    if (one.textContent === '"hello@demo.test"') one.textContent = JSON.stringify(sender);
+  }
   const link = Object.assign(document.createElement("a"), { href: `${place}/keys/new`, textContent: "New key" });
   const words = [`Filled in for ${team}.`, keys.length ? `HELIOGRAPH_KEY holds one of its keys: ${keys.join(", ")}.` : "", ""];
   for (const note of notes) { note.replaceChildren(words.join(" "), link.cloneNode(true)); note.hidden = false; }
