@@ -179,9 +179,9 @@ class Docs:
             (name, [(route.summary, f"/docs/api/{operation_id(route)}", route.method) for route in routes])
             for name, routes in self._groups().items()
         ]
-        start, send, *others = guides
+        start, *others = guides
         first = [("Introduction", "/docs", ""), ("Error codes", "/docs/errors", "")]
-        return [(start[0], first + start[1]), send, *endpoints, *others]
+        return [(start[0], first + start[1]), *others, *endpoints]
 
     def _groups(self) -> dict[str, list[Route]]:
         groups: dict[str, list[Route]] = {}
