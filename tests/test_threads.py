@@ -42,6 +42,22 @@ async def test_what_it_returns_or_raises(threads: Threads) -> None:
         await threads.submit(divmod, 7, 0)
 
 
+async def test_what_no_future_takes_is_told(threads: Threads) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await threads.submit(next, iter(()))
+
+
+async def test_a_thread_that_cannot_start(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            threads.submit(abs, -1)
+    assert await threads.submit(abs, -1) == 1
+
+
 async def test_the_caller_s_context_goes_along(threads: Threads) -> None:
     VALUE.set("mine")
     assert await threads.run(VALUE.get) == "mine"

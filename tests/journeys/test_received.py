@@ -162,6 +162,9 @@ def test_a_mail_becomes_an_event_and_can_be_read(receiving: Receiving) -> None:
     assert receiving.fetch(listed["download_url"]) == (200, PICTURE)
     for before, after in (("until=", "until=9"), ("team=", "team=9"), ("att_1", "raw"), ("signature=", "signature=x")):
         assert receiving.fetch(listed["download_url"].replace(before, after))[0] == 404
+    for command, status in (("suspend", 404), ("resume", 200)):
+        receiving.run("team", command, "team_acme")
+        until(lambda status=status: receiving.fetch(listed["download_url"])[0] == status)
     assert data["id"] in [one["id"] for one in receiving.get("/compat/resend/emails/receiving").json["data"]]
     for path, key in ((resend, "OTHER"), (f"{resend}/attachments/att_2", "ACME")):
         assert receiving.get(path, key=key).json["name"] == "not_found"

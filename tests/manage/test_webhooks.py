@@ -1,6 +1,8 @@
 """Webhooks: one audit entry with each change, secrets at rest, and what is refused."""
 
 import asyncio
+import threading
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -150,6 +152,34 @@ async def test_the_limit_holds_for_requests_at_once(webhooks: Webhooks, store: S
     assert [type(one) for one in made].count(InvalidRequest) == 2
     assert len(store.setup.current.teams["team_1"].webhooks) == WEBHOOKS_MAX
     await webhooks.create(ADA, "team_2", WANTED)
+
+
+async def test_keys_are_made_while_others_may_write(
+    webhooks: Webhooks, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never by the event loop, nor inside the transaction."""
+    made_in = list[str]()
+    make_pair, in_transaction = webhooks._make_pair, list[bool]()
+    write = store.database.write
+
+    async def noted(story: Any) -> Any:
+        in_transaction.append(True)
+        try:
+            return await write(story)
+        finally:
+            in_transaction.pop()
+
+    def make() -> Any:
+        made_in.append("transaction" if in_transaction else threading.current_thread().name)
+        return make_pair()
+
+    monkeypatch.setattr(webhooks, "_make_pair", make)
+    monkeypatch.setattr(store.database, "write", noted)
+    hook = (await webhooks.create(ADA, "team_1", replace(WANTED, format="postal"))).webhook
+    await webhooks.rotate(ADA, "team_1", hook.id)
+    other = (await webhooks.create(ADA, "team_1", WANTED)).webhook
+    await webhooks.change(ADA, "team_1", other.id, WebhookChange(format="postal"))
+    assert len(made_in) == 3 and {"transaction", "MainThread"}.isdisjoint(made_in)
 
 
 async def test_keys_are_made_for_the_format_that_has_them_and_anew_with_the_secret(

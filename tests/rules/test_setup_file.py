@@ -147,7 +147,7 @@ CARRIER = '[[carriers]]\nid = "c"\n'
         (TEAM + '[[teams.webhooks]]\nurl = "http://x"\nenabled = true', "teams[0].webhooks[0].enabled: is not known"),
         (
             TEAM + '[[teams.webhooks]]\nurl = "http://x"\nformat = "mailgun"',
-            "teams[0].webhooks[0].format: There is no format 'mailgun'. Known: heliograph, postmark, resend, twilio",
+            "teams[0].webhooks[0].format: There is no format 'mailgun'. Known: heliograph, postal, postmark, resend, ",
         ),
         (TEAM + "credit_low = 5", "teams[0].credit_low: expected a string"),
         (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules.exports.records import ExportedTemplate, edit_exported
+from heliograph.rules.limits import HTML_MAX
 from heliograph.rules.setup import layout_drafts
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.lint import lint_file
@@ -17,11 +18,14 @@ from heliograph.rules.setup.template_edit import edit_template, with_fields
 from heliograph.rules.templates.check import check_template
 from heliograph.rules.templates.mjml import TAGS_MAX, read_html
 from heliograph.rules.templates.render import render
+from heliograph.rules.templates.source import compiled
 from heliograph.rules.templates.values import read_variables
 
 needs_mjml = pytest.mark.skipif(find_spec("mjml") is None, reason="mjml-python is not installed")
 TITLES = "{{#each customer.items}}<mj-text>{{item.title}}</mj-text>{{else}}<mj-text>None</mj-text>{{/each}}"
 ROWS = "<mj-table>{{#each customer.items}}<tr><td>{{item.title}}</td></tr>{{/each}}</mj-table>"
+FOR_ALL = f'<mj-attributes><mj-all font-family="{"a" * 200_000}"/>'  # at each of 450 tags it would be 90 MB
+TOO_LONG = "its mj-attributes are too long for so many tags"
 GIVEN = {"x": "A & B", "items": [{"title": "Tea"}, {"title": "<Milk>"}]}
 
 
@@ -92,11 +96,22 @@ def test_what_is_refused_in_html_is_refused_in_what_it_becomes(source: str, code
         ("<mjml>\n<mj-body>ä\n<mj-include path='/etc/passwd' />", "line 3: it cannot be compiled as MJML: "),
         (mail("{{#if customer.x}}"), "line 4: {{#if}} is not closed"),
         (mail("<a>" * TAGS_MAX), f"it is MJML of more than {TAGS_MAX} tags"),
+        (mail("x" * HTML_MAX), f"{HTML_MAX:,} is the most"),
+        (mail(column("<mj-text/>" * 450), f"{FOR_ALL}</mj-attributes>"), TOO_LONG),
+        (mail(column("<mj-text/>" * 450), FOR_ALL), TOO_LONG),
     ],
 )
 def test_what_cannot_be_compiled(source: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         read_html(source)
+
+
+@needs_mjml
+def test_what_was_compiled_is_not_kept() -> None:
+    kept = compiled.cache_info().currsize
+    for number in range(3):
+        read_html(mail(column(f"<mj-text>{number}</mj-text>")))
+    assert compiled.cache_info().currsize == kept
 
 
 @needs_mjml

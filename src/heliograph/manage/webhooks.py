@@ -1,5 +1,6 @@
 """Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -137,6 +138,8 @@ class Webhooks:
             check_secret(wanted.secret)
         url, login = _split(wanted.url)
         await self.check_target(url)
+        _check_room(self._store.setup.current, team)
+        make_pair = await self._paired(form)
         now, id_, secret = self._clock.now(), self._clock.new_id("whk_"), wanted.secret or self._make_secret()
         new = Webhook(
             id=id_,
@@ -149,12 +152,11 @@ class Webhooks:
             created_at=now + self._store.clock.moved.get(_team(self._store.setup.current, team).record.ref, 0),
             format=form,
             asked=tuple(asked),
-            **new_pair(id_, form, None, self._make_pair, self._vault),
+            **new_pair(id_, form, None, make_pair, self._vault),
         )
 
         def decide(setup: Setup, _: int) -> SetupChange:
-            if len(_team(setup, team).webhooks) >= WEBHOOKS_MAX:
-                raise InvalidRequest(f"A team has at most {WEBHOOKS_MAX} webhooks. Delete one that is not needed.")
+            _check_room(setup, team)
             entry = actor.did(now, "webhook.create", new.url, id_, team=team)
             return SetupChange(rows=[to_row("webhook", id_, new, team)], audit=entry)
 
@@ -186,12 +188,20 @@ class Webhooks:
         before = self.find(team, id_)
         if wanted.url is not None:
             fields |= await self._moved(before, wanted.url)
+        make_pair = self._make_pair if before.public_key else await self._paired(wanted.format or before.format)
 
         def change(hook: Webhook) -> Webhook:
-            pair = new_pair(id_, wanted.format or hook.format, hook, self._make_pair, self._vault)
+            pair = new_pair(id_, wanted.format or hook.format, hook, make_pair, self._vault)
             return replace(hook, **fields, **pair)
 
         return await self._update(actor, team, id_, change)
+
+    async def _paired(self, form: str) -> MakePair:
+        """Make the keys that a format signs with before the transaction, which all others would wait for."""
+        if not FORMATS[form].has_keys:
+            return self._make_pair
+        pair = await asyncio.to_thread(self._make_pair)
+        return lambda: pair
 
     async def _moved(self, hook: Webhook, to: str) -> dict[str, Any]:
         """User and password stay with their address: another one is not told them."""
@@ -213,11 +223,12 @@ class Webhooks:
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> MadeSecret:
         """Make a new secret; the one before also signs for a day, older ones no longer do."""
-        secret, ref = self._make_secret(), _team(self._store.setup.current, self.find(team, id_).team).record.ref
-        now = self._store.clock.of(ref)
+        before = self.find(team, id_)
+        secret, make_pair = self._make_secret(), await self._paired(before.format)
+        now = self._store.clock.of(self._ref(before))
 
         def change(hook: Webhook) -> Webhook:
-            pair = new_pair(id_, hook.format, None, self._make_pair, self._vault)
+            pair = new_pair(id_, hook.format, None, make_pair, self._vault)
             return replace(rotated(hook, secret, now, self._vault), **pair)
 
         hook = await self._update(actor, team, id_, change)
@@ -284,6 +295,11 @@ def _team(setup: Setup, id_: str) -> Team:
     if id_ not in setup.teams:
         raise InvalidRequest(f"There is no team {quoted(id_)}.", param="team")
     return setup.teams[id_]
+
+
+def _check_room(setup: Setup, team: str) -> None:
+    if len(_team(setup, team).webhooks) >= WEBHOOKS_MAX:
+        raise InvalidRequest(f"A team has at most {WEBHOOKS_MAX} webhooks. Delete one that is not needed.")
 
 
 def _own(setup: Setup, team: str | None, id_: str) -> Webhook:

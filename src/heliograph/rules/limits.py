@@ -28,6 +28,7 @@ EMAIL_BODY_MAX = 40 * MIB
 BATCH_BODY_MAX = 40 * MIB  # of any channel
 TEMPLATE_BODY_MAX = 2 * MIB  # of templates, layouts and what renders them
 BODY_MAX = 64 * KIB
+HTML_MAX = 512 * KIB  # characters of a template's part
 IN_THREAD = 256 * KIB  # bodies above this are read off the event loop
 PARSED = 32  # a character that is looked for words, tags or placeholders takes as long as so many that are copied
 JSON_DEPTH_MAX = 32

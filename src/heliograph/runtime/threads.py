@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from heliograph.rules.limits import IN_THREAD
 
@@ -35,14 +35,14 @@ class Threads:
     def submit(self, work: Callable[..., T], *given: Any) -> "asyncio.Future[T]":
         if self._closed:
             raise RuntimeError(f"{self._name}: closed")
+        if self._asked >= len(self._threads) < self._count:
+            thread = Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+            thread.start()  # where it cannot, nothing was asked
+            self._threads.append(thread)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._asked += 1
         self._line.put((loop, future, work, given))
-        if self._asked > len(self._threads) < self._count:
-            thread = Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
         return future
 
     async def run(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -59,10 +59,12 @@ class Threads:
     def _work(self) -> None:
         while item := self._line.get():
             loop, future, work, given = item
-            result = error = None
+            result, error = None, cast(BaseException | None, None)
             if not future.cancelled():
                 try:
                     result = work(*given)
+                except StopIteration as raised:  # which no future takes
+                    error = RuntimeError(repr(raised))
                 except BaseException as raised:
                     error = raised
             with suppress(RuntimeError):  # the loop is closed: nobody waits

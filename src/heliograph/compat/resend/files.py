@@ -36,7 +36,7 @@ async def download(call: Call) -> Response:
     query, now_s = call.request.loose_query(), context.clock.now() // SECOND_MS
     ref = linked_team(context.reply_key, query, id_, file, now_s)
     team = context.store.setup.current.teams_by_ref.get(ref) if ref is not None else None
-    if team is None:
+    if team is None or team.record.suspended:
         raise MessageNotFound(ENDED, param="id")
     hold = partial(call.reads.hold, call.request, team.record.id)
     read = _sent if id_.startswith(PREFIXES["email"]) else _received

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from heliograph.rules.limits import KIB
+from heliograph.rules.limits import HTML_MAX
 from heliograph.rules.refusals import TemplateNotFound, WrongTemplateChannel
 from heliograph.rules.setup.records import Channel, Layout, LocaleParts, Shape, Team, Template
 from heliograph.rules.templates.formats import is_timezone
@@ -25,7 +25,7 @@ LENGTH_MAX = 100_000  # characters that a variable may declare
 LOCALES_MAX = 50
 PIECES_MAX = 100_000  # that a part may become with all items of its lists
 # Characters as written, placeholders too; how long a text may become is checked when it is sent.
-LENGTHS = {"subject": 1000, "html": 512 * KIB, "text": 512 * KIB, "body": 4096}
+LENGTHS = {"subject": 1000, "html": HTML_MAX, "text": HTML_MAX, "body": 4096}
 
 _COUNTRY = re.compile(r"[A-Z]{2}")
 _FOREIGN = re.compile(r"\{%|\{\{\{")

@@ -2,11 +2,14 @@
 
 import re
 
+from heliograph.rules.limits import HTML_MAX
 from heliograph.rules.templates.source import compiled
 
 TAGS_MAX = 500  # each tag inside another takes stack of the compiler, which ends the process where there is no more
+SPREAD_MAX = 4 * HTML_MAX  # attributes for all tags are written at each of them
 _BEGIN = re.compile(r"\s*<mjml[\s>]", re.IGNORECASE)
 _TAG = re.compile(r"<[^/!\s]")
+_FOR_ALL = re.compile(r"(?is)<mj-(?:html-)?attributes\b.*?(?:</mj-(?:html-)?attributes|\Z)")
 _PLACE = re.compile(r"position (\d+)")
 
 
@@ -18,9 +21,14 @@ def read_html(given: str) -> str:
         from mjml import mjml2html
     except ImportError:
         raise ValueError("it is MJML, which needs an extra: pip install 'heliograph[mjml]'") from None
-    if len(_TAG.findall(given)) > TAGS_MAX:
+    if len(given) > HTML_MAX:
+        raise ValueError(f"it is MJML of {len(given):,} characters, {HTML_MAX:,} is the most")
+    tags = len(_TAG.findall(given))
+    if tags > TAGS_MAX:
         raise ValueError(f"it is MJML of more than {TAGS_MAX} tags: shorten it, or compile it yourself")
-    if faults := compiled(given, False).faults:
+    if tags * sum(map(len, _FOR_ALL.findall(given))) > SPREAD_MAX:
+        raise ValueError("its mj-attributes are too long for so many tags: shorten them")
+    if faults := compiled.__wrapped__(given, False).faults:  # not kept: it is never rendered
         raise ValueError(f"line {_line(given[: faults[0].at])}: {faults[0].text}")
     try:
         html: str = mjml2html(given, fonts={})  # no fonts of others that readers would be asked to fetch
