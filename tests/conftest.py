@@ -17,6 +17,8 @@ from typing import Any
 
 import asyncpg
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as drawing
 
 from heliograph.opening import open_store
 from heliograph.settings import Settings
@@ -39,6 +41,8 @@ LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
 cheapen()
+drawing.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+drawing.load_profile("any machine")
 PHONES = (f"+1500555{line}" for line in range(1001, 1030))  # no test names one of these
 _numbers = itertools.count(1)
 _lent: list["Lent"] = []  # emptied

@@ -442,7 +442,6 @@ def test_size_is_limited() -> None:
     assert late.status is None
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read(raw: bytes) -> None:
     assert isinstance(read_returned(raw), Returned)
@@ -477,7 +476,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=drawn(500), deadline=None)
+@settings(max_examples=drawn(500))
 @given(st.lists(PIECES | st.binary(max_size=8), max_size=40).map(b"".join))
 def test_any_shuffled_report_is_read(raw: bytes) -> None:
     returned = read_returned(raw, "ann@example.com")
@@ -485,7 +484,7 @@ def test_any_shuffled_report_is_read(raw: bytes) -> None:
     to_report(returned)
 
 
-@settings(max_examples=drawn(200), deadline=None)
+@settings(max_examples=drawn(200))
 @given(st.data())
 def test_any_damaged_report_is_read(data: st.DataObject) -> None:
     raw = bytearray(dsn("Action: failed", "Status: 5.1.1"))

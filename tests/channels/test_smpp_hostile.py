@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from heliograph.channels.sms.smpp import command
@@ -106,7 +106,6 @@ pdus = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(pdus, pdus, pdus, st.binary(max_size=40)), max_size=12))
 def test_any_octets_leave_a_session_that_answers_or_ends(chunks: list[bytes]) -> None:
     async def meet() -> None:

@@ -195,7 +195,7 @@ near_addresses = st.builds(
 )
 
 
-@settings(max_examples=50, database=None, deadline=None)
+@settings(max_examples=50, database=None)
 @given(st.one_of(near_addresses, st.text(max_size=20)))
 def test_what_passes_is_clean_and_its_normal_form_is_a_fixed_point(text: str) -> None:
     address = parse_address(text)
@@ -208,7 +208,7 @@ def test_what_passes_is_clean_and_its_normal_form_is_a_fixed_point(text: str) ->
         assert (again.normal, again.domain) == (address.normal, address.domain)
 
 
-@settings(max_examples=50, database=None, deadline=None)
+@settings(max_examples=50, database=None)
 @given(st.text(alphabet='aZ é.,"\\<>@\r\n\x00\u202e', max_size=12))
 def test_no_name_breaks_a_line(phrase: str) -> None:
     found = parse_name_addr(f"{phrase}<a@x.io>")

@@ -64,7 +64,7 @@ def test_segments(text: str, encoding: str, units: int, spec: int, udh: int) -> 
     assert (found.billed("spec"), found.billed("udh")) == (spec, udh)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=400))
 def test_units_are_the_encoded_length(text: str) -> None:
     found = segment(text)

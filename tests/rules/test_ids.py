@@ -27,7 +27,7 @@ def test_ulid(ms: int, random: int, body: str) -> None:
     assert ulid(ms, random) == body
 
 
-@settings(max_examples=60, database=None, deadline=None)
+@settings(max_examples=60, database=None)
 @given(ms48, random80, ms48, random80)
 def test_ulids_sort_by_time_then_randomness(ms: int, random: int, ms2: int, random2: int) -> None:
     assert len(ulid(ms, random)) == 26

@@ -30,7 +30,7 @@ def test_checksum(text: str, expected: str) -> None:
     assert checksum(text) == expected
 
 
-@settings(max_examples=40, database=None, deadline=None)
+@settings(max_examples=40, database=None)
 @given(st.binary(min_size=64, max_size=64))
 def test_made_tokens_are_well_formed(entropy: bytes) -> None:
     token = make_token(entropy)

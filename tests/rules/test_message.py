@@ -131,7 +131,7 @@ def test_never_regress(channel: Channel, current: str, derived: str, kept: str) 
     assert never_regress(channel, current, derived) == kept
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(CHANNELS), st.data())
 def test_a_message_never_regresses_and_leaves_a_final_state_as_the_table_says(
     channel: Channel, data: st.DataObject

@@ -133,7 +133,7 @@ def test_the_split_agrees_with_the_numbering_plans() -> None:
     assert [(phone, regions) for phone, regions in examples if country_of(phone) not in regions] == []
 
 
-@settings(max_examples=50, database=None, deadline=None)
+@settings(max_examples=50, database=None)
 @given(st.text(max_size=20))
 def test_country_never_raises(text: str) -> None:
     assert country_of(text) is None or len(country_of(text) or "") == 2

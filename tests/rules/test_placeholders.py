@@ -82,7 +82,7 @@ def template_of(subject: str, html: str, text: str, names: list[str]) -> Templat
     return replace(BASE, subject=subject, html=html, text=text, variables=tuple(dict.fromkeys(names)))
 
 
-@settings(max_examples=drawn(400), deadline=None)
+@settings(max_examples=drawn(400))
 @given(WORDS, WORDS, WORDS, st.lists(NAMES, max_size=3))
 def test_what_was_accepted_stays_as_it_was(subject: str, html: str, text: str, names: list[str]) -> None:
     old = template_of(subject, html, text, names)
@@ -95,7 +95,7 @@ def test_what_was_accepted_stays_as_it_was(subject: str, html: str, text: str, n
     assert set(done.errors) <= set(errors), "an editor refuses nothing that a file may say"
 
 
-@settings(max_examples=drawn(400), deadline=None)
+@settings(max_examples=drawn(400))
 @given(WORDS, st.lists(NAMES, max_size=3))
 def test_what_is_kept_has_full_names_and_is_not_changed_again(text: str, names: list[str]) -> None:
     given: dict[str, Any] = {"subject": "s", "text": text or None, "variables": list(dict.fromkeys(names))}

@@ -70,7 +70,7 @@ def test_negative_money_keeps_its_sign(micros: int, shown: str) -> None:
     assert format_money(micros) == shown
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**18 - 1))
 def test_money_round_trip(micros: int) -> None:
     assert parse_money(format_money(micros)) == micros
@@ -163,7 +163,7 @@ def test_no_negative_amounts(change: Callable[[Account, int], None]) -> None:
         change(account(available=10, held=10), -1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(["hold", "capture", "release"]), st.integers(0, 50)), max_size=30))
 def test_the_ledger_agrees_with_the_account(steps: list[tuple[str, int]]) -> None:
     team = account(available=100)

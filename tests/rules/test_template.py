@@ -389,7 +389,7 @@ NASTY = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(NASTY, NASTY)
 def test_values_never_change_the_page(value: str, other: str) -> None:
     page = html(PAGE, value, other)
@@ -401,7 +401,7 @@ def test_values_never_change_the_page(value: str, other: str) -> None:
     assert all(re.match(r"#|https?:|mailto:|tel:", each, re.IGNORECASE) for each in outline.addresses)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.sampled_from([*"<>\"'=/ !-", "a", "{{customer.v}}", "<p ", "<!--", "-->", "<script>", "href=", "title="]),

@@ -212,7 +212,7 @@ def test_formats(locale: str, source: str, value: Any, text: str) -> None:
     assert shown("text", source, {"x": value}, locale=locale, timezone="Europe/Vienna") == text
 
 
-@settings(max_examples=drawn(500), deadline=None)
+@settings(max_examples=drawn(500))
 @given(
     st.sampled_from(("en", "de", "fr-CH", "ar", "hi", "pl", "es", "ja", "eu", "sv")),
     st.sampled_from(("money:EUR", "money:JPY", "money:KWD", "number", "percent")),
@@ -450,7 +450,7 @@ GIVEN = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=drawn(300), deadline=None)
+@settings(max_examples=drawn(300))
 @given(SOURCES, GIVEN)
 def test_the_renderer_agrees_with_a_slow_and_obvious_one(source: str, given: dict[str, Any]) -> None:
     template = email(html=source)

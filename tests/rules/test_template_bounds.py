@@ -107,7 +107,7 @@ def test_lists_and_lengths_together() -> None:
     assert bounds(template(subject="s", text=text, shapes={"x": items})).octets == 1 + 3 * (8 + 4)
 
 
-@settings(max_examples=drawn(200), deadline=None)
+@settings(max_examples=drawn(200))
 @given(st.integers(0, 2**32))
 def test_no_render_is_above_its_bound(seed: int) -> None:
     random = Random(seed)

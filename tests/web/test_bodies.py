@@ -176,7 +176,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=drawn(100), deadline=None)
+@settings(max_examples=drawn(100))
 @given(VALUES, st.booleans(), st.sampled_from([None, 0, 2]))
 def test_any_value(value: object, ascii_: bool, indent: int | None) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_, indent=indent).encode("utf-8", "surrogatepass")
