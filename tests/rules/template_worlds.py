@@ -94,8 +94,8 @@ def _piece(random: Random, depth: int, in_list: bool, markup: bool) -> str:
     if markup and kind < 0.7:
         place = random.choice(('<a href="https://a.test/{}">', '<a href="https://a.test/?q={}">', '<a href="{}">'))
         place = random.choice((place, place, '<a href="https://a.test{}">', '<a href="{}{}">'))
-        mailto = random.choice(('<a href="mailto:{}@a.test">', '<a href="mailto:a@a.test{}">', '<a href="mailto:{}">'))
-        place = random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">', mailto))
+        mailto = random.choice(("{}@a.test", "a@a.test{}", "{}", "a%40a.test{}", "?to=a@a.test{}", "?cc={}@a.test"))
+        place = random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">', f'<a href="mailto:{mailto}">'))
         return place.format(slot, f"{{{{{_name(random, in_list)}}}}}")
     return slot
 

@@ -51,6 +51,10 @@ def bounds(one: Template, layout: Layout | None = None, segmenting: Segmenting =
         ),
         ({"html": '<a href="mailto:{{customer.x}}@a.test">'}, 25 + 120),
         ({"html": '<a href="mailto:a@a.test{{customer.x}}">'}, 26),
+        ({"html": '<a href="mailto:a%40a.test{{customer.x}}">'}, 28),
+        ({"html": '<a href="mailto:?to=a@a.test{{customer.x}}">'}, 30),
+        ({"html": '<a href="mailto:?to=a@{{customer.x}}.a.test">'}, 31 + 10),
+        ({"html": '<a href="mailto:?{{customer.x}}">'}, 19 + 120),
         ({"html": '<a href="mailto:a@a.test{{customer.x|datetime}}">', "shapes": {"x": Shape(max_length=20)}}, 26),
         ({"html": '<a href="{{customer.x|date}}">'}, 11 + 1),  # it becomes #
         ({"text": "{{#if customer.x}}yes{{else}}certainly not, no{{/if}}{{customer.x}}"}, 43),

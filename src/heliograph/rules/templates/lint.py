@@ -24,6 +24,7 @@ from heliograph.rules.templates.mail_clients import GMAIL_CLIPS, first_findings
 from heliograph.rules.templates.markup import MASK, Tag, tags
 from heliograph.rules.templates.placeholders import BRAND, TOKEN
 from heliograph.rules.templates.render import octets, render
+from heliograph.rules.templates.source import MAILBOX, read_mailbox
 
 WARNINGS_MAX = 40  # of a kind in one part that are told
 SEARCHED = 100  # open tags among which an end tag looks for its own
@@ -31,7 +32,7 @@ FOREIGN_MAX = 3  # characters outside the GSM alphabet: more of them are another
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _ADDRESSES = frozenset({"href", "src", "action", "background", "poster"})
 _INSECURE = re.compile(r"[\x00-\x20]*(?:http|ftp|ws):", re.IGNORECASE)
-_LEFT_OUT = re.compile(rf"[\x00-\x20]*mailto:[^?]*@[^?,;@]*[^?,;@.{MASK}]{MASK}++(?![A-Za-z0-9.-])", re.IGNORECASE)
+_LEFT_OUT = re.compile(rf"{MAILBOX}(?<!{MASK}){MASK}++(?![A-Za-z0-9.-])", re.IGNORECASE | re.DOTALL)
 _INSECURE_LINK = re.compile(r"(?<![a-z])(?:http|ftp)://[^\s<>\"']{0,60}", re.IGNORECASE)
 
 Found = Iterator[tuple[str, int, str]]  # code, character of the source, text
@@ -169,7 +170,7 @@ def _insecure_links(html: _Html) -> Found:
                     attribute.start(1),
                     _insecure(html.source[slice(*attribute.span(2))].strip("\"'")),
                 )
-            elif attribute[2] and _LEFT_OUT.match(attribute[2].lstrip("\"'")):
+            elif attribute[2] and _LEFT_OUT.match(read_mailbox(attribute[2].lstrip("\"'"))):
                 yield "insecure_link", attribute.start(1), "a value behind the host of a mailto is left out"
 
 

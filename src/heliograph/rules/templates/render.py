@@ -16,6 +16,7 @@ from heliograph.rules.templates.markup import BLANK, SAFE_ADDRESS, tags
 from heliograph.rules.templates.source import (
     HOST,
     HOST_MAX,
+    MAILBOX,
     PARTS,
     Each,
     If,
@@ -24,13 +25,14 @@ from heliograph.rules.templates.source import (
     Slot,
     UrlAttribute,
     compiled,
+    read_mailbox,
 )
 from heliograph.rules.templates.values import NONE, Values, check_size, with_fallback
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 _ADDRESS_SAFE = "/:?#[]@!$&()*+,;=%~"
 _QUERY_SAFE = "/:@?!$()*,=~"  # not & + # % ;: they would end the value or change it
-_MAILBOX = re.compile(r"[\x00-\x20]*mailto:[^?]*@[^?,;@]*[^?,;@.]", re.IGNORECASE)
+_MAILBOX = re.compile(MAILBOX, re.IGNORECASE | re.DOTALL)
 _NOT_OF_A_HOST = re.compile(r"[^A-Za-z0-9.-]+")
 _MOST = {"subject": SUBJECT_OCTETS_MAX}  # octets of a part alone; html and text share theirs
 
@@ -175,7 +177,7 @@ def _behind_host(address: str, value: str) -> str:
     """Return what a value becomes here: where an address has its host, or a mailto its own, it makes it no other."""
     begun = html.unescape(address) if len(address) <= HOST_MAX else ""
     host = HOST.fullmatch(begun)
-    return begin_path(value) if host and host[1] else "" if _MAILBOX.fullmatch(begun) else value
+    return begin_path(value) if host and host[1] else "" if _MAILBOX.fullmatch(read_mailbox(begun)) else value
 
 
 def begin_path(value: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
+from urllib.parse import unquote
 
 import msgspec
 
@@ -31,7 +32,15 @@ HOST_MAX = 300  # characters of a host that are looked at; it has at most 253
 HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+([^/\\?#]*)", re.IGNORECASE)
 _PATH = re.compile(r"[/\\?#]")  # what ends a host
 _MAILTO = re.compile(r"[\x00-\x20]*mailto:", re.IGNORECASE)
+# A mailto as far as a whole host: of its own address, or of one in a field that says who else gets it.
+MAILBOX = (
+    r"[\x00-\x20]*mailto:(?:[^?]*@[^?,;@]*[^?,;@.]"
+    r"|[^?]*\?(?:.*&(?:amp;)?)?(?:to|b?cc)=[^&]*@[^&,;@]*[^&,;@.])"
+)
+_GETS_IT = ("to", "cc", "bcc")
+_ENCODED = re.compile("%(40|2C|3B)", re.IGNORECASE)  # @ , ;
 _BEFORE_HOST = re.compile(r"[^?,;@]*@")  # of a mailto
+_BEFORE_HOST_IN_FIELD = re.compile(r"[^&,;@]*@")
 _IN_HOST = re.compile(r"[A-Za-z0-9.-]")
 _NEAR = 16  # pieces of an address in which a host is looked for
 _UNREAD = str.maketrans("", "", "\t\r\n")  # browsers leave them out of an address
@@ -39,8 +48,8 @@ _AUTHORITY_END = re.compile(r"[\s/?#\"'<>\\]")
 
 Scope = Literal["customer", "brand", "item", "content"]
 # plain: not HTML. text: HTML text. attribute: a quoted one. address, query: inside an address, before and after its
-# `?`. host: between the scheme and the path, in any part. local: before the host of a mailto. refused: anywhere else in
-# HTML.
+# `?`. host: between the scheme and the path, in any part. local: before the host of a mailto, or in the name of one of
+# its fields. refused: anywhere else in HTML.
 Place = Literal["plain", "text", "attribute", "address", "query", "host", "local", "refused"]
 Code = Literal[
     "crossed_block",
@@ -317,11 +326,25 @@ def _in_host(slot: Slot, host: str, after: str) -> Slot:
 
 def _in_mailbox(slot: Slot, before: str, after: str) -> Slot:
     """Of a mailto whose host the template has, a value can be a part of the host or what stands before it, not more."""
-    host = re.split("[,;]", before[-HOST_MAX:])[-1].partition("@")
+    before_host, begin = _BEFORE_HOST, before.find("?")
+    if begin >= 0:
+        before_host, slot = _BEFORE_HOST_IN_FIELD, msgspec.structs.replace(slot, place="query")
+        name, is_named, before = before[max(begin, before.rfind("&")) + 1 :].partition("=")
+        if not is_named:
+            return msgspec.structs.replace(slot, place="local")
+        if MASK not in name and unquote(name).strip().lower() not in _GETS_IT:
+            return slot
+    host = re.split("[,;]", read_mailbox(before[-HOST_MAX:]))[-1].partition("@")
+    after = read_mailbox(after)
     if not host[1]:
-        return msgspec.structs.replace(slot, place="local") if _BEFORE_HOST.match(after) else slot
+        return msgspec.structs.replace(slot, place="local") if before_host.match(after) else slot
     is_whole = host[2][-1:] not in ("", ".") and not _IN_HOST.match(after)
     return msgspec.structs.replace(slot, place="refused" if is_whole else "host")
+
+
+def read_mailbox(text: str) -> str:
+    """Read what parts addresses as mail clients do, which decode it."""
+    return _ENCODED.sub(lambda found: unquote(found[0]), text)
 
 
 def _slot(token: re.Match[str], place: Place, faults: Faults) -> Slot | None:
@@ -364,11 +387,11 @@ def _cut_address(source: str, stretch: Stretch, faults: Faults) -> "Iterator[str
             before += text
         elif host is not None:
             piece, host = _in_host(piece, host, after[at]), host + MASK
-        elif "?" in before:
-            piece = msgspec.structs.replace(piece, place="query")
         elif _MAILTO.match(before):
             near = "".join(one for one in cut[at + 1 : at + _NEAR] if isinstance(one, str))
-            piece = _in_mailbox(piece, before, html.unescape(near[:HOST_MAX]))
+            piece, before = _in_mailbox(piece, before, html.unescape(near[:HOST_MAX])), before + MASK
+        elif "?" in before:
+            piece = msgspec.structs.replace(piece, place="query")
         pieces.append(piece)
     first = html.unescape(pieces[0]) if pieces and isinstance(pieces[0], str) else ""
     if SAFE_ADDRESS.match(first):
