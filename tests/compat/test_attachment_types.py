@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service import PATIENCE_S, TOKENS, Service, free_port
+from tests.service import PATIENCE_S, TOKENS, Service, free_port, until
 
 TO, FROM = "delivered@simulator.test", "hello@acme.test"
 XML = b"<Invoice/>"
@@ -118,8 +118,10 @@ def test_a_type_is_refused_until_it_is_added(edges: Edges, tmp_path: Path, where
         assert repr(kind or OCTETS) in told or (kind is None and "its ending tells none" in told), edge
         assert "ask an operator to allow it (attachment_types" in told
     assert not edges.set(tmp_path, f'{where}\nattachment_types = ["application/xml"]\n')
+    until(lambda: edges.v1("invoice.xml", "application/xml") is None)
     assert {send: getattr(edges, send[0])("invoice.xml", send[1]) for send in SENDS} == dict.fromkeys(SENDS)
     assert not edges.set(tmp_path, f"{where}\nattachment_types = []\n")
+    until(lambda: edges.v1("invoice.xml", "application/xml"))
 
 
 @pytest.mark.parametrize("kind", ["xml", "Application/XML", "message/rfc822", "multipart/mixed", "text/x;a=b"])

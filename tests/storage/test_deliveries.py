@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.limits import DAY_MS, LEASE_MS, MINUTE_MS
+from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.storage import deliveries
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents
@@ -80,11 +80,11 @@ async def test_an_endpoint_is_taken_over_and_its_late_tries_are_refused(
 ) -> None:
     event = await tell(store)
     lost, (work,) = await own(store), await due(store)
-    clock.forward(LEASE_MS - 1000)
+    clock.forward(LEASE_MS // 2)
     assert await other.deliveries.claim([HOOK]) == []
     match how:
         case "lease":
-            clock.forward(1000)
+            clock.forward(LEASE_MS // 2)
         case "restart":
             await other.outbox.take_back()  # another seat's restart frees nothing of ours
             assert await other.deliveries.claim([HOOK]) == []
@@ -106,9 +106,9 @@ async def test_an_endpoint_is_taken_over_and_its_late_tries_are_refused(
 
 async def test_a_heartbeat_keeps_it(store: Store, other: Store, clock: TestClock) -> None:
     lease = await own(store)
-    clock.forward(LEASE_MS - 1000)
+    clock.forward(LEASE_MS // 2)
     assert await store.deliveries.keep([lease, Lease("whk_other", 1)]) == {HOOK}
-    clock.forward(LEASE_MS - 1000)
+    clock.forward(LEASE_MS // 2)
     assert await other.deliveries.claim([HOOK]) == []
 
 
@@ -367,11 +367,11 @@ async def test_deliveries_are_kept_for_thirty_days(store: Store, clock: TestCloc
     await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
     replayed = await tell(store)
     await store.deliveries.record(tried(lease, (await due(store))[0], clock, "exhausted"))
-    clock.forward(30 * DAY_MS - 1000)
+    clock.forward(30 * DAY_MS - HOUR_MS)
     await store.upkeep.purge()
     assert set(await states(store)) == {old, replayed}
     await replay(store, clock, event_ids=[replayed])
-    clock.forward(1000)
+    clock.forward(HOUR_MS)
     await store.upkeep.purge()
     assert set(await states(store)) == {replayed}
     assert await sql("SELECT count(*) FROM attempt") == [(1,)]

@@ -89,10 +89,10 @@ async def test_the_work_of_the_dead_is_taken_over(store: Store, other: Store, cl
     await store.messages.accept(message(clock, price=10))
     (lost,) = await store.outbox.claim("email", 10)
     if how == "lease":
-        clock.forward(LEASE_MS - 1000)
+        clock.forward(LEASE_MS // 2)
         await other.outbox.reclaim()
         assert await other.outbox.claim("email", 10) == []
-        clock.forward(1000)
+        clock.forward(LEASE_MS // 2)
         await other.outbox.reclaim()
     else:
         await other.outbox.take_back()  # another seat's restart frees nothing of ours
@@ -110,10 +110,10 @@ async def test_the_work_of_the_dead_is_taken_over(store: Store, other: Store, cl
 async def test_a_heartbeat_keeps_only_what_is_in_work(store: Store, other: Store, clock: TestClock) -> None:
     await asyncio.gather(*(store.messages.accept(message(clock)) for _ in range(2)))
     kept, left = await store.outbox.claim("email", 10)
-    clock.forward(LEASE_MS - 1)
+    clock.forward(LEASE_MS // 2)
     await store.outbox.heartbeat([kept])
     await other.outbox.heartbeat([left])  # not theirs
-    clock.forward(1)
+    clock.forward(LEASE_MS // 2)
     await other.outbox.reclaim()
     assert [claim.key for claim in await other.outbox.claim("email", 10)] == [left.key]
 

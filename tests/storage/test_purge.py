@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from heliograph.rules.limits import DAY_MS
+from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.options import Added
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
@@ -61,20 +61,20 @@ async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store
     await end(store, clock)
     whole = await counts(sql)
     assert whole["event"] == 2
-    clock.forward(7 * DAY_MS - 1000)
+    clock.forward(7 * DAY_MS - HOUR_MS)
     await store.upkeep.purge()
     assert await counts(sql) == whole | {"idempotency": 0, "marketing": 0}
     await store.attachments.sweep()
     assert store.blobs.get(file) == b"attachment"
-    clock.forward(1000)
+    clock.forward(HOUR_MS)
     await put_away(store)
     assert await counts(sql) == whole | {"idempotency": 0, "marketing": 0, "content": 0, "blob": 0}
     with pytest.raises(FileNotFoundError):
         store.blobs.get(file)
-    clock.forward(83 * DAY_MS - 1000)
+    clock.forward(83 * DAY_MS - HOUR_MS)
     await store.upkeep.purge()
     assert (await counts(sql))["message"] == 1
-    clock.forward(1000)
+    clock.forward(HOUR_MS)
     await store.upkeep.purge()
     assert await counts(sql) == dict.fromkeys(TABLES, 0) | {"ledger": whole["ledger"]}  # the ledger stays
 
