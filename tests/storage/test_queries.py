@@ -143,8 +143,9 @@ async def test_every_value_is_stored_as_it_was(
             find_suppressed={"addresses": [(number, given)]},
             find_idempotency={"keys": []},
             find_marketing={"addresses": [(number, given, 0)]},
+            inbox_recipients={"message": 0, "carriers": [("sim",)]},  # something else, then a table
             next_message_keys={"count": 2},
-        ) == [[(number, given)], [], [], [(1,), (2,)]]
+        ) == [[(number, given)], [], [], [], [(1,), (2,)]]
 
     await store.database.write(story)
     assert await sql("SELECT message, position, given, carrier, detail, updated_at, late FROM recipient") == [

@@ -159,7 +159,10 @@ class PostgresTx:
 
     async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
         asked = {name: self._queries[name] for name, given in queries.items() if self._queries[name].has_rows(given)}
-        values = [bound(found, queries[name])[param] for name, found in asked.items() for param in found.params]
+        values = list[Any]()
+        for name, found in asked.items():
+            given = bound(found, queries[name])
+            values += [given[param] for param in found.params]
         with outages():
             rows = await self._fetch(side_by_side(tuple(asked.values())), *values)
         answers = dict(zip(asked, rows[0], strict=True))
