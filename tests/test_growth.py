@@ -704,7 +704,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     ),
     "mta-sts policy": (mta_sts.read_policy, (Shape("", "mx: a\n", ""),)),
     "webhook address": (
-        webhook_url._parse.__wrapped__,
+        webhook_url.parse_target.__wrapped__,
         (
             Shape("https://", "a", ""),
             Shape("https://", "a.", ""),

@@ -66,7 +66,12 @@ def unwrapped(ip: str) -> str:
 
 def test_the_parts() -> None:
     assert parse_target("https://Example.com:8443/a?b=c") == Target(
-        scheme="https", host="example.com", port=8443, path_and_query="/a?b=c", ip=None
+        scheme="https",
+        host="example.com",
+        port=8443,
+        path_and_query="/a?b=c",
+        ip=None,
+        authority="example.com:8443",
     )
 
 

@@ -6,13 +6,12 @@ with a window for each of their hosts: one that hangs holds up neither the webho
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import zip_longest
 from urllib.parse import urlsplit
 
 import msgspec
 import structlog
-from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
 from heliograph.channels.webhook.post import Posted, Poster
@@ -51,6 +50,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""  # the private one, of formats that have keys
 
 
+_Made = tuple[DeliveryTry, Webhook]
 SecretsOf = Callable[[Webhook, int], Opened]  # webhook, now → what signs; ValueError says why nothing can
 
 log = structlog.get_logger()
@@ -86,7 +86,7 @@ class Endpoint:
         self._flying = 0
         self._recorded: set[int] = set()  # since the last read began, by key
         self._begun: dict[int, Due] = {}  # in flight or not recorded yet, by key
-        self._made: list[tuple[DeliveryTry, Webhook]] = []  # answered and not recorded yet
+        self._made: list[_Made] = []  # answered and not recorded yet
         self._opened: tuple[Webhook, bool, Opened] | None = None
 
     def hint(self) -> None:
@@ -171,8 +171,12 @@ class Endpoint:
     async def _send(self, due: Due, hook: Webhook) -> None:
         about = {"message": due.subject} if due.told and due.told.record else {}  # other subjects may be addresses
         bind_contextvars(event_id=due.event, **about)
+        clock = self._shared.clock
+        now = clock.now()
+        at = now + clock.moved.get(due.team, 0)
         try:
-            made = await self._try(due, hook)
+            posted, then = await self._post(due, hook, now, at), clock.of(due.team)
+            made = to_try(self.lease, due, posted, at=at, now=then, jitter=self._jitter, elsewhere=self._own)
             self._made.append((made, hook))
             if made.state != "delivered" and _is_gone(made):  # nothing more begins before it is disabled
                 self.until = 0
@@ -186,16 +190,8 @@ class Endpoint:
             elif len(self._made) == 1:  # the others gather
                 asyncio.get_running_loop().call_later(GATHER_S, self._wake.set)
 
-    async def _try(self, due: Due, hook: Webhook) -> DeliveryTry:
-        clock = self._shared.clock
-        at = clock.of(due.team)
+    async def _post(self, due: Due, hook: Webhook, now: int, at: int) -> Posted:
         url = hook.url if not self._own else due.told.callback if due.told else None
-        posted = await self._post(due, hook, at, url)
-        now = clock.of(due.team)
-        made = to_try(self.lease, due, posted, at=at, now=now, jitter=lambda: clock.below(2001) / 1000 - 1)
-        return replace(made, state=made.state if due.told and url else "exhausted", elsewhere=self._own)
-
-    async def _post(self, due: Due, hook: Webhook, at: int, url: str | None) -> Posted:
         if due.told is None or url is None:
             return Posted(reason="not_kept", error="the event is no longer kept", duration_ms=0)
         try:
@@ -205,7 +201,7 @@ class Endpoint:
         try:
             form = FORMATS[hook.format]
             body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
-            t = self._shared.clock.now() // SECOND_MS  # real time: verifiers have no other
+            t = now // SECOND_MS  # real time: verifiers have no other
             signing = Signing(secrets=known.secrets, key=known.key, url=url, event=due.event, t=t, body=body)
             # A format may have a login of its own; the one that the endpoint asks for wins.
             headers = form.headers(signing) | (basic(known.login) if known.login and url == hook.url else {})
@@ -222,6 +218,9 @@ class Endpoint:
             told = f"it could not be sent: {type(error).__name__}"
             return Posted(reason="own_fault", error=told, duration_ms=0)
 
+    def _jitter(self) -> float:
+        return self._shared.clock.below(2001) / 1000 - 1
+
     def _secrets(self, hook: Webhook, at: int) -> Opened:
         """Open them once, until the webhook changes or its former secret ends: opening takes as long as signing."""
         rotating = at < hook.old_until
@@ -234,41 +233,46 @@ class Endpoint:
     async def _record(self) -> None:
         """Record until the store takes it or says that the endpoint is not ours: what was sent is not sent again."""
         made, self._made = self._made, []
-        unrecorded, record = self._shared.unrecorded, self._shared.store.deliveries.record
+        asked, unrecorded = made, self._shared.unrecorded
         reasons: list[tuple[Webhook, str]] = []
         try:
-            while made:
-                # In turn: those of one transaction end together, and gathering calls back for each.
-                answers = [await _answer(one) for one in [record(one) for one, _ in made]]
-                asked, made = made, []
-                for (one, hook), answer in zip(asked, answers, strict=True):
-                    if isinstance(answer, StoreUnavailable):
-                        unrecorded.add(one.due.key)
-                        made.append((one, hook))
-                    elif reason := self._end(one, answer):
-                        reasons.append((hook, reason))
-                if made:
-                    await asyncio.sleep(AWAY_S)
+            while made := await self._submit(made, reasons):
+                unrecorded.update([one.due.key for one, _ in made])
+                await asyncio.sleep(AWAY_S)
         finally:
-            unrecorded.difference_update(one.due.key for one, _ in made)
+            unrecorded.difference_update([one.due.key for one, _ in asked])
         for hook, reason in reasons[:1]:
             await self._disable(hook, reason)
         self._wake.set()
 
-    def _end(self, made: DeliveryTry, failing_since: int | None | Exception) -> str | None:
-        """Return why the webhook is to be disabled, if it is."""
+    async def _submit(self, made: list[_Made], reasons: list[tuple[Webhook, str]]) -> list[_Made]:
+        """Return what the store could not take; why a webhook is to be disabled is added to the reasons."""
+        away: list[_Made] = []
+        record, now = self._shared.store.deliveries.record, self._shared.clock.of
+        # In turn: those of one transaction end together, and gathering calls back for each.
+        for recorded, one, hook in [(record(one), one, hook) for one, hook in made]:
+            try:
+                since = await recorded
+                if one.state != "delivered" and (reason := why_disable(one, since, now(one.due.team))):
+                    reasons.append((hook, reason))
+            except StoreUnavailable:
+                away.append((one, hook))
+                continue
+            except Exception as error:
+                self._lose(error)
+            self._end(one)
+        return away
+
+    def _end(self, made: DeliveryTry) -> None:
         metrics.webhook_tried["retried" if made.state == "waiting" else made.state].inc()
         del self._begun[made.due.key]
         self._recorded.add(made.due.key)
-        self._shared.unrecorded.discard(made.due.key)
-        if not isinstance(failing_since, Exception):
-            if made.state == "delivered":
-                return None
-            return why_disable(made, failing_since, self._shared.clock.of(made.due.team))
+
+    def _lose(self, error: Exception) -> None:
+        """Begin no more tries: the endpoint is another's, or its tries cannot be recorded."""
         self.until = 0
-        if not isinstance(failing_since, NotOurs):
-            log.error("try not recorded", webhook=self.lease.webhook, error=type(failing_since).__name__)
-        return None
+        if not isinstance(error, NotOurs):
+            log.error("try not recorded", webhook=self.lease.webhook, error=type(error).__name__)
 
     async def _disable(self, hook: Webhook, reason: str) -> None:
         try:
@@ -276,13 +280,6 @@ class Endpoint:
                 log.warning("webhook disabled", webhook=hook.id, team=hook.team, reason=reason)
         except StoreUnavailable:
             log.warning("webhook not disabled: the next failure will", webhook=hook.id, reason=reason)
-
-
-async def _answer(recorded: Awaitable[int | None]) -> int | None | Exception:
-    try:
-        return await recorded
-    except Exception as error:
-        return error
 
 
 def choose(
@@ -309,13 +306,22 @@ def _host(due: Due) -> str:
     return urlsplit(due.told.callback).netloc if due.told and due.told.callback else ""
 
 
-def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter: Callable[[], float]) -> DeliveryTry:
+def to_try(
+    lease: Lease,
+    due: Due,
+    posted: Posted,
+    *,
+    at: int,
+    now: int,
+    jitter: Callable[[], float],
+    elsewhere: bool = False,
+) -> DeliveryTry:
     """Return what the answer means for the delivery."""
     state, due_at = "delivered", now
     if verdict(posted.status) != "delivered":
         number, first_at = due.attempt - due.earlier + 1, due.first_at or at
         again = next_attempt(number, first_at, now, jitter(), posted.retry_after_s)
-        state, due_at = ("exhausted", now) if again is None else ("waiting", again)
+        state, due_at = ("exhausted", now) if again is None or posted.reason == "not_kept" else ("waiting", again)
     return DeliveryTry(
         lease=lease,
         due=due,
@@ -327,6 +333,7 @@ def to_try(lease: Lease, due: Due, posted: Posted, *, at: int, now: int, jitter:
         answer=posted.answer.decode("utf-8", "replace").replace("\0", ""),  # PostgreSQL takes no NUL
         state=state,
         due_at=due_at,
+        elsewhere=elsewhere,
     )
 
 

@@ -162,13 +162,14 @@ async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set
 async def due(tx: Tx, webhook: str, limit: int, now: int) -> DueDeliveries:
     new = await tx.run("new_deliveries", webhook=webhook, limit=limit)
     again = await tx.run("due_deliveries", webhook=webhook, limit=limit, now=now)
-    return DueDeliveries([_to_due(row) for row in new], [_to_due(row) for row in again])
+    return DueDeliveries(_to_due(new), _to_due(again))
 
 
-def _to_due(row: Sequence[Any]) -> Due:
-    key, team, event, subject, attempt, earlier, first_at, *told = row
-    stored = StoredEvent(*told) if told[0] else None
-    return Due(key, team, event, subject, attempt, earlier, first_at, stored)
+def _to_due(rows: Sequence[Any]) -> list[Due]:
+    return [
+        Due(key, team, event, subject, attempt, earlier, first_at, StoredEvent(*told) if told[0] else None)
+        for key, team, event, subject, attempt, earlier, first_at, *told in rows
+    ]
 
 
 async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int | None | Exception]:

@@ -54,33 +54,37 @@ class Poster:
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        answer, written = _Answer(loop), False
+        time = asyncio.get_running_loop().time
+        began, connection = time(), None
         reason: Silence | None = None
         error: str | None = None
         try:
             with within(self._total_s):
                 checked = await self._guard.check(url)
                 connection = self._take(checked) or await self._connect(checked)
-                written = True
-                await connection.ask(_request(checked.target, headers, body), answer)
-                if answer.keeps:
-                    self._keep(checked.target, connection)
+                try:
+                    await connection.ask(_request(checked.target, headers, body))
+                finally:
+                    self._put_back(checked.target, connection)
         except Failed as failure:
             reason, error = failure.reason, str(failure)
         except TimeoutError:
+            if connection is None:
+                reason, error = "no_connection", f"no connection within {self._total_s:g} s"
             # An answer counts once its status is there: what breaks later is only missing from its text.
-            if not answer.status:
-                reason = "too_slow" if written else "no_connection"
-                error = f"no {'answer' if written else 'connection'} within {self._total_s:g} s"
+            elif not connection.status:
+                reason, error = "too_slow", f"no answer within {self._total_s:g} s"
+        took = round((time() - began) * 1000)
+        if connection is None:
+            return Posted(reason=reason, error=error, duration_ms=took)
+        status, asks = connection.status, connection.retry_after
         return Posted(
-            status=answer.status,
+            status=status,
             reason=reason,
             error=error,
-            duration_ms=round((loop.time() - start) * 1000),
-            answer=bytes(answer.text[:ANSWER_MAX]),
-            retry_after_s=answer.status and retry_after_s(answer.status, answer.retry_after, answer.date),
+            duration_ms=took,
+            answer=bytes(connection.text[:ANSWER_MAX]),
+            retry_after_s=retry_after_s(status, asks, connection.date) if status and asks else None,
         )
 
     async def close(self) -> None:
@@ -126,7 +130,10 @@ class Poster:
             raise Failed("no_connection", f"no connection: {_reason(failure)}") from None
         return connection
 
-    def _keep(self, target: Target, connection: "_Connection") -> None:
+    def _put_back(self, target: Target, connection: "_Connection") -> None:
+        if not connection.keeps:
+            connection.transport.abort()
+            return
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle[target.scheme, target.host, target.port].append(connection)
@@ -146,45 +153,65 @@ class Poster:
         self._sweeping = loop.call_later(KEEP_ALIVE_S / 2, self._sweep) if self._idle else None
 
 
-class _Answer:
-    """An answer as it arrives; the parser calls what is named on_…"""
+class _Connection(asyncio.Protocol):
+    """One request after the other, and the answer as it arrives; the parser calls what is named on_…"""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.status: int | None = None
-        self.retry_after: str | None = None
-        self.date: str | None = None
-        self.text = bytearray()
-        self.keeps = False  # the connection can be used again
-        self.came: asyncio.Future[None] = loop.create_future()
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.idle_since = 0.0
+        self._came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._came.set_result(None)  # nothing was asked
         self._parser = httptools.HttpResponseParser(self)
         # Simple receivers make these mistakes, and an answer on a connection of its own cannot be taken for another's.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
-        self._octets = 0
 
-    def feed(self, octets: bytes) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def ask(self, request: bytes) -> "asyncio.Future[None]":
+        """Return what is done when the answer is here; Failed: there is none."""
+        self.status: int | None = None
+        self.retry_after: str | None = None
+        self.date: str | None = None
+        self.text = bytearray()
+        self.keeps = False  # the connection can be used again
+        self._octets = 0
+        self._came = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return self._came
+
+    def data_received(self, octets: bytes) -> None:
+        if self._came.done():  # nobody asked
+            self.transport.abort()
+            return
         fits = octets[: READ_MAX - self._octets]  # however many come at once
         self._octets += len(octets)
         try:
             self._parser.feed_data(fits)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.end("not_http", "the answer is not HTTP")
+            self._end("not_http", "the answer is not HTTP")
         if self._octets > READ_MAX:
-            self.end("not_http", "the answer is not HTTP")
+            self._end("not_http", "the answer is not HTTP")
 
-    def end(self, reason: Silence, why: str) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
+        broke = f"the connection broke: {_reason(error)}" if error else None
+        self._end("broke_off", broke or "the connection was closed before an answer came")
+        del self._parser  # they hold each other
+
+    def _end(self, reason: Silence, why: str) -> None:
         """End it: nothing more comes. It counts once its status is there."""
-        if self.came.done():
+        if self._came.done():
             return
         if self.status:
-            self.came.set_result(None)
+            self._came.set_result(None)
         else:
-            self.came.set_exception(Failed(reason, why))
-            self.came.exception()  # nobody may be waiting
+            self._came.set_exception(Failed(reason, why))
+            self._came.exception()  # nobody may be waiting
 
     def on_message_begin(self) -> None:
-        if self.came.done():  # a second answer to one request
+        if self._came.done():  # a second answer to one request
             self.keeps = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -205,42 +232,9 @@ class _Answer:
             self.text += octets
 
     def on_message_complete(self) -> None:
-        if self.status and not self.came.done():
+        if self.status and not self._came.done():
             self.keeps = self._parser.should_keep_alive() and self.status != 101
-            self.came.set_result(None)
-
-
-class _Connection(asyncio.Protocol):
-    """One request after the other."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.idle_since = 0.0
-        self._answer: _Answer | None = None
-
-    async def ask(self, request: bytes, answer: _Answer) -> None:
-        self._answer = answer
-        try:
-            self.transport.write(request)
-            await answer.came
-        finally:
-            self._answer = None
-            if not answer.keeps:
-                self.transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, octets: bytes) -> None:
-        if self._answer:
-            self._answer.feed(octets)
-        else:  # nobody asked
-            self.transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._answer:
-            broke = f"the connection broke: {_reason(error)}" if error else None
-            self._answer.end("broke_off", broke or "the connection was closed before an answer came")
+            self._came.set_result(None)
 
 
 def _request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:

@@ -34,12 +34,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     path_and_query: str
     ip: str | None  # the host again, where it is an address
-
-    @property
-    def authority(self) -> str:
-        """Return host and port, as a Host header names them."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+    authority: str  # host and port, as a Host header names them
 
     @property
     def url(self) -> str:
@@ -62,15 +57,11 @@ def split_login(url: str) -> tuple[str, str | None]:
     return found[1] + found[3], login
 
 
+@lru_cache(maxsize=4096)  # of targets: what raises is not kept, however long it is
 def parse_target(url: str) -> Target:
     """Read a URL, or raise ValueError in words for the one who wrote it."""
-    if len(url) > URL_MAX:  # before the cache, which must not keep megabytes alive
+    if len(url) > URL_MAX:
         raise ValueError(f"the URL is longer than {URL_MAX} characters")
-    return _parse(url)
-
-
-@lru_cache(maxsize=4096)
-def _parse(url: str) -> Target:
     found = _URL.fullmatch(url)
     if not found:  # not quoted: it may hold a password
         raise ValueError(
@@ -87,7 +78,15 @@ def _parse(url: str) -> Target:
     if not split:
         raise ValueError(f"the host is not valid: {quoted(authority)}")
     host, ip = read_host(split[1])
-    return Target(scheme=scheme, host=host, port=_port(split[2], scheme), path_and_query=path + query, ip=ip)
+    port, own = _port(split[2], scheme), f"[{host}]" if ":" in host else host
+    return Target(
+        scheme=scheme,
+        host=host,
+        port=port,
+        path_and_query=path + query,
+        ip=ip,
+        authority=own if port == PORTS[scheme] else f"{own}:{port}",
+    )
 
 
 def _port(text: str | None, scheme: str) -> int:

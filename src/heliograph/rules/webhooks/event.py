@@ -104,7 +104,28 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
     """Return what it is about, as every format tells it: the
     message with what became of one recipient, or another record.
     """
-    return _message_part(event) if event.record else msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
+    if not event.record:
+        return msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
+    record: dict[str, Any] = msgspec.json.decode(event.record)
+    own = record | {
+        "status": event.status,
+        "message_status": event.message_status,
+        "previous_status": event.previous_status,
+        # A blind copy stays blind, also when its own state is sent (reliability, threats).
+        "recipient": None if event.kind == "bcc" else event.recipient,
+        "recipient_kind": event.kind,
+    }
+    if "bcc" in own:
+        own["bcc"] = []
+    if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _WORDS:
+        own[_WORDS[event.status]] = words = msgspec.json.decode(event.detail)
+        if "reason" in words:  # ours, such as `canceled`: under the name that reads give it, too (contract 16)
+            own["detail"] = words
+    if event.type == DELAYED and event.detail:
+        own[DELAY] = msgspec.json.decode(event.detail)[DELAY]
+    if event.explanation:
+        own["explanation"] = event.explanation
+    return own
 
 
 def event_body(event: StoredEvent, team: Team) -> bytes:
@@ -132,26 +153,3 @@ def event_body(event: StoredEvent, team: Team) -> bytes:
         own |= {name: own[name][:1] for name in _LONG if name in own}
         body = msgspec.json.encode(whole)
     return body
-
-
-def _message_part(event: StoredEvent) -> dict[str, Any]:
-    record: dict[str, Any] = msgspec.json.decode(event.record or "{}")
-    own = record | {
-        "status": event.status,
-        "message_status": event.message_status,
-        "previous_status": event.previous_status,
-        # A blind copy stays blind, also when its own state is sent (reliability, threats).
-        "recipient": None if event.kind == "bcc" else event.recipient,
-        "recipient_kind": event.kind,
-    }
-    if "bcc" in own:
-        own["bcc"] = []
-    if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _WORDS:
-        own[_WORDS[event.status]] = words = msgspec.json.decode(event.detail)
-        if "reason" in words:  # ours, such as `canceled`: under the name that reads give it, too (contract 16)
-            own["detail"] = words
-    if event.type == DELAYED and event.detail:
-        own[DELAY] = msgspec.json.decode(event.detail)[DELAY]
-    if event.explanation:
-        own["explanation"] = event.explanation
-    return own
