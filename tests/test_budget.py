@@ -36,7 +36,7 @@ from tests.service import PATIENCE_S, SETUP, TOKENS
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row. How often work for
 # webhooks is looked for depends on how fast they answer: 44 to 46.
-ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 122, 119, 46, 90, 3108
+ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 120, 119, 46, 67, 3108
 PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
 # On a busy machine groups are small, so that what each of them does counts for more; and what runs by the clock may run

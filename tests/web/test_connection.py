@@ -478,9 +478,12 @@ def wire_of(made: Connection) -> Wire:
 
 
 async def arrive(made: Connection, data: bytes, size: int) -> None:
-    for start in range(0, len(data), size):
+    buffer = made.get_buffer(-1)
+    for start in range(0, len(data), size := min(size, len(buffer))):
         if not wire_of(made).closed:
-            made.data_received(data[start : start + size])
+            part = data[start : start + size]
+            buffer[: len(part)] = part
+            made.buffer_updated(len(part))
     await settle()
 
 

@@ -156,8 +156,10 @@ class Api:
         extra += turn.headers
         if self.context.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
-        value, size = await self._body(route, surface, request, caller.team.record.id, raw)
-        if not route.query and not surface.any_query:
+        value, size = (
+            await self._body(route, surface, request, caller.team.record.id, raw) if route.takes_body else ({}, 0)
+        )
+        if request.query_string and not route.query and not surface.any_query:
             request.query(())
         call = Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
         asked = caller.team.sandbox and request.headers.get(SIMULATE)
@@ -209,7 +211,7 @@ class Api:
         """Read what it says, and its size. A POST that takes no
         fields may come without one, or with an empty object.
         """
-        if route.body is None and not (route.method == "POST" and request.has_body):
+        if route.body is None and not request.has_body:
             return {}, 0
         surface.check_media_type(request)
         raw = await request.read_body(route.body_max, self._budget, team) if raw is None else raw

@@ -42,7 +42,7 @@ from heliograph.web.paging import LIMIT, Listed, after, read_after, read_limit, 
 from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
-from heliograph.words.explain import ExplanationRecord, explain, explanation_record, last_words
+from heliograph.words.explain import BAD_NEWS, ExplanationRecord, explain, explanation_record, last_words
 
 TEMPLATE = Query("template_id", "Only messages made from this template.")
 TAG = Query("tag", "Only records with this tag, as `name:value`.")
@@ -184,22 +184,47 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     held: Annotated[str, says("What messages under way hold.", example="0.0000", **MONEY)]
 
 
+# What a caller may add, when nothing was.
+_ADDED: dict[str, Any] = {
+    "tags": {},
+    "metadata": {},
+    "scheduled_at": None,
+    "expires_at": None,
+    "priority": "normal",
+    "template_version": None,
+    "locale": None,
+}
+ADDED: dict[Channel, dict[str, Any]] = {
+    "email": {**_ADDED, "headers": {}, "layout_version": None},
+    "sms": _ADDED,
+    "whatsapp": _ADDED,
+}
+
+
 def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
         id_ = call.params["id"]
         found = await call.context.store.messages.get(call.team, id_) if id_.startswith(PREFIXES[channel]) else None
         if found is None:
             raise MessageNotFound(f"No {channel} message {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-        events = [_event(event) for event in found.events]
-        simulated = {event.recipient for event in events if event.simulated}
-        said = {event.recipient: event for event in found.events if event.type != "ignored"}  # last, by recipient
+        events, simulated, said = list[EventView](), set[str | None](), dict[str | None, TimelineEvent]()
+        for event in found.events:
+            events.append(view := _event(event))
+            if view.simulated:
+                simulated.add(event.recipient)
+            if event.type != "ignored":
+                said[event.recipient] = event  # the last one
         recipients = [_recipient(channel, one, said.get(one.given), simulated) for one in found.recipients]
-        left = [recipient for recipient in recipients if recipient.status not in ("queued", "sending")]
         record = shown(found.record, found.status, whole=True)
-        for name, value in _added(channel, record).items():
+        for name, value in ADDED[channel].items():
             record.setdefault(name, value)
-        record["simulated"] = bool(simulated) and all(recipient.simulated for recipient in left)
-        return answer(record | {"recipients": recipients, "events": events})
+        if channel == "email":
+            record.setdefault("reply_to_addresses", [record["reply_to"]] if record["reply_to"] else [])
+        record["simulated"] = bool(simulated) and all(
+            one.simulated for one in recipients if one.status not in ("queued", "sending")
+        )
+        record |= {"recipients": recipients, "events": events}
+        return Response(200, msgspec.json.encode(record), made=id_)
 
     return endpoint
 
@@ -282,21 +307,8 @@ def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Sea
     )
 
 
-def _added(channel: Channel, record: dict[str, Any]) -> dict[str, Any]:
-    """Return what a caller may add, when nothing was."""
-    added: dict[str, Any] = {"tags": {}, "metadata": {}, "scheduled_at": None, "expires_at": None, "priority": "normal"}
-    if channel == "email":
-        replies = [record["reply_to"]] if record["reply_to"] else []
-        added |= {"reply_to_addresses": replies, "headers": {}, "layout_version": None}
-    return added | {"template_version": None, "locale": None}
-
-
 def _verification(found: VerificationLine) -> VerificationView:
     return VerificationView(**msgspec.structs.asdict(to_record(found)), **msgspec.json.decode(found.added))
-
-
-def _raw(detail: str | None) -> msgspec.Raw | None:
-    return msgspec.Raw(detail.encode()) if detail else None
 
 
 def _recipient(
@@ -307,19 +319,21 @@ def _recipient(
         kind=found.kind,
         status=found.status,
         updated_at=timestamp(found.updated_at),
-        detail=_raw(found.detail),
-        explanation=_explanation(channel, found, last),
+        detail=msgspec.Raw(found.detail) if found.detail else None,
+        explanation=_explanation(channel, found, last) if last or found.detail or found.status in BAD_NEWS else None,
         simulated=found.given in simulated,
     )
 
 
 def _explanation(channel: Channel, found: RecipientLine, last: TimelineEvent | None) -> ExplanationRecord | None:
-    own, said = [msgspec.json.decode(one.detail) if one and one.detail else {} for one in (found, last)]
+    own = msgspec.json.decode(found.detail) if found.detail else {}
+    said = msgspec.json.decode(last.detail) if last and last.detail else {}
     detail, deferred = last_words(own, last.type if last else "", said)
     return explanation_record(explain(channel, found.status, detail, deferred=deferred))
 
 
 def _event(found: TimelineEvent) -> EventView:
     own = msgspec.structs.asdict(found)
-    read = {"detail": _raw(found.detail), "created_at": timestamp(found.created_at)}
+    detail = msgspec.Raw(found.detail) if found.detail else None
+    read = {"detail": detail, "created_at": timestamp(found.created_at)}
     return EventView(**own | read, simulated=is_simulated(found.detail))

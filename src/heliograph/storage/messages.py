@@ -1,6 +1,6 @@
 """Messages: accepted many at a time, and read with their timeline."""
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import msgspec
@@ -68,20 +68,20 @@ class Messages:
         found = await self._database.read(lambda tx: accepts.find_remembered(tx, [(key_id, hash_)], self._leases))
         return found.get((key_id, hash_))
 
-    async def get(self, team: int, id_: str) -> StoredMessage | None:
+    def get(self, team: int, id_: str) -> Coroutine[Any, Any, StoredMessage | None]:
         async def story(tx: Tx) -> StoredMessage | None:
-            rows = await tx.run("find_message", team=team, id=id_)
+            rows = await tx.run("find_whole_message", team=team, id=id_)
             if not rows:
                 return None
-            key, status, _, record = rows[0]
+            key, status, record, *_ = rows[0]
             return StoredMessage(
                 status=status,
                 record=record,
-                recipients=[RecipientLine(*row) for row in await tx.run("message_recipients", message=key)],
+                recipients=[RecipientLine(*recipient) for _, _, _, *recipient in rows],
                 events=[TimelineEvent(*row) for row in await tx.run("message_events", message=key)],
             )
 
-        return await self._database.read(story)
+        return self._database.read(story)
 
     async def put_away(self, team: int, id_: str, entry: AuditEntry, *, whole: bool) -> bool | None:
         """Delete its content, or all of it, before its time; False when it has not ended, None when it is not there."""

@@ -112,16 +112,11 @@ class Connection(asyncio.BufferedProtocol):
         return RECEIVED
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(RECEIVED[:nbytes])
+        for start in range(0, nbytes, PIECE):
+            self.data_received(RECEIVED[start : min(start + PIECE, nbytes)])
 
     def data_received(self, data: bytes | memoryview) -> None:
-        if len(data) <= PIECE:
-            self._feed(data)
-            return
-        for start in range(0, len(data), PIECE):
-            self._feed(data[start : start + PIECE])
-
-    def _feed(self, data: bytes | memoryview) -> None:
+        """Examine a piece of what arrived."""
         if self._over:
             return
         begins = self._reading_since is None or not self._messages  # a request, with this piece
@@ -374,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         else:
             self._idle_since = self._loop.time()
-        if not self._behind:
+        if self._read_paused and not self._behind:
             self._resume_reading()
 
     def pause_writing(self) -> None:

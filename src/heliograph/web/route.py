@@ -18,6 +18,7 @@ C = TypeVar("C")
 M = TypeVar("M")
 
 REPLAYED = [(b"idempotency-replayed", b"true")]
+NOBODY = "the route has no scopes, so it has no caller"
 OCTETS = b"application/octet-stream"  # whatever it says that it is: a browser must not show it as a page of ours
 AS_FILE = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
 
@@ -49,8 +50,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False  # reads what other processes may have just changed: the newest is asked for first
     refusals: tuple[type[Refusal], ...] = ()  # beyond those that every route has
     name: str = ""  # method and path, in counters
+    takes_body: bool = False  # a POST that takes no fields may come with an empty object
 
     def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "takes_body", self.body is not None or self.method == "POST")
         msgspec.structs.force_setattr(self, "name", f"{self.method} {self.path}")
 
     @property
@@ -77,7 +80,7 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
 
     @property
     def caller(self) -> Caller:
-        assert self.who is not None, "the route has no scopes, so it has no caller"
+        assert self.who is not None, NOBODY
         return self.who
 
     @property
@@ -86,7 +89,8 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
 
     @property
     def team(self) -> int:
-        return self.caller.team.record.ref
+        assert self.who is not None, NOBODY
+        return self.who.team.record.ref
 
     async def hold(self, octets: int) -> None:
         """Wait until so much may be read."""

@@ -1,4 +1,4 @@
-"""Finds the route of a request: exact paths in one look-up, paths with names by their segments."""
+"""Finds the route of a request: exact paths in one look-up, paths with names in one for each place that these have."""
 
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
@@ -15,20 +15,25 @@ class Routed(Protocol):
 
 
 R = TypeVar("R", bound=Routed)
+_Paths = dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]]  # segments, "" for a name → names, methods
 
 
 class Router(Generic[R]):
     def __init__(self, routes: Iterable[R]) -> None:
         self._exact: dict[str, dict[str, R]] = {}
-        self._named: dict[tuple[str, ...], dict[str, R]] = {}
-        for route in routes:
-            if "{" in route.path:
-                methods = self._named.setdefault(tuple(route.path.split("/")), {})
-            else:
-                methods = self._exact.setdefault(route.path, {})
+        self._named: dict[int, dict[tuple[int, ...], _Paths[R]]] = {}  # number of segments → where names are
+        for route in sorted(routes, key=lambda route: route.path.count("{")):  # a word goes before a name
+            methods = self._named_methods(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})
             methods[route.method] = route
             if route.method == "GET":  # the connection leaves the body out
                 methods.setdefault("HEAD", route)
+
+    def _named_methods(self, path: str) -> dict[str, R]:
+        parts = path.split("/")
+        names = {place: part[1:-1] for place, part in enumerate(parts) if part.startswith("{")}
+        words = tuple(["" if place in names else part for place, part in enumerate(parts)])
+        paths = self._named.setdefault(len(parts), {}).setdefault(tuple(names), {})
+        return paths.setdefault(words, (tuple(names.values()), {}))[1]
 
     def find(self, method: str, path: str, raw_path: bytes) -> tuple[R, dict[str, str]]:
         methods = self._exact.get(path)
@@ -44,19 +49,19 @@ class Router(Generic[R]):
     def _match(self, raw_path: bytes) -> tuple[dict[str, R], dict[str, str]]:
         # Decoded after splitting: an email address in the path may hold an encoded slash.
         try:
-            segments = [unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/")]
+            segments = raw_path.decode("ascii").split("/")
+            if b"%" in raw_path:
+                segments = [unquote(part, errors="strict") for part in segments]
         except UnicodeDecodeError:
             raise NotFound() from None
         if "\0" in "".join(segments):  # PostgreSQL cannot store it, so nothing has such an id
             raise NotFound()
-        for pattern, methods in self._named.items():
-            if len(pattern) == len(segments):
-                params = {}
-                for part, segment in zip(pattern, segments, strict=True):
-                    if part.startswith("{") and segment:
-                        params[part[1:-1]] = segment
-                    elif part != segment:
-                        break
-                else:
-                    return methods, params
+        for places, paths in self._named.get(len(segments), {}).items():
+            words, values = segments.copy(), list[str]()
+            for place in places:
+                values.append(segments[place])
+                words[place] = ""
+            if all(values) and (found := paths.get(tuple(words))):
+                names, methods = found
+                return methods, dict(zip(names, values, strict=True))
         raise NotFound()

@@ -55,13 +55,9 @@ def note(tx: Tx, kind: str, in_ms: int = 0) -> None:
 Story = Callable[[Tx], Coroutine[Any, Any, T]]
 
 
-def subject_of(story: Story[Any]) -> str:
-    """Name the part of the store that tells the story, for the metrics."""
-    return _subject(getattr(story, "__qualname__", "other"))
-
-
 @cache
-def _subject(qualname: str) -> str:
+def subject_of(qualname: str) -> str:
+    """Name the part of the store that tells the story of this name, for the metrics."""
     return _HUMP.sub("_", qualname.partition(".")[0]).lower()
 
 

@@ -285,7 +285,7 @@ class PostgresDatabase:
                 await connection.fetch(self._queries["notify"].sql, f"{self._ear} {text}")
 
     async def _retry(self, story: Story[T], keep: bool) -> T:
-        name = subject_of(story)
+        name = subject_of(getattr(story, "__qualname__", "other"))
         for left in reversed(range(TRIES)):
             try:
                 return await self._transact(story, keep, name)

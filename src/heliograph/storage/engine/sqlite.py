@@ -105,11 +105,11 @@ class SqliteDatabase:
 
     async def _inside(self, kind: Literal["read", "write"], story: Story[T]) -> T:
         pool = self._writer if kind == "write" else self._readers
-        loop, name, waits = asyncio.get_running_loop(), subject_of(story), list[int]()
+        name, waits = subject_of(getattr(story, "__qualname__", "other")), list[int]()
         metrics.under_way[kind] += 1
         try:
             result: T
-            result, tx = await pool.submit(self._transact, story, *BOUNDS[kind], loop.time, waits)
+            result, tx = await pool.submit(self._transact, story, *BOUNDS[kind], asyncio.get_running_loop().time, waits)
         finally:
             metrics.under_way[kind] -= 1
             if waits:
@@ -127,7 +127,7 @@ class SqliteDatabase:
         """Return what the story returns, and its transaction; each wait for another process is noted."""
         began = time()
         try:
-            connection = self._connection()
+            connection: apsw.Connection = getattr(self._local, "connection", None) or self._open()
             self._local.waits = waits
             tx = SqliteTx(connection, self._queries)
             connection.execute(begin)
@@ -145,12 +145,11 @@ class SqliteDatabase:
                 self._forget()
             raise StoreUnavailable(f"SQLite database {self._path}: {reason_of(error)}") from error
 
-    def _connection(self) -> apsw.Connection:
-        if not hasattr(self._local, "connection"):
-            self._local.connection = open_sqlite(self._path, checkpoint=self._checkpoint)
-            self._local.connection.set_busy_handler(self._wait)
-            self._opened.append(self._local.connection)
-        connection: apsw.Connection = self._local.connection
+    def _open(self) -> apsw.Connection:
+        """Open this thread's connection."""
+        self._local.connection = connection = open_sqlite(self._path, checkpoint=self._checkpoint)
+        connection.set_busy_handler(self._wait)
+        self._opened.append(connection)
         return connection
 
     def _wait(self, tries: int) -> bool:

@@ -3,6 +3,13 @@
 -- name: find_message
 SELECT key, status, created_at, record FROM message WHERE team = :team AND id = :id;
 
+-- name: find_whole_message
+-- A row for each recipient; the first has the record.
+SELECT m.key, m.status, CASE WHEN r.position = 0 THEN m.record END,
+    r.given, r.kind, r.status, r.updated_at, r.carrier, r.detail
+FROM message m JOIN recipient r ON r.message = m.key
+WHERE m.team = :team AND m.id = :id ORDER BY r.position;
+
 -- name: message_recipients
 SELECT given, kind, status, updated_at, carrier, detail FROM recipient WHERE message = :message ORDER BY position;
 
