@@ -18,9 +18,10 @@ import msgspec
 import pytest
 
 import heliograph
-from heliograph.app import App, build
+from heliograph.app import CARRIERS, App, build
 from heliograph.cli.apply import apply_file
 from heliograph.dashboard.pages import PAGES
+from heliograph.deliver.reports import apply_early
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
 from heliograph.opening import make_secrets, open_store
@@ -31,12 +32,15 @@ from heliograph.web.connection import Connection, Connections
 from tests.channels.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages
+from tests.journeys.peers import Peer
+from tests.journeys.phones import carrier
 from tests.service import PATIENCE_S, SETUP, TOKENS
 
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row. How often work for
 # webhooks is looked for depends on how fast they answer: 44 to 46.
 ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 120, 119, 46, 67, 3108
+ACCEPT_SMS, HANDOVER_SMS = 163, 160  # rendered from a template; by SMPP, with its receipt
 PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
 # On a busy machine groups are small, so that what each of them does counts for more; and what runs by the clock may run
@@ -48,6 +52,7 @@ OURS = str(Path(heliograph.__file__).parent)
 STATEMENTS = ("SqliteTx.run", "PostgresTx.run", "SqliteTx.write", "PostgresTx.write")
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 MAIL = {"from": "hello@acme.test", "to": ["ada@example.com"], "subject": "Hello", "text": "Hello"}
+SMS = {"to": "+33612345678", "template_id": "tpl_sms", "variables": {"parcel": "7"}}
 
 
 class Steps:
@@ -225,6 +230,27 @@ async def test_a_webhook_delivery(make_app: Callable[[], App], steps: Steps) -> 
     pytest.fail(steps.table(AT_ONCE))
 
 
+@SQLITE
+async def test_an_sms_with_its_receipt(make_app: Callable[[], App], settings: Settings, steps: Steps) -> None:
+    """Accepted, then handed over by SMPP and reported as delivered."""
+    with Peer("tests.channels.smsc", "--quiet", "--later", "0.5") as smsc:
+        login = {"host": "127.0.0.1", "port": smsc.port, "system_id": "acme", "password": "acme", "window": 100}
+        table = carrier(1, "sms", "smpp", "FR", **login)
+        await apply_file(make_app().context.store, settings, read_setup_file(table, TOKENS, runnable=CARRIERS))
+        for _ in range(TRIES):
+            app = make_app()
+            clients = Clients(app)
+            with steps.counted():
+                made = await clients.ask("POST", "/v1/sms", msgspec.json.encode(SMS))
+            accepting, accepted = steps.each(AT_ONCE), steps.table(AT_ONCE)
+            with steps.counted():
+                await work(app.workers[0], until_delivered(app, made, "sms"))
+            if accepting <= ACCEPT_SMS and steps.each(AT_ONCE) <= HANDOVER_SMS:
+                steps.keep("a hand-over by SMPP, and its receipt", AT_ONCE)
+                return
+    pytest.fail(f"{accepting}\n{accepted}\n\n{steps.each(AT_ONCE)}\n{steps.table(AT_ONCE)}")
+
+
 async def work(worker: Worker | WebhookWorker, done: Awaitable[None]) -> None:
     running = asyncio.create_task(worker.run())
     await done
@@ -238,13 +264,14 @@ async def until_told(receiver: Receiver) -> None:
             await asyncio.sleep(0.2)
 
 
-async def until_delivered(app: App, made: list[Any]) -> None:
+async def until_delivered(app: App, made: list[Any], kind: str = "emails") -> None:
     """The last one is handed over last; asked seldom, so that asking does not count."""
     client = Client(Connections(app.front))
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while {(await client.ask("GET", f"/v1/emails/{one['id']}"))["status"] for one in made[-1:]} != {"delivered"}:
+    while {(await client.ask("GET", f"/v1/{kind}/{one['id']}"))["status"] for one in made[-1:]} != {"delivered"}:
         assert asyncio.get_running_loop().time() < deadline, "not delivered"
         await asyncio.sleep(0.2)
+        await apply_early(app.context.store)
 
 
 @SQLITE

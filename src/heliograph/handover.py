@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from heliograph.rules.delivery.circuit import MISSES_TO_OPEN, MOST_MS, Circuit, 
 from heliograph.rules.delivery.content import EmailContent
 from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.delivery.outcome import Asked, Deferred, Outcome, own, word_of
-from heliograph.rules.delivery.routing import candidates
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.runtime import metrics
 from heliograph.runtime.clock import Clock
@@ -58,8 +57,8 @@ class Handover:
 
     def reachable(self, channel: Channel, country: str | None) -> list[CarrierRecord]:
         """Return who can take a message now, in order."""
-        closed = self.closed_to()
-        return [c for c in candidates(channel, country, self._store.setup.current.carriers) if c.id not in closed]
+        closed, asked = self.closed_to(), self._store.setup.current.routes[channel, country]
+        return [carrier for carrier in asked if carrier.id not in closed] if closed else asked
 
     async def in_turn(
         self,
@@ -80,13 +79,11 @@ class Handover:
         tried: set[str] = set()
         while carrier := choose(tried):
             tried.add(carrier.id)
-            began = time()
-            left = None if ends_at is None else (ends_at - began) * (FIRST_SHARE if choose(tried) else 1)
-            try:
-                async with nullcontext() if left is None else asyncio.timeout(left):
-                    outcome = await self.ask(carrier, parcel_for(carrier))
-            except TimeoutError:
-                outcome = Deferred(detail=own("no_answer", f"no answer in {left:.0f} seconds"), uncertain=True)
+            began, asking = time(), self.ask(carrier, parcel_for(carrier))
+            if ends_at is None:
+                outcome = await asking
+            else:
+                outcome = await _in_time(asking, (ends_at - began) * (FIRST_SHARE if choose(tried) else 1))
             took = time() - began
             asked.append(Asked(carrier=carrier, outcome=outcome, took_ms=int(took * 1000)))
             labels = (carrier.channel, carrier.id, word_of(outcome))
@@ -171,3 +168,11 @@ class Handover:
         if changed:
             log.warning("carrier out of reach" if wanted else "carrier is back", carrier=id_)
         return changed
+
+
+async def _in_time(asking: Awaitable[Outcome], seconds: float) -> Outcome:
+    try:
+        async with asyncio.timeout(seconds):
+            return await asking
+    except TimeoutError:
+        return Deferred(detail=own("no_answer", f"no answer in {seconds:.0f} seconds"), uncertain=True)

@@ -93,6 +93,7 @@ class Smsc:
         tls: ssl.SSLContext | None = None,
         receipts: str = "none",
         early: bool = False,  # the receipt comes before the answer
+        later_s: float = 0.0,  # … or so long after it
         tell: Callable[[dict[str, Any]], None] = lambda event: None,
     ) -> None:
         self.host, self.port = host, port
@@ -105,6 +106,7 @@ class Smsc:
         self.tell = tell
         self.issued = 0
         self.unsent: list[ShortMessage] = []  # receipts that wait for a bind
+        self.later_s = later_s
         self._tls, self._receipts, self._early = tls, RECEIPTS[receipts], early
         self._times: defaultdict[str, int] = defaultdict(int)
 
@@ -220,7 +222,9 @@ class Connection(asyncio.Protocol):
         if pdu.command == command.UNBIND and how == status.ROK:
             smsc.tell({"bound": False})
             self.transport.close()
-        if not smsc._early:
+        if smsc.later_s:
+            asyncio.get_running_loop().call_later(smsc.later_s, self.send_receipts, receipts)
+        elif not smsc._early:
             self.send_receipts(receipts)
 
     def send_receipts(self, receipts: list[ShortMessage]) -> None:
@@ -256,6 +260,7 @@ def main() -> None:
     parser.add_argument("--to", action="append", default=[], metavar="NUMBER=HOW,…", help="for messages to a number")
     parser.add_argument("--receipts", choices=RECEIPTS, default="delivered")
     parser.add_argument("--early", action="store_true", help="receipts come before the answer to their message")
+    parser.add_argument("--later", type=float, default=0.0, metavar="S", help="receipts come so long after it")
     parser.add_argument("--quiet", action="store_true", help="print nothing but the port")
     args = parser.parse_args()
     given = {name: getattr(args, name) for name in NAMES.values()} | dict(pair.split("=") for pair in args.to)
@@ -266,7 +271,8 @@ def main() -> None:
 
     async def serve() -> None:
         options: dict[str, Any] = {} if args.quiet else {"tell": tell}
-        async with Smsc(script, port=args.port, receipts=args.receipts, early=args.early, **options) as smsc:
+        given = {"receipts": args.receipts, "early": args.early, "later_s": args.later}
+        async with Smsc(script, port=args.port, **given, **options) as smsc:
             tell({"port": smsc.port})
             await asyncio.Event().wait()
 

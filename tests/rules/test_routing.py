@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.rules.delivery.routing import builtin_simulator, candidates, choose, sender_id
 from heliograph.rules.setup.records import CarrierRecord, Channel, SenderId, Team, TeamRecord
+from heliograph.rules.setup.snapshot import Setup, to_row, updated
 
 
 def sms(id: str, **fields: Any) -> CarrierRecord:
@@ -91,3 +93,12 @@ def test_sender_id(country: str | None, value: str | None) -> None:
         },
     )
     assert sender_id(team, country) == value
+
+
+def test_routes_follow_the_setup() -> None:
+    one = sms("one")
+    before = updated(Setup(), [to_row("carrier", one.id, one, None)], 1)
+    assert ids(before.routes["sms", "GB"]) == ["one"] == ids(before.routes["sms", "GB"])
+    after = updated(before, [to_row("carrier", one.id, replace(one, enabled=False), None)], 2)
+    assert (ids(before.routes["sms", "GB"]), after.routes["sms", "GB"]) == (["one"], [])
+    assert after.routes["email", None] == [builtin_simulator("email")]

@@ -168,7 +168,7 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
             retry_after=30,
         )
     setup = context.store.setup.current
-    asked = routing.candidates(channel, draft.country, setup.carriers)
+    asked = setup.routes[channel, draft.country]
     simulated = caller.caught or caller.team.simulated or magic.is_magic_phone(draft.to)
     is_counted = caller.team.sandbox and not simulated and routing.leaves(asked)
 

@@ -38,7 +38,7 @@ class Line:
     def give_back(self) -> None:
         if len(self._waiting) == 1:  # the turns of the others are counted from when they come
             self._turns = 0
-        while priority := whose_turn(self._turns, self._waiting):
+        while self._waiting and (priority := whose_turn(self._turns, self._waiting)):
             turn = self._waiting[priority][0]
             self._leave(priority, turn)
             self._turns += 1

@@ -1,7 +1,8 @@
 """One claimed message to one recorded outcome: the page to read first."""
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import structlog
@@ -108,7 +109,7 @@ class Dispatch:
         if isinstance(outcome, Accepted):
             waited = now - (claim.first_at if claim.attempt else claim.held_at or claim.due_at)
             metrics.to_handover[claim.channel, LANE[claim.channel], claim.priority].observe(waited / SECOND_MS)
-        return replace(to_change(claim, carrier, outcome, now, self._jitter), asked=asked)
+        return to_change(claim, carrier, outcome, now, self._jitter, asked)
 
     def bar(self, claim: Claim, suppressed: bool) -> Refused | None:
         """Return why it is not handed over any more (contract 16)."""
@@ -165,7 +166,7 @@ class Dispatch:
 
     def _closed_to(self, claim: Claim) -> dict[str, int]:
         """Return those of the carriers that could take it that may not be asked now, and until when."""
-        carriers = routing.candidates(claim.channel, claim.country, self._store.setup.current.carriers)
+        carriers = self._store.setup.current.routes[claim.channel, claim.country]
         closed = self._handover.closed_to()
         return {carrier.id: closed[carrier.id] for carrier in carriers if carrier.id in closed}
 
@@ -218,11 +219,11 @@ def _upstream_name(claim: Claim) -> tuple[str, str]:
     return content.template, content.language
 
 
-def choose_carrier(claim: Claim, setup: Setup, closed: Container[str] = ()) -> CarrierRecord | None:
+def choose_carrier(claim: Claim, setup: Setup, closed: Collection[str] = ()) -> CarrierRecord | None:
     team = setup.teams_by_ref.get(claim.team)
     if claim.caught or magic.is_magic(claim.address) or (team and team.simulated):
         return routing.builtin_simulator(claim.channel)
-    asked = routing.candidates(claim.channel, claim.country, setup.carriers)
+    asked = setup.routes[claim.channel, claim.country]
     if silent := [carrier for carrier in asked if carrier.id == claim.uncertain]:
         asked = silent  # another one might send it a second time
     return routing.choose(asked, claim.deferrals, closed)
@@ -274,14 +275,20 @@ def apply_report(claim: Claim, now: int) -> Change:
 
 
 def to_change(
-    claim: Claim, carrier: CarrierRecord | None, outcome: Outcome, now: int, jitter: Callable[[], float]
+    claim: Claim,
+    carrier: CarrierRecord | None,
+    outcome: Outcome,
+    now: int,
+    jitter: Callable[[], float],
+    asked: Sequence[Asked] = (),
 ) -> Change:
     """Return what a carrier's answer means for the recipient, the money and the outbox."""
     if isinstance(outcome, Refused) and outcome.absent and (wait := absent_wait(claim.absent_at, now)):
         outcome = Deferred(detail=outcome.detail, retry_after_ms=wait, absent=True)  # it may be a name server's mistake
     if carrier and carrier.kind == "simulator":
         outcome = replace(outcome, detail=marked(outcome.detail))
-    change = Change(
+    change = partial(
+        Change,
         at=now,
         message=claim.message,
         position=claim.position,
@@ -289,11 +296,11 @@ def to_change(
         wanted=None,
         detail=outcome.detail,
         carrier=carrier.id if carrier else None,
+        asked=asked,
     )
     match outcome:
         case Accepted(delivered=delivered, carrier_id=carrier_id, parts=parts, reports=reports):
-            return replace(
-                change,
+            return change(
                 wanted="delivered" if delivered else "sent",
                 accepted=True,
                 carrier_id=carrier_id,
@@ -302,18 +309,18 @@ def to_change(
                 lane=LANE[claim.channel],
             )
         case Refused(bounced=True):
-            return replace(change, wanted="bounced", suppress="bounce")
+            return change(wanted="bounced", suppress="bounce")
         case Refused():
-            return replace(change, wanted="failed")
+            return change(wanted="failed")
         case Deferred(uncertain=True) if claim.uncertain:
-            return replace(change, wanted="failed", detail=outcome.detail | own("uncertain", TWICE_SILENT))
+            return change(wanted="failed", detail=outcome.detail | own("uncertain", TWICE_SILENT))
         case Deferred(unreachable=True) | Deferred(held=True):
             return _hold(claim, change, outcome, now)
         case Deferred(retry_after_ms=wish):
             attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
             due_at = next_attempt(claim.channel, attempt, first_at, now, jitter(), wish)
             if due_at is None:
-                return replace(change, wanted="failed", detail=outcome.detail | {EXPIRED: True})
+                return change(wanted="failed", detail=outcome.detail | {EXPIRED: True})
             due_at = min(due_at, claim.expires_at or due_at)
             uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
             deferrals = _count(claim.deferrals, carrier)
@@ -327,10 +334,10 @@ def to_change(
                 first_at=first_at,
             )
             delay = told_delay(first_at, due_at, first_at, claim.expires_at) if outcome.delayed else None
-            return replace(change, again=again, delay=delay, detail=change.detail | {NEXT_AT: timestamp(due_at)})
+            return change(again=again, delay=delay, detail=outcome.detail | {NEXT_AT: timestamp(due_at)})
 
 
-def _hold(claim: Claim, change: Change, outcome: Deferred, now: int) -> Change:
+def _hold(claim: Claim, change: Callable[..., Change], outcome: Deferred, now: int) -> Change:
     """Let it wait for a reason on our own side: that is no attempt, and it leaves before what came later."""
     waits = claim.held_at is not None
     first_at = claim.first_at if claim.attempt or waits else now
@@ -339,7 +346,7 @@ def _hold(claim: Claim, change: Change, outcome: Deferred, now: int) -> Change:
     due_at = hold_until(claim.channel, first_at, now, until)
     if due_at is None:
         own_reason = {"reason": "out_of_reach"} if outcome.unreachable else {}
-        return replace(change, carrier=None, wanted="failed", detail=own_reason | outcome.detail | {EXPIRED: True})
+        return change(carrier=None, wanted="failed", detail=own_reason | outcome.detail | {EXPIRED: True})
     due_at = min(due_at, claim.expires_at or due_at)
     again = Later(
         due_at=due_at,
@@ -351,7 +358,7 @@ def _hold(claim: Claim, change: Change, outcome: Deferred, now: int) -> Change:
         held_at=claim.held_at if waits else claim.due_at,
     )
     detail = outcome.detail | {NEXT_AT: timestamp(max(due_at, now))}
-    return replace(change, carrier=None, again=again, detail=detail, quiet=waits)
+    return change(carrier=None, again=again, detail=detail, quiet=waits)
 
 
 def _count(deferrals: Mapping[str, int], carrier: CarrierRecord | None) -> dict[str, int]:

@@ -13,7 +13,7 @@ from heliograph.dashboard.views.previews import framed
 from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
 from heliograph.rules.delivery.magic import is_magic
-from heliograph.rules.delivery.routing import candidates, waited_for
+from heliograph.rules.delivery.routing import waited_for
 from heliograph.rules.options import Added, read_record
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.records import Key
@@ -90,7 +90,7 @@ async def _waited_for(visit: Visit, facts: MessageRow) -> WaitedFor | None:
     circuits = visit.store.circuits.current
     if facts.ended_at is not None or visit.team.simulated or not circuits:
         return None
-    carrier = waited_for(candidates(facts.channel, facts.country, visit.setup.carriers), circuits)
+    carrier = waited_for(visit.setup.routes[facts.channel, facts.country], circuits)
     if carrier is None:
         return None
     return WaitedFor(

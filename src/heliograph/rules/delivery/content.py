@@ -60,7 +60,7 @@ class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def validity(self, left_s: int | None) -> int:
         """Return how long a carrier that gets it now may try; 0: as long as it pleases."""
-        return min((limit for limit in (self.validity_s, left_s) if limit), default=0)
+        return min(self.validity_s or left_s, left_s) if left_s else self.validity_s
 
 
 class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,6 +1,6 @@
 """Which carrier takes a message, and under which sender id."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import get_args
 
 from heliograph.rules.setup.records import CarrierRecord, Channel, Team
@@ -19,6 +19,17 @@ def candidates(channel: Channel, country: str | None, carriers: Iterable[Carrier
         return [builtin_simulator(channel)]
     serving = [carrier for carrier in configured if carrier.enabled and _serves(carrier, country)]
     return sorted(serving, key=lambda carrier: (carrier.priority, carrier.id))
+
+
+class Routes(dict[tuple[Channel, str | None], list[CarrierRecord]]):
+    """The carriers to ask, in order, by channel and country: each found once, as long as the setup stays."""
+
+    def __init__(self, carriers: Sequence[CarrierRecord] = ()) -> None:
+        self._carriers = carriers
+
+    def __missing__(self, where: tuple[Channel, str | None]) -> list[CarrierRecord]:
+        found = self[where] = candidates(*where, self._carriers)
+        return found
 
 
 def _serves(carrier: CarrierRecord, country: str | None) -> bool:
@@ -65,10 +76,10 @@ def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
 
 
 def choose(
-    candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Container[str]
+    candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Collection[str]
 ) -> CarrierRecord | None:
     """Return the carrier for the next attempt: another after every two deferrals, None when none is reachable."""
-    reachable = [carrier for carrier in candidates if carrier.id not in open_circuits]
+    reachable = [carrier for carrier in candidates if carrier.id not in open_circuits] if open_circuits else candidates
     if len(reachable) < 2:
         return reachable[0] if reachable else None
     return min(reachable, key=lambda carrier: deferrals.get(carrier.id, 0) // DEFERRALS_BEFORE_NEXT)

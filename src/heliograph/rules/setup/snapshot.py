@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from heliograph.rules.delivery.routing import Routes
 from heliograph.rules.mail.address import Address
 from heliograph.rules.setup.records import (
     Caller,
@@ -71,6 +72,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     lengths: Mapping[RecordId, int] = {}  # of templates, layouts and their drafts: characters as the store keeps them
     platform: Platform = Platform()
     carriers: tuple[CarrierRecord, ...] = ()
+    routes: Routes = msgspec.field(default_factory=Routes)
     teams: Mapping[str, Team] = {}  # by id
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
@@ -154,12 +156,14 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             callers |= {r.id: Caller(team=team, key=r) for r in belongings if isinstance(r, Key)}
     platform = records.get(("platform", PLATFORM_ID))
     own = [record for record in records.values() if getattr(record, "team", None) == PLATFORM_TEAM]
+    carriers = tuple(r for r in records.values() if isinstance(r, CarrierRecord))
     return Setup(
         version=version,
         records=records,
         lengths=lengths,
         platform=platform if isinstance(platform, Platform) else Platform(),
-        carriers=tuple(r for r in records.values() if isinstance(r, CarrierRecord)),
+        carriers=carriers,
+        routes=Routes(carriers),
         teams=teams,
         callers=callers,
         teams_by_ref={team.record.ref: team for team in teams.values()},

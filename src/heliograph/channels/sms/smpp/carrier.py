@@ -119,9 +119,10 @@ class Smpp(Carrier):
     async def _submit(self, body: bytes, parcel: Parcel, *, first: bool) -> Pdu:
         tries = 1 if first else PART_TRIES
         while True:
-            await self._link.session()  # no need to wait for an unreachable carrier
-            await self._pace.turn(parcel)
-            session = await self._link.session()
+            session = self._link.bound or await self._link.session()
+            if self._pace.limits:  # and no need to wait for an unreachable carrier
+                await self._pace.turn(parcel)
+                session = await self._link.session()
             answer = await session.submit(body, parcel, first=first)
             verdict, tries = status.verdict(answer.status), tries - 1
             if verdict == "throttled":

@@ -1,6 +1,7 @@
 """A text from a sender to a phone, as the submit_sm bodies that carry it."""
 
 import re
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ _NUMBER = re.compile("([+]?)([0-9]+)")
 _NO_LETTERS = re.compile("[^ -~]")
 
 
+@lru_cache(maxsize=1024)  # of the few that teams have
 def sender_address(sender: str) -> SmppAddress:
     """Return the sender's address; when it is empty, the network uses its own."""
     if number := _NUMBER.fullmatch(sender):

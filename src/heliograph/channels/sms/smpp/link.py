@@ -30,7 +30,7 @@ class SmppLink:
         self._timings = timings
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()  # cleared during an attempt
-        self._session: SmppSession | None = None
+        self.bound: SmppSession | None = None
         self._trouble = "is not connected"
         self._closed = False
 
@@ -40,17 +40,19 @@ class SmppLink:
 
     async def session(self) -> SmppSession:
         """Return the bound session; waits for an attempt in progress, but not for the next one."""
+        if self.bound:
+            return self.bound
         self.open()
         if not self._closed:
             await self._tried.wait()
-        if self._session is None:
+        if self.bound is None:
             raise Unsent(self._trouble)
-        return self._session
+        return self.bound
 
     async def close(self) -> None:
         self._closed, self._trouble = True, "is closed"
         self._tried.set()
-        session, self._session = self._session, None
+        session, self.bound = self.bound, None
         if self._task:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -62,7 +64,7 @@ class SmppLink:
         while True:
             self._tried.clear()
             try:
-                self._session = await self._connect()
+                self.bound = await self._connect()
             except Exception as error:
                 self._tell(_words(error, self._timings))
                 self._tried.set()
@@ -71,8 +73,8 @@ class SmppLink:
                 self._tried.set()
                 log.info("smpp bound", host=self._host)
                 since = loop.time()
-                self._tell(await asyncio.shield(self._session.gone))
-                self._session = None
+                self._tell(await asyncio.shield(self.bound.gone))
+                self.bound = None
                 if loop.time() - since > self._timings.backoff_max:
                     delay = self._timings.backoff
             await asyncio.sleep(delay)

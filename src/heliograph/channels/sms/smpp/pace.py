@@ -15,10 +15,13 @@ class Pace:
         self._next = 0.0
         self._line = Line(1)  # its place is taken until the next submit may leave
 
+    @property
+    def limits(self) -> bool:
+        """Tell whether a submit may have to wait for its turn."""
+        return bool(self._interval or self._next > asyncio.get_running_loop().time())
+
     async def turn(self, parcel: Parcel) -> None:
         loop = asyncio.get_running_loop()
-        if not self._interval and self._next <= loop.time():
-            return
         if self._next > loop.time() and self._line.is_free:
             await self._line.take(NOBODY)
             self._pass()

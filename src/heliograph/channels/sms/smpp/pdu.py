@@ -81,29 +81,25 @@ def bind_body(system_id: str, password: str, system_type: str) -> bytes:
 
 
 def _c_string(text: str) -> bytes:
-    octets = text.encode()
-    if b"\0" in octets:
+    _refuse_nul(text)
+    return text.encode() + b"\0"
+
+
+def _refuse_nul(text: str) -> None:
+    if "\0" in text:
         raise ValueError("a NUL in what is sent as a C string")
-    return octets + b"\0"
 
 
 def encode_short_message(sm: ShortMessage) -> bytes:
-    return b"".join(
-        (
-            b"\0",  # service_type
-            _address(sm.source),
-            _address(sm.destination),
-            bytes((sm.esm_class, 0, 0, 0)),  # protocol_id, priority_flag, schedule_delivery_time
-            _c_string(sm.validity),
-            bytes((sm.registered, 0, sm.coding, 0, len(sm.text))),  # replace_if_present_flag, sm_default_msg_id
-            sm.text,
-            *(_TLV.pack(tag, len(value)) + value for tag, value in sm.tlvs.items()),
-        )
+    by, to = sm.source, sm.destination
+    _refuse_nul(by.value + to.value + sm.validity)
+    # The zeros are service_type; protocol_id, priority_flag and schedule_delivery_time; replace_if_present_flag and
+    # sm_default_msg_id; and the ends of C strings.
+    body = b"\0%c%c%b\0%c%c%b\0%c\0\0\0%b\0%c\0%c\0%c%b" % (
+        *(by.ton, by.npi, by.value.encode(), to.ton, to.npi, to.value.encode(), sm.esm_class),
+        *(sm.validity.encode(), sm.registered, sm.coding, len(sm.text), sm.text),
     )
-
-
-def _address(address: SmppAddress) -> bytes:
-    return bytes((address.ton, address.npi)) + _c_string(address.value)
+    return body + b"".join([_TLV.pack(tag, len(value)) + value for tag, value in sm.tlvs.items()]) if sm.tlvs else body
 
 
 def decode_short_message(body: bytes) -> ShortMessage:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Any
 
 from heliograph.channels.sms.smpp.pdu import (
@@ -41,7 +42,7 @@ MESSAGE_STATES = (
 _KIND, _RECEIPTS = 0x3C, (0x04, 0x20)
 _HEADERS = 0x40  # the text begins with headers, as a part of a long one does
 
-_TEXT = re.compile(r"\btext:", re.I)
+_TEXT = re.compile(r"text:(?<=\btext:)", re.I)  # a pattern that begins with its letters is looked for faster
 _KEYS = "id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat|err"
 _PAIR = re.compile(
     rf"(?<![a-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-+\--:<-~]{{0,64}})", re.I
@@ -99,8 +100,13 @@ def _pairs(sm: ShortMessage) -> dict[str, str]:
     line = sm.words.decode("utf-16-be" if sm.coding == UCS2 else "latin-1", "replace")
     pairs: dict[str, str] = {}
     for key, value in _PAIR.findall(_TEXT.split(line, 1)[0]):
-        pairs.setdefault(key.lower().replace(" ", "").replace("_", ""), value)
+        pairs.setdefault(_name(key), value)
     return pairs
+
+
+@lru_cache(maxsize=64)  # of few ways to write them
+def _name(key: str) -> str:
+    return key.lower().replace(" ", "").replace("_", "")
 
 
 def _state(sm: ShortMessage, pairs: dict[str, str]) -> str:
@@ -117,7 +123,7 @@ def _report(state: str, sm: ShortMessage, pairs: dict[str, str]) -> Report:
         "submit_date": pairs.get("submitdate"),
         "done_date": pairs.get("donedate"),
     }
-    detail = {"carrier": "smpp", "text": words} | {name: value for name, value in found.items() if value}
+    detail = {"carrier": "smpp", "text": words, **{name: value for name, value in found.items() if value}}
     return Report(status=status, detail=detail)
 
 
