@@ -23,7 +23,7 @@ PREFIXES = {
 }
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # 10 bits at a time
+PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # 10 bits at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})"
@@ -32,19 +32,17 @@ _ISO = re.compile(
 
 def ulid(ms: int, random80: int) -> str:
     """Make 26 characters: 48 bits of time, 80 of randomness."""
-    p = _PAIRS
-    high, low = random80 >> 40, random80 & 0xFFFFFFFFFF  # small integers shift faster than one large
+    p, low = PAIRS, random80 & 0xFFFFFFFFFF
+    return f"{ulid_start(ms, random80 >> 40)}{p[low >> 30]}{p[low >> 20 & 1023]}{p[low >> 10 & 1023]}{p[low & 1023]}"
+
+
+def ulid_start(ms: int, high: int) -> str:
+    """Make all but the last 40 bits of it, of which `high` are random."""
+    p = PAIRS
     return (
-        f"{_ulid_time(ms)}"
+        f"{p[ms >> 40 & 1023]}{p[ms >> 30 & 1023]}{p[ms >> 20 & 1023]}{p[ms >> 10 & 1023]}{p[ms & 1023]}"
         f"{p[high >> 30]}{p[high >> 20 & 1023]}{p[high >> 10 & 1023]}{p[high & 1023]}"
-        f"{p[low >> 30]}{p[low >> 20 & 1023]}{p[low >> 10 & 1023]}{p[low & 1023]}"
     )
-
-
-@lru_cache(maxsize=64)
-def _ulid_time(ms: int) -> str:
-    p = _PAIRS
-    return f"{p[ms >> 40 & 1023]}{p[ms >> 30 & 1023]}{p[ms >> 20 & 1023]}{p[ms >> 10 & 1023]}{p[ms & 1023]}"
 
 
 def ulid_ms(body: str) -> int:

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from heliograph.rules.ids import ulid
+from heliograph.rules.ids import PAIRS, ulid_start
 from heliograph.rules.limits import SECOND_MS
 
 POOL = 1024  # random numbers fetched together: a system call for each id would cost more than the id
 
-RANDOM_BITS = 80  # of an id
+STEPS_BITS = 40  # of an id's 80 random bits: those that ids of one millisecond differ by
 
 OFF_MS = 5 * SECOND_MS  # a wall clock that differs from the shared one by more than this is wrong
 FOLLOW_MS = SECOND_MS  # a smaller difference is a pause between two readings
@@ -27,8 +27,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Clock:
     def __init__(self) -> None:
         self._pool: list[int] = []  # of 32 random bits each
-        self._last_ms = 0
-        self._last_random = 0
+        # Of the last id: its time, all but its last 40 bits, and those.
+        self._last_ms, self._start, self._end = 0, "", 0
         self._ahead = self.wall() - self.count()
         self._compared = False  # the wall clock has agreed with the shared one before
         self._off = 0
@@ -74,15 +74,16 @@ class Clock:
 
     def new_id(self, prefix: str) -> str:
         """Make a public id. Ids of one process increase, also within a millisecond."""
-        if len(self._pool) < 4:
+        if len(self._pool) < 5:
             self._pool = list(struct.unpack(f"{POOL}I", os.urandom(4 * POOL)))
-        ms, pool = self.now(), self._pool
-        random = self._last_random + 1 + pool.pop()  # a random step: ordered, yet not guessable
-        if ms > self._last_ms or random >> RANDOM_BITS:
+        ms, pool, p = self.now(), self._pool, PAIRS
+        end = self._end + 1 + pool.pop()  # a random step: ordered, yet not guessable
+        if ms > self._last_ms or end >> STEPS_BITS:
             self._last_ms = max(ms, self._last_ms + 1)
-            random = (pool.pop() << 48) ^ (pool.pop() << 24) ^ pool.pop()
-        self._last_random = random
-        return prefix + ulid(self._last_ms, random)
+            self._start = ulid_start(self._last_ms, pool.pop() << 8 ^ pool.pop())
+            end = pool.pop() << 8 ^ pool.pop()
+        self._end = end
+        return f"{prefix}{self._start}{p[end >> 30]}{p[end >> 20 & 1023]}{p[end >> 10 & 1023]}{p[end & 1023]}"
 
     def entropy(self, size: int) -> bytes:
         return secrets.token_bytes(size)
