@@ -1,5 +1,7 @@
 """A setup file: one entry for all that it changes, in the log of the team that it changes alone."""
 
+import threading
+
 import pytest
 
 from heliograph.app import make_pair
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.anyio
 TEAM = '[[teams]]\nid = "{id}"\n'
 RECIPIENT = '[[teams.recipients]]\naddress = "me@example.com"\n'
 SUPPRESSION = '[[teams.suppressions]]\nemail = "gone@example.com"\n'
+POSTAL = '[[teams.webhooks]]\nurl = "https://hooks.test/{n}"\nevents = ["*"]\nformat = "postal"\n'
 DOMAIN = '[[teams.domains]]\nid = "dom_{n}"\nname = "d{n}.test"\n'
 
 
@@ -59,3 +62,19 @@ async def test_a_mistake_leaves_no_entry(store: Store, teams: None) -> None:
     with pytest.raises(SetupError):
         await apply(store, TEAM.format(id="team_1") + DOMAIN.format(n=1) * 2)
     assert await entries(store) == []
+
+
+async def test_keys_of_webhooks_are_made_while_others_may_write(store: Store, teams: None) -> None:
+    """Of RSA they take seconds: never by the event loop, nor inside the transaction."""
+    made_in = list[str]()
+
+    def make() -> tuple[bytes, str]:
+        made_in.append(threading.current_thread().name)
+        return b"private", "public"
+
+    file = read_setup_file(TEAM.format(id="team_1") + POSTAL.format(n=1) + POSTAL.format(n=2), {})
+    for _ in range(2):  # again, nothing is new
+        vault = Sealer(bytes(32))
+        await setup.apply(store, COMMAND_LINE, file, vault=vault, make_secret=str, make_pair=make)
+    assert len(made_in) == 2 and not any(name == "MainThread" or name.startswith("sqlite") for name in made_in)
+    assert {hook.public_key for hook in store.setup.current.teams["team_1"].webhooks} == {"public"}

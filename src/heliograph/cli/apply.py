@@ -83,7 +83,7 @@ def _text(file: BinaryIO) -> str:
 
 
 async def apply_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
-    return await setup.apply(store, COMMAND_LINE, file, **_means(store, settings))
+    return await setup.apply(store, COMMAND_LINE, file, **_means(store, settings), make_pair=make_pair)
 
 
 async def plan_file(store: Store, settings: Settings, file: SetupFile) -> Plan:
@@ -94,7 +94,6 @@ def _means(store: Store, settings: Settings) -> dict[str, Any]:
     return {
         "vault": make_secrets(settings, store).sealer,
         "make_secret": lambda: make_secret(store.clock.entropy(ENTROPY_MIN)),
-        "make_pair": make_pair,
     }
 
 

@@ -1,5 +1,6 @@
 """A setup file, applied whole: one change, one entry."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from heliograph.rules.audit import Actor
@@ -16,14 +17,9 @@ DETAIL_MAX = 1000  # characters of the entry
 ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one
 
 
-async def preview(
-    store: Store, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
-) -> Plan:
-    """Return what applying it would change now; nothing is written."""
-    current, suppressed = store.setup.current, await _suppressed(store, file)
-    return _plan(
-        store, file, current, 1 + max(current.teams_by_ref, default=0), suppressed, vault, make_secret, make_pair
-    )
+async def preview(store: Store, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
+    """Return what applying it would change now; nothing is written, and no webhook has keys."""
+    return await _preview(store, file, vault, make_secret, lambda: (b"", ""))
 
 
 async def apply(
@@ -31,10 +27,14 @@ async def apply(
 ) -> Plan:
     """Decide on the newest setup and write the change; `make_secret` and `make_pair` make a new webhook's."""
     clock, suppressed = store.clock, await _suppressed(store, file)
+    pairs = await _pairs(store, file, vault, make_secret, make_pair)
     made: list[Plan] = []
 
     def decide(current: Setup, next_ref: int) -> SetupChange:
-        done = _plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
+        ready = iter(pairs)
+        done = _plan(
+            store, file, current, next_ref, suppressed, vault, make_secret, lambda: next(ready, None) or make_pair()
+        )
         made.append(done)
         entry = actor.did(clock.now(), "setup.apply", file.name, _detail(done.changed), team=_only_team(done, current))
         return SetupChange(
@@ -46,6 +46,28 @@ async def apply(
 
     await store.setup.change(decide)
     return made[-1]  # the store decides again after a conflict
+
+
+async def _pairs(
+    store: Store, file: SetupFile, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
+) -> list[tuple[bytes, str]]:
+    """Make as many as the plan needs before the transaction, which all others would wait for."""
+    needed = list[None]()
+
+    def count() -> tuple[bytes, str]:
+        needed.append(None)
+        return b"", ""
+
+    await _preview(store, file, vault, make_secret, count)
+    return await asyncio.to_thread(lambda: [make_pair() for _ in needed]) if needed else []
+
+
+async def _preview(
+    store: Store, file: SetupFile, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
+) -> Plan:
+    current, suppressed = store.setup.current, await _suppressed(store, file)
+    next_ref = 1 + max(current.teams_by_ref, default=0)
+    return _plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
 
 
 def _plan(
