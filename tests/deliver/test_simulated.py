@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.deliver.dispatch import apply_report, to_change
+from heliograph.deliver.dispatch import to_change
 from heliograph.rules.delivery.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
 from heliograph.rules.delivery.routing import simulated_channels
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.webhooks.event import NEXT_AT
 from heliograph.storage.outbox import Claim
+from heliograph.storage.outcomes import Change, HeldClaim
 
 SAID = {"text": "250 OK"}
 CLAIM = Claim(
@@ -46,7 +47,7 @@ def test_the_answer_of_a_carrier(outcome: Outcome, kind: str, mark: dict[str, An
 
 
 def test_a_report_that_became_due() -> None:
-    assert apply_report(CLAIM, 1).detail == {"simulated": True}
+    assert Change.reported(HeldClaim(1, 1), 1, 0, CLAIM.reports, "email", 1).detail == {"simulated": True}
 
 
 REAL = CarrierRecord(id="real", channel="sms", kind="smpp")

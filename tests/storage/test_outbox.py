@@ -12,6 +12,7 @@ from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
 from heliograph.rules.delivery.lanes import PRIORITIES
 from heliograph.rules.delivery.outcome import CarrierReport, DueReport, Report
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX, LEASE_MS
+from heliograph.storage import outcomes
 from heliograph.storage.outbox import Claim, LaneDepth
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store
@@ -193,7 +194,7 @@ async def test_a_suspect_that_is_recorded_is_innocent(store: Store, clock: TestC
     assert await store.outbox.reclaim() == 0  # counted anew
 
 
-async def test_a_report_for_later_becomes_work(store: Store, clock: TestClock) -> None:
+async def test_a_report_for_later_is_applied_when_it_is_due(store: Store, clock: TestClock) -> None:
     item = message(clock)
     await store.messages.accept(item)
     (claim,) = await store.outbox.claim("email", 10)
@@ -202,10 +203,48 @@ async def test_a_report_for_later_becomes_work(store: Store, clock: TestClock) -
         DueReport(9, Report(status="complained", suppress="complaint")),
     ]
     await store.outbox.record(sent(claim, clock, reports=later, lane="email"))
-    assert await store.outbox.claim("email", 10) == []
-    clock.forward(60_000)
-    (due,) = await store.outbox.claim("email", 10)
-    assert [report.status for _, report in due.reports] == ["delivered", "complained"]
+    for wait_ms, status in ((0, "sent"), (60_000, "delivered"), (9, "complained")):
+        clock.forward(wait_ms)
+        assert await store.outbox.claim("email", 10) == []
+        stored = await store.messages.get(1, item.id)
+        assert stored and (stored.status, stored.events[-1].type) == (status, f"email.{status}")
+    assert await store.suppressions.get(1, claim.address)
+
+
+async def sent_with_reports(store: Store, clock: TestClock, count: int) -> list[int]:
+    """Messages whose delivery is reported now, by key."""
+    for _ in range(count):
+        await store.messages.accept(message(clock))
+    claims = await store.outbox.claim("email", count)
+    for claim in claims:
+        later = [DueReport(0, Report(status="delivered"))]
+        await store.outbox.record(sent(claim, clock, reports=later, lane="email"))
+    return [claim.message for claim in claims]
+
+
+async def test_more_reports_than_one_claim_takes_are_called_for(store: Store, clock: TestClock) -> None:
+    await sent_with_reports(store, clock, 3)
+    rung = store.hints.bells["email"]._rung
+    for more in (True, False):
+        rung.clear()
+        assert await store.outbox.claim("email", 2) == []
+        assert rung.is_set() == more
+
+
+async def test_a_report_that_breaks_its_transaction_leaves_the_others_alone(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, *_ = await sent_with_reports(store, clock, 3)
+    record = outcomes.record
+
+    async def breaks(tx: Any, changes: Any, **given: Any) -> Any:
+        if broken in {change.message for change in changes}:
+            raise ValueError("no such state")
+        return await record(tx, changes, **given)
+
+    monkeypatch.setattr(outcomes, "record", breaks)
+    claims = await store.outbox.claim("email", 10)
+    assert len(claims) == 3 and all(claim.reports for claim in claims)  # recorded one by one, as hand-overs are
 
 
 async def test_reports_name_the_ids_of_their_carrier(store: Store, clock: TestClock) -> None:

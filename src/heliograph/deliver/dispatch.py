@@ -69,7 +69,8 @@ class Dispatch:
         if claim.reports:
             self.waited(claim.queue, 0.0)
             await self._hear(claim)
-            return await self._record(claim, apply_report(claim, self._clock.of(claim.team)))
+            where, at = (claim.held, claim.message, claim.position), self._clock.of(claim.team)
+            return await self._record(claim, Change.reported(*where, claim.reports, LANE[claim.channel], at))
         self.suppressed.enter(claim)
         try:
             change = await self._hand_over(claim)
@@ -255,22 +256,6 @@ def to_parcel(claim: Claim, carrier: CarrierRecord, now: int, passage: Passage =
         left_s=None if claim.expires_at is None else left_s(claim.expires_at, now),
         priority=claim.priority,
         passage=passage,
-    )
-
-
-def apply_report(claim: Claim, now: int) -> Change:
-    """Apply a simulator's report that has become due; those after it wait for their own time."""
-    (_, report), *rest = claim.reports
-    return Change(
-        at=now,
-        message=claim.message,
-        position=claim.position,
-        claim=claim.held,
-        wanted=report.status,
-        detail=marked(report.detail),
-        suppress=report.suppress,
-        reports=rest,
-        lane=LANE[claim.channel],
     )
 
 

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import msgspec
+import structlog
 
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.delivery.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
@@ -16,13 +18,16 @@ from heliograph.rules.options import read_record
 from heliograph.rules.setup.records import Channel, Priority
 from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes, verifications
-from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
 from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.engine.probe import Probe
+from heliograph.storage.events import Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import Change, HeldClaim
 from heliograph.storage.queues import DEPTH_MOST, queues
 from heliograph.storage.setup import SetupStore
+
+log = structlog.get_logger()
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,14 +94,17 @@ _reports = msgspec.json.Decoder(tuple[DueReport, ...])
 
 async def claim(
     tx: Tx, owner: str, lane: str, most: int, room: Mapping[Priority, int], turn: int, now: Now, leases: Leases
-) -> list[Claim]:
-    """Claim at most `room` of each priority; `turn` is how many this process has claimed of the lane before."""
+) -> tuple[list[Any], list[Priority]]:
+    """Claim at most `room` of each priority; `turn` is how many this process has claimed of the lane before.
+
+    Returns rows in the order of their turns, and their priorities.
+    """
     due = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if room[priority]}
     if not due:
-        return []
+        return [], []
     lease_until = await leases.until(tx)
     if leases.off():
-        return []
+        return [], []
     given = {"owner": owner, "lease_until": lease_until}
     wishes = Counter(take_turns(turn, most, {priority: room[priority] for priority in due}))
     taken = {p: await _claim_fairly(tx, queue_of(lane, p), due[p], wishes[p], now, given) for p in due}
@@ -109,7 +117,23 @@ async def claim(
     if len(order) < most:
         await _due_teams(tx, lane, now)
     left = {priority: iter(rows) for priority, rows in taken.items()}
-    return await _read(tx, [next(left[priority]) for priority in order], order)
+    return [next(left[priority]) for priority in order], order
+
+
+async def apply_due(tx: Tx, rows: Sequence[Any], lane: str, now: Now, owner: str, publisher: Publisher) -> set[int]:
+    """Apply the reports among what was claimed, in the same transaction: nobody is handed anything. Returns their keys.
+
+    What a simulated phone answers is left: it is taken first.
+    """
+    at, moved = now
+    changes = []
+    for key, epoch, team, message, position, promises, *_ in rows:
+        if promises and not (reports := _reports.decode(promises))[0].report.text:
+            held = HeldClaim(key, epoch)
+            changes.append(Change.reported(held, message, position, reports, lane, at + moved.get(team, 0)))
+    if changes:
+        await outcomes.record(tx, changes, owner=owner, publisher=publisher)
+    return {change.claim.key for change in changes if change.claim}
 
 
 async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: Now, given: dict[str, Any]) -> list[Any]:
@@ -161,22 +185,22 @@ async def claim_suspect(tx: Tx, owner: str, now: Now, leases: Leases) -> list[Cl
     at, moved = now
     given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": at, "moved": list(moved.items())}
     rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **given)
-    return await _read(tx, rows, ["normal"] * len(rows), alone=True)
+    return await _read(tx, [(row, "normal") for row in rows], alone=True)
 
 
-async def _read(tx: Tx, rows: Sequence[Any], priorities: Sequence[Priority], *, alone: bool = False) -> list[Claim]:
+async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = False) -> list[Claim]:
     if not rows:
         return []
     places = {
         (place[0], place[1]): place
-        for place in await tx.run("claimed_recipients", places=list({(row[3], row[4]) for row in rows}))
+        for place in await tx.run("claimed_recipients", places=list({(row[3], row[4]) for row, _ in rows}))
     }
-    messages = [(message,) for message in {row[3] for row in rows if row[5] is None}]
+    messages = [(message,) for message in {row[3] for row, _ in rows if row[5] is None}]
     contents: dict[int, bytes] = {}
     if messages:
         contents = {message: body.encode() for message, body in await tx.run("contents", messages=messages)}
     claims = []
-    for row, priority in zip(rows, priorities, strict=True):
+    for row, priority in rows:
         key, epoch, team, message, position, reports, first_at, attempt, deferrals, uncertain, *times = row
         absent_at, due_at, expires_at, held_at = times
         _, _, address, given, id_, channel, sandbox, country, trace, suppressed_at = places[message, position]
@@ -267,8 +291,23 @@ class Outbox:
         """Claim at most `room` of each priority; None means any."""
         now, turn, leases = (self._clock.now(), self._clock.moved), self._turns[lane], self._leases
         rooms = room or dict.fromkeys(PRIORITIES, most)
-        claims = await self._database.write(lambda tx: claim(tx, self._owner, lane, most, rooms, turn, now, leases))
-        self._turns[lane] += len(claims)
+
+        async def story(tx: Tx, *, apply: bool = True) -> tuple[list[Claim], int]:
+            rows, priorities = await claim(tx, self._owner, lane, most, rooms, turn, now, leases)
+            done = await apply_due(tx, rows, lane, now, self._owner, self._publisher) if apply else ()
+            left = [(row, priority) for row, priority in zip(rows, priorities, strict=True) if row[0] not in done]
+            if done and (len(rows) == most or any(n == rooms[one] for one, n in Counter(priorities).items())):
+                note(tx, lane)  # more may be due, and who claims does not see that
+            return await _read(tx, left), len(rows)
+
+        try:
+            claims, count = await self._database.write(story)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # each alone, so that only the broken one fails
+            log.error("reports not applied together", lane=lane, error=type(error).__name__)
+            claims, count = await self._database.write(partial(story, apply=False))
+        self._turns[lane] += count
         return claims
 
     async def release(self, claims: Sequence[Claim]) -> None:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -87,6 +87,24 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     reports: Sequence[DueReport] = ()
     lane: str = ""
     asked: Sequence[Asked] = ()
+
+    @classmethod
+    def reported(
+        cls, claim: HeldClaim, message: int, position: int, reports: Sequence[DueReport], lane: str, at: int
+    ) -> Self:
+        """Apply a simulator's report that has become due; those after it wait for their own time."""
+        (_, report), *rest = reports
+        return cls(
+            at=at,
+            message=message,
+            position=position,
+            claim=claim,
+            wanted=report.status,
+            detail=event.marked(report.detail),
+            suppress=report.suppress,
+            reports=rest,
+            lane=lane,
+        )
 
 
 class Message(msgspec.Struct):
