@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from heliograph.channels.email import mime
-from heliograph.channels.email.dkim import Signer
+from heliograph.channels.email.dkim import Draft, Signer
 from heliograph.channels.email.outgoing import Outgoing
 from heliograph.channels.email.pool import Pool
 from heliograph.channels.email.wire import Wire
@@ -31,7 +31,7 @@ STAGES: dict[str, list[tuple[Any, str]]] = {
     "accept": [(Connection, "data_received"), (Connection, "_answer"), (accepts, "accept")],
     "dispatch": [(outbox, "claim"), (Worker, "_start"), (Dispatch, "deliver")],
     "build": [(mime, "build"), (Outgoing, "prepare"), (Outgoing, "_make"), (Outgoing, "_build")],
-    "sign": [(Signer, "sign")],
+    "sign": [(Signer, "draft"), (Draft, "sign")],
     "talk": [(Pool, "send"), (Wire, "data_received")],
     "record": [(outcomes, "record")],
     "commit": [(SqliteDatabase, "_transact")],

@@ -1,11 +1,11 @@
-"""Mails made ready for the wire: built and signed away from the event loop, several at a time, by the keys of now."""
+"""Mails made ready for the wire: built once, signed away from the event loop, several at a time, by the keys of now."""
 
 import asyncio
 import io
 import os
 import threading
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, BinaryIO
 
 import dkim
@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from heliograph.channels.carrier import Parcel
-from heliograph.channels.email import outgoing
-from heliograph.channels.email.dkim import Signer, SigningKey, make_key, public_record
+from heliograph.channels.email import mime, outgoing
+from heliograph.channels.email.dkim import Draft, SigningKey, make_key, public_record
 from heliograph.channels.email.outgoing import TOGETHER, Outgoing
 from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.ids import ulid
@@ -112,21 +112,21 @@ async def test_attachments_are_brought_before_they_are_opened() -> None:
 @pytest.mark.anyio
 async def test_many_mails_are_signed_in_few_trips_to_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     signing, trips = list[int](), list[int]()
-    sign, build_all = Signer.sign, Outgoing._build_all
+    sign, do_all = Draft.sign, outgoing._do_all
 
-    def noted_sign(signer: Signer, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> bytes:
+    def noted_sign(draft: Draft) -> bytes:
         signing.append(threading.get_ident())
-        return sign(signer, headers, body, time_ms=time_ms)
+        return sign(draft)
 
-    def noted_build(mails: Outgoing, taken: Sequence[outgoing.Waiting]) -> list[outgoing.Ready | Exception]:
+    def noted_trip(taken: Sequence[outgoing.Waiting]) -> list[outgoing.Ready | Exception]:
         trips.append(len(taken))
-        return build_all(mails, taken)
+        return do_all(taken)
 
-    monkeypatch.setattr(Signer, "sign", noted_sign)
-    monkeypatch.setattr(Outgoing, "_build_all", noted_build)
+    monkeypatch.setattr(Draft, "sign", noted_sign)
+    monkeypatch.setattr(outgoing, "_do_all", noted_trip)
     mails = make(Keys())
     await asyncio.gather(*(mails.prepare(parcel(number)) for number in range(3 * TOGETHER)))
-    assert len(signing) == 3 * TOGETHER
+    assert len(signing) == 3 * TOGETHER * len(OLD)
     assert threading.get_ident() not in signing
     assert trips == [TOGETHER] * 3
 
@@ -139,9 +139,9 @@ async def test_built_mails_are_kept_for_others_up_to_so_many_bytes(
     monkeypatch.setattr(outgoing, "KEPT_OCTETS", mails_of_room * len(parcel(1).content))
     made, build = list[str](), Outgoing._build
 
-    def noted(mails: Outgoing, one: Parcel, *rest: Any) -> outgoing.Ready:
-        made.append(one.message_id)
-        return build(mails, one, *rest)
+    def noted(mails: Outgoing, message_id: str, *rest: Any) -> Any:
+        made.append(message_id)
+        return build(mails, message_id, *rest)
 
     monkeypatch.setattr(Outgoing, "_build", noted)
     mails = make(Keys())
@@ -156,3 +156,46 @@ async def test_a_mail_that_cannot_be_built_stops_no_other() -> None:
     broken = msgspec.structs.replace(parcel(2), message_id=f"eml_{ulid(NOW_MS, 2)}>")
     sent = await asyncio.gather(*(mails.prepare(one) for one in (parcel(1), broken, parcel(3))), return_exceptions=True)
     assert [isinstance(one, ValueError) for one in sent] == [False, True, False]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("content", "at_once"),
+    [
+        ({"text": "Hi"}, True),
+        ({"text": "Hi", "html": "<p>Hi"}, True),
+        ({"html": "<p>Hi"}, False),  # its text is made from it, which takes long
+        ({"text": "Hi" * outgoing.AT_ONCE}, False),
+        # A character of the head takes as long as thirty of the body.
+        ({"text": "Hi", "subject": "Hi " * outgoing.HEAD_AT_ONCE}, False),
+        ({"text": "Hi", "to": [f"Ann <{number}@example.com>" for number in range(200)]}, False),
+        ({"text": "Hi", "headers": {f"X-{number}": "é" * 200 for number in range(20)}}, False),
+        ({"text": "Hi", "attachments": [File(filename="é", content_type="a/b", size=1, base64="YQ==")]}, False),
+    ],
+)
+async def test_only_what_is_built_soon_is_built_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, content: dict[str, Any], at_once: bool
+) -> None:
+    building, build = list[int](), mime.build
+
+    def noted(*given: Any, **named: Any) -> mime.Mail:
+        building.append(threading.get_ident())
+        return build(*given, **named)
+
+    monkeypatch.setattr(mime, "build", noted)
+    given = msgspec.json.decode(parcel(1).content, type=EmailContent)
+    given = msgspec.structs.replace(given, **{"text": None, **content})
+    sent = msgspec.structs.replace(parcel(1), content=msgspec.json.encode(given))
+    assert verified(await whole(make(Keys()), sent), OLD) == [True, True]
+    assert [one == threading.get_ident() for one in building] == [at_once]
+
+
+@pytest.mark.anyio
+async def test_a_hand_over_that_gives_up_takes_no_mail_from_another() -> None:
+    mails = make(Keys())
+    first, second, other = (asyncio.create_task(mails.prepare(parcel(number))) for number in (1, 1, 2))
+    while not mails._threads:
+        await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).size == (await other).size
+    assert first.cancelled()

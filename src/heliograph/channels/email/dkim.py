@@ -19,6 +19,7 @@ Algorithm = Literal["rsa-sha256", "ed25519-sha256"]
 Private = rsa.RSAPrivateKey | Ed25519PrivateKey
 
 RSA_BITS = 2048
+_PADDING, _SHA256 = padding.PKCS1v15(), hashes.SHA256()
 LINE = 76  # characters
 
 # Each is listed once more than it occurs, so that adding another breaks the signature.
@@ -49,27 +50,41 @@ class Signer:
         self._keys = [(key, _opened(key)) for key in keys]
 
     def sign(self, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> bytes:
-        """Return the DKIM-Signature fields to put before the header block, which must have CRLF line ends.
+        """Return the DKIM-Signature fields to put before the header block, which must have CRLF line ends."""
+        return sign_all(self.draft(headers, body, time_ms=time_ms))
 
-        Takes a millisecond, mostly without the interpreter's lock: call it in a thread.
-        """
+    def draft(self, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> list["Draft"]:
+        """Return one field for each key, all but its signature."""
         fields = _read(headers)
         wanted = _SIGNED + [pair for pair in _SIGNED_IF_THERE if pair[1] in fields]
         names = ":".join([name for name, lower in wanted for _ in range(len(fields.get(lower, ())) + 1)])
         # Of several fields of a name the lowest comes first (RFC 6376 5.4.2).
         signed = b"".join([field for _, lower in wanted for field in reversed(fields.get(lower, ()))])
         tags = f" h={_folded(names, ':')};\r\n bh={pybase64.b64encode(hash_relaxed(body)).decode()};\r\n b="
-        return b"".join([self._signature(key, private, time_ms // 1000, tags, signed) for key, private in self._keys])
+        return [self._draft(key, private, time_ms // 1000, tags, signed) for key, private in self._keys]
 
-    def _signature(self, key: SigningKey, private: Private, seconds: int, tags: str, signed: bytes) -> bytes:
+    def _draft(self, key: SigningKey, private: Private, seconds: int, tags: str, signed: bytes) -> "Draft":
         unsigned = (
             f"DKIM-Signature: v=1; a={key.algorithm}; c=relaxed/relaxed;\r\n"
             f" d={self._domain};\r\n"
             f" s={key.selector}; t={seconds};\r\n{tags}"
         )
         name, _, value = unsigned.encode().partition(b":")
-        signature = _sign(private, signed + relaxed(name, value).removesuffix(b"\r\n"))
-        return f"{unsigned}{_folded(pybase64.b64encode(signature).decode())}\r\n".encode()
+        return Draft(private, unsigned, signed + relaxed(name, value).removesuffix(b"\r\n"))
+
+
+class Draft(msgspec.Struct, frozen=True):
+    private: Private
+    unsigned: str  # the field, without its signature
+    text: bytes  # what is signed
+
+    def sign(self) -> bytes:
+        return f"{self.unsigned}{_folded(pybase64.b64encode(_sign(self.private, self.text)).decode())}\r\n".encode()
+
+
+def sign_all(drafts: Iterable[Draft]) -> bytes:
+    """Return the fields. Takes milliseconds without the interpreter's lock: call it in a thread."""
+    return b"".join([draft.sign() for draft in drafts])
 
 
 def is_ours(head: bytes, keys_of: Callable[[str], Sequence[SigningKey]]) -> bool:
@@ -145,7 +160,7 @@ def _loaded(private: bytes) -> object:
 
 def _sign(private: Private, text: bytes) -> bytes:
     if isinstance(private, rsa.RSAPrivateKey):
-        return private.sign(text, padding.PKCS1v15(), hashes.SHA256())
+        return private.sign(text, _PADDING, _SHA256)
     return private.sign(hashlib.sha256(text).digest())  # RFC 8463 3: over the hash
 
 

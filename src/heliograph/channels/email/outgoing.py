@@ -3,27 +3,30 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import BinaryIO
 
 import msgspec
 
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email import mime
-from heliograph.channels.email.dkim import Signer, SigningKey
+from heliograph.channels.email.dkim import Draft, Signer, SigningKey, sign_all
 from heliograph.channels.email.pool import Prepared
 from heliograph.rules.delivery.content import EmailContent
 from heliograph.rules.delivery.lanes import PRIORITIES, take_turns
 from heliograph.rules.ids import PREFIXES, ulid_ms
-from heliograph.rules.limits import MIB
+from heliograph.rules.limits import KIB, MIB
 from heliograph.rules.mail import verp
-from heliograph.rules.mail.address import Address, parse_address
+from heliograph.rules.mail.address import parse_address
 from heliograph.rules.setup.records import Priority
 from heliograph.runtime.threads import BUILDING, LOOKING
 
 KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
 KEPT_OCTETS = 32 * MIB  # of their contents together
-THREADS = 2  # that build and sign: more would only compete for the interpreter's lock
-TOGETHER = 16  # mails built in one round trip to a thread, which costs as much as building a mail
+AT_ONCE = 32 * KIB  # of content: it is built within a millisecond or two
+HEAD_AT_ONCE = 2 * KIB  # characters of its head, each of which takes as long as thirty of its body
+THREADS = 2  # that sign: more would only compete for the interpreter's lock
+TOGETHER = 16  # mails signed in one round trip to a thread
 
 _content = msgspec.json.Decoder(EmailContent)
 
@@ -34,7 +37,22 @@ class Ready(msgspec.Struct, frozen=True):
     domain: str
 
 
-Waiting = tuple[Parcel, EmailContent, Address, "asyncio.Future[Ready]"]
+class Kept(msgspec.Struct):
+    lock: asyncio.Lock  # of whoever builds it
+    octets: int  # of its content
+    ready: Ready | None = None
+
+
+class Unsigned(msgspec.Struct, frozen=True):
+    mail: mime.Mail
+    drafts: Sequence[Draft]
+    domain: str
+
+    def sign(self) -> Ready:
+        return Ready(self.mail, sign_all(self.drafts), self.domain)
+
+
+Waiting = tuple[Callable[[], Ready], "asyncio.Future[Ready]"]
 
 
 class Outgoing:
@@ -60,8 +78,8 @@ class Outgoing:
         self._waiting: dict[Priority, list[Waiting]] = {priority: [] for priority in PRIORITIES}
         self._turns = 0
         self._threads: set[asyncio.Task[None]] = set()
-        self._ready: OrderedDict[str, tuple[asyncio.Task[Ready], int]] = OrderedDict()  # with the bytes of its content
-        self._octets = 0  # of all that are ready
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # by message
+        self._octets = 0  # of all that are kept
 
     async def prepare(self, parcel: Parcel) -> Prepared:
         ready = await self._shared(parcel)
@@ -92,15 +110,19 @@ class Outgoing:
 
     async def _shared(self, parcel: Parcel) -> Ready:
         """Return the mail that the first recipient's hand-over builds; the others wait for the same one."""
-        task, octets = self._ready.get(parcel.message_id, (None, 0))
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = asyncio.create_task(self._make(parcel))
-            self._ready[parcel.message_id] = task, len(parcel.content)
-            self._octets += len(parcel.content) - octets
-            while len(self._ready) > KEPT or (self._octets > KEPT_OCTETS and len(self._ready) > 1):
-                _, (_, octets) = self._ready.popitem(last=False)
-                self._octets -= octets
-        return await asyncio.shield(task)
+        kept = self._keep(parcel)
+        async with kept.lock:
+            kept.ready = kept.ready or await self._make(parcel)
+            return kept.ready
+
+    def _keep(self, parcel: Parcel) -> Kept:
+        kept = self._kept.get(parcel.message_id)
+        if kept is None:
+            kept = self._kept[parcel.message_id] = Kept(asyncio.Lock(), len(parcel.content))
+            self._octets += kept.octets
+            while len(self._kept) > KEPT or (self._octets > KEPT_OCTETS and len(self._kept) > 1):
+                self._octets -= self._kept.popitem(last=False)[1].octets
+        return kept
 
     async def _make(self, parcel: Parcel) -> Ready:
         content = await BUILDING.run_large(len(parcel.content), _content.decode, parcel.content)
@@ -110,43 +132,40 @@ class Outgoing:
         if not self._keys_of(sender.domain):
             await self._ensure_keys(sender.domain)
         await self._bring(content)
+        build = partial(self._build, parcel.message_id, content, sender.domain)
+        work = build().sign if _is_quick(parcel, content) else lambda: build().sign()
+        return await self._in_thread(parcel.priority, work)
+
+    def _in_thread(self, priority: Priority, work: Callable[[], Ready]) -> "asyncio.Future[Ready]":
         made: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
-        self._waiting[parcel.priority].append((parcel, content, sender, made))
+        self._waiting[priority].append((work, made))
         if len(self._threads) < THREADS:
-            task = asyncio.create_task(self._build_waiting())
+            task = asyncio.create_task(self._work())
             self._threads.add(task)
             task.add_done_callback(self._threads.discard)
-        return await made
+        return made
 
-    async def _build_waiting(self) -> None:
-        """Build in a thread: signing takes most of a millisecond, without the interpreter's lock."""
+    async def _work(self) -> None:
         while taken := self._take():
-            for (*_, made), ready in zip(taken, await BUILDING.run(self._build_all, taken), strict=True):
+            for (_, made), ready in zip(taken, await BUILDING.run(_do_all, taken), strict=True):
+                if made.done():  # whoever asked is gone
+                    continue
                 if isinstance(ready, Exception):
                     made.set_exception(ready)
                 else:
                     made.set_result(ready)
 
     def _take(self) -> list[Waiting]:
-        """Take the next to be built, the most urgent first."""
+        """Take the next, the most urgent first."""
         order = take_turns(self._turns, TOGETHER, {priority: len(line) for priority, line in self._waiting.items()})
         self._turns += len(order)
         return [self._waiting[priority].pop(0) for priority in order]
 
-    def _build_all(self, taken: Sequence[Waiting]) -> list[Ready | Exception]:
-        built: list[Ready | Exception] = []
-        for parcel, content, sender, _ in taken:
-            try:
-                built.append(self._build(parcel, content, sender))
-            except Exception as error:
-                built.append(error)
-        return built
-
-    def _build(self, parcel: Parcel, content: EmailContent, sender: Address) -> Ready:
-        mail = self._mail(parcel.message_id, content)
-        signer = self._signer(sender.domain)
-        signatures = signer.sign(mail.headers, mail.body_chunks(), time_ms=self._now()) if signer else b""
-        return Ready(mail, signatures, sender.domain)
+    def _build(self, message_id: str, content: EmailContent, domain: str) -> Unsigned:
+        mail = self._mail(message_id, content)
+        signer = self._signer(domain)
+        drafts = signer.draft(mail.headers, mail.body_chunks(), time_ms=self._now()) if signer else ()
+        return Unsigned(mail, drafts, domain)
 
     def _mail(self, message_id: str, content: EmailContent) -> mime.Mail:
         return mime.build(
@@ -165,3 +184,21 @@ class Outgoing:
             known = (keys, Signer(domain, keys) if keys else None)
             self._signers[domain] = known
         return known[1]
+
+
+def _is_quick(parcel: Parcel, content: EmailContent) -> bool:
+    """Tell whether to build on the event loop: threads that fight for the interpreter's lock take as long again."""
+    has_text = content.text is not None or content.html is None  # making it from HTML takes milliseconds
+    head = (content.subject, *content.to, *content.cc, *content.headers.values())
+    is_small = len(parcel.content) <= AT_ONCE and sum(map(len, head)) <= HEAD_AT_ONCE
+    return has_text and is_small and not content.attachments
+
+
+def _do_all(taken: Sequence[Waiting]) -> list[Ready | Exception]:
+    done = list[Ready | Exception]()
+    for work, _ in taken:
+        try:
+            done.append(work())
+        except Exception as error:
+            done.append(error)
+    return done
