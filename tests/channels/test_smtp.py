@@ -80,6 +80,7 @@ MAILS = [
     b"a\n.\nb\r.\rc\r\n.\n.\r",
     b"\r\r\n\n.\r\r\n.",
     b"a\r\n.\r\nMAIL FROM:<x@y>\r\n",
+    b"a\rb\n.\r\nMAIL FROM:<x@y>\r\n",
 ]
 SNIPPETS = st.lists(st.sampled_from([b"\r", b"\n", b".", b"\r\n", b"\r\n.", b"x", b"\n.\n", b"\r.\r"]), max_size=12)
 

@@ -9,6 +9,7 @@ import binascii
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import BinaryIO
 from urllib.parse import quote
 
@@ -114,7 +115,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
     """A MIME part, or the whole mail."""
 
-    fields: Fields
+    head: bytes  # its header fields
     content: Sequence[bytes | Attached]  # ends with a line end
 
 
@@ -139,7 +140,7 @@ def build(
     files = [file for file in content.attachments if file not in inline and not file.alternative]
     if files:
         entity = _multipart("mixed", b"=_m" + seed, [entity, *(_attachment(file, open_blob) for file in files)])
-    headers = _block(_own_fields(content, message_id, date_ms) + entity.fields)
+    headers = _block(_own_fields(content, message_id, date_ms)) + entity.head
     return Mail(headers=headers, body=tuple(_joined(entity.content)))
 
 
@@ -321,10 +322,10 @@ def _multipart(kind: str, boundary: bytes, entities: Iterable[Entity]) -> Entity
     """Join parts. `=_` starts the boundary: it cannot occur in quoted-printable or base64, so in no part."""
     content: list[bytes | Attached] = []
     for entity in entities:
-        content += [b"--" + boundary + b"\r\n" + _block(entity.fields) + b"\r\n", *entity.content]
+        content += [b"--" + boundary + b"\r\n" + entity.head + b"\r\n", *entity.content]
     content.append(b"--" + boundary + b"--\r\n")
-    fields: Fields = [("Content-Type", [f"multipart/{kind};".encode(), b'boundary="' + boundary + b'"'])]
-    return Entity(fields=fields, content=content)
+    head = _block([("Content-Type", [f"multipart/{kind};".encode(), b'boundary="' + boundary + b'"'])])
+    return Entity(head=head, content=content)
 
 
 def _text(kind: str, text: str) -> Entity:
@@ -336,11 +337,13 @@ def _text(kind: str, text: str) -> Entity:
         encoding, encoded = b"base64", _base64(plain)
     else:
         encoding, encoded = b"quoted-printable", _quoted_printable(plain)
-    fields: Fields = [
-        ("Content-Type", [f"text/{kind}; charset=utf-8".encode()]),
-        ("Content-Transfer-Encoding", [encoding]),
-    ]
-    return Entity(fields=fields, content=[encoded])
+    return Entity(head=_text_head(kind, encoding), content=[encoded])
+
+
+@cache
+def _text_head(kind: str, encoding: bytes) -> bytes:
+    content_type = f"text/{kind}; charset=utf-8".encode()
+    return _block([("Content-Type", [content_type]), ("Content-Transfer-Encoding", [encoding])])
 
 
 def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
@@ -353,7 +356,7 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
     shown = b"attachment" if file.content_id is None else b"inline"
     if file.alternative:
         kind: Fields = [("Content-Type", _separated([plain.encode(), *kept], b";"))]
-        return Entity(fields=[*kind, ("Content-Transfer-Encoding", [encoding])], content=[encoded])
+        return Entity(head=_block([*kind, ("Content-Transfer-Encoding", [encoding])]), content=[encoded])
     fields: Fields = [
         ("Content-Type", _separated([plain.encode(), *kept, *_parameter("name", file.filename)], b";")),
         ("Content-Transfer-Encoding", [encoding]),
@@ -361,7 +364,7 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
     ]
     if file.content_id is not None:
         fields.append(("Content-ID", [f"<{file.content_id}>".encode()]))
-    return Entity(fields=fields, content=[encoded])
+    return Entity(head=_block(fields), content=[encoded])
 
 
 def _encoded(file: File, kind: str, open_blob: Callable[[str], BinaryIO]) -> tuple[bytes, bytes | Attached]:

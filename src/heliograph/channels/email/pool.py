@@ -51,7 +51,8 @@ class _Host:
         self.line = Line(per_host)
         self.asking = 0  # hand-overs that have or await a connection
         self.busy = 0  # those that have a connection
-        self.idle: dict[SmtpSession, asyncio.TimerHandle] = {}  # each with its idle timer
+        self.idle: dict[SmtpSession, float] = {}  # until when each is kept, the oldest first
+        self.timed = False  # a timer watches the oldest
         self.paused_until = 0.0
 
 
@@ -123,8 +124,11 @@ class Pool:
 
     def _keep(self, host: _Host, session: SmtpSession) -> None:
         if session.usable and session.sent < USES_MAX and self._idle < IDLE_MAX:
-            host.idle[session] = _call_later(self._limits.idle_s, self._expire, host, session)
+            host.idle[session] = _now() + self._limits.idle_s
             self._idle += 1
+            if not host.timed:
+                host.timed = True
+                _call_later(self._limits.idle_s, self._expire, host)
         else:
             self._part(session)
 
@@ -133,23 +137,29 @@ class Pool:
 
         One to another destination is closed to make room.
         """
-        for session in [session for session in host.idle if not session.usable]:
-            self._part(self._take(host, session))
-        for session in reversed(host.idle):
-            if session.destination == destination:
+        for session in reversed(list(host.idle)):
+            if not session.usable:
+                self._part(self._take(host, session))
+            elif session.destination == destination:
                 return self._take(host, session)
         if host.idle and host.busy + len(host.idle) > self._limits.per_host:
             await self._take(host, next(iter(host.idle))).quit()
         return None
 
     def _take(self, host: _Host, session: SmtpSession) -> SmtpSession:
-        host.idle.pop(session).cancel()
+        del host.idle[session]
         self._idle -= 1
         return session
 
-    def _expire(self, host: _Host, session: SmtpSession) -> None:
-        self._part(self._take(host, session))
-        self._forget((session.destination.address, session.destination.port))
+    def _expire(self, host: _Host) -> None:
+        now, host.timed = _now(), False
+        for session in [session for session, until in host.idle.items() if until <= now]:
+            self._part(self._take(host, session))
+            self._forget((session.destination.address, session.destination.port))
+        for until in host.idle.values():
+            host.timed = True
+            _call_later(until - now, self._expire, host)
+            break
 
     def _part(self, session: SmtpSession) -> None:
         task = asyncio.get_running_loop().create_task(session.quit())

@@ -9,7 +9,7 @@ import base64
 import os
 import re
 import ssl
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any, Self
 
 import msgspec
@@ -29,6 +29,9 @@ BLOCK = 64 * 1024  # octets of mail written at a time
 _PATH = re.compile(r"[^\x00-\x20\x7f-\xa0<>\u2028\u2029]*")
 
 
+_LIMITS: dict[Verb, str] = {"connect": "greeting", "data": "data", "body": "block", "final": "final"}
+
+
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds; for replies those of RFC 5321, 4.5.3.2."""
 
@@ -41,8 +44,8 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     quit: float = 5
 
     def of(self, verb: Verb) -> float:
-        special = {"connect": self.greeting, "data": self.data, "body": self.block, "final": self.final}
-        return special.get(verb, self.command)
+        limit: float = getattr(self, _LIMITS.get(verb, "command"))
+        return limit
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,9 +325,9 @@ class SmtpSession:
         self._wire.write(f"{command}\r\n".encode())
         return await self._read(verb)
 
-    async def _read(self, verb: Verb) -> Reply:
+    def _read(self, verb: Verb) -> Awaitable[Reply]:
         self.verb = verb
-        return await self._wire.reply(self._smtp_options.timeouts.of(verb))
+        return self._wire.reply(self._smtp_options.timeouts.of(verb))
 
     def _outcome(self, reply: Reply, verb: Verb) -> Outcome:
         detail = self._told(reply)

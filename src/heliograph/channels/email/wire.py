@@ -15,6 +15,7 @@ LINES_MAX = 100  # of one reply
 UNREAD_MAX = 8  # unread replies: more than any group of our commands has
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
+_WITHIN_LINES = bytes(octet for octet in range(256) if octet not in b"\r\n")
 
 
 class Broken(Exception):
@@ -142,7 +143,7 @@ def wire_form(chunks: Iterable[bytes]) -> Iterator[bytes]:
         text = held + chunk
         held = text[-1:] if text.endswith(b"\r") else b""
         text = text[: len(text) - len(held)]
-        if not text.count(b"\r\n") == text.count(b"\r") == text.count(b"\n"):
+        if len(text.translate(None, _WITHIN_LINES)) != 2 * text.count(b"\r\n"):
             text = _LINE_END.sub(b"\r\n", text)
         text = last + text
         last = text[-2:]

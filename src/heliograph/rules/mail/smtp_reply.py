@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -45,15 +46,14 @@ class Reply(msgspec.Struct, frozen=True):
 
 def read_reply(lines: Sequence[bytes]) -> Reply | None:
     """Return the reply made of these lines, in printable words; the last line's code counts. None: it is no reply."""
-    parts = [_LINE.fullmatch(line) for line in lines]
-    words = tuple(_printable(part[2]) for part in parts if part)
-    if not words or len(words) < len(parts):
-        return None
-    return Reply(int(lines[-1][:3]), words)
+    words = tuple([word for line in lines if (word := _words(line)) is not None])
+    return Reply(int(lines[-1][:3]), words) if words and len(words) == len(lines) else None
 
 
-def _printable(words: bytes | None) -> str:
-    return _UNPRINTABLE.sub("?", (words or b"").decode("utf-8", "replace")).strip()
+@lru_cache(maxsize=256)  # a server says the same of nearly every mail
+def _words(line: bytes) -> str | None:
+    found = _LINE.fullmatch(line)
+    return _UNPRINTABLE.sub("?", (found[2] or b"").decode("utf-8", "replace")).strip() if found else None
 
 
 def verdict(reply: Reply, verb: Verb) -> Verdict:

@@ -7,6 +7,7 @@ Letters and digits only, in one case: some hosts change the case of a local part
 import base64
 import hmac
 import re
+from functools import lru_cache
 
 from heliograph.rules.ids import PREFIXES
 
@@ -71,5 +72,11 @@ def _reply_tag(key: bytes, body: str, team: str, domain: str) -> str:
 
 
 def _tag(key: bytes, named: str, domain: str) -> str:
-    digest = hmac.digest(key, f"envelope sender\0{named}@{domain}".encode(), "sha256")
-    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
+    keyed = _keyed(key).copy()  # which, unlike hmac.digest, never waits for the interpreter's lock
+    keyed.update(f"envelope sender\0{named}@{domain}".encode())
+    return base64.b32encode(keyed.digest()[:_TAG_BYTES]).decode().lower()
+
+
+@lru_cache(maxsize=4)
+def _keyed(key: bytes) -> hmac.HMAC:
+    return hmac.new(key, digestmod="sha256")
