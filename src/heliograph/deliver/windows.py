@@ -30,8 +30,7 @@ class Windows:
     def enter(self, queue: str) -> None:
         self._used[queue] += 1
 
-    def leave(self, queue: str, _: object = None) -> None:
-        """Leave, as the callback of a task or by hand."""
+    def leave(self, queue: str) -> None:
         self._used[queue] -= 1
         if self._full:
             self._look(queue)

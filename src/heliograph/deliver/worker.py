@@ -21,7 +21,7 @@ from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store
 
 CLAIM_MOST = 100  # rows in one claim: half a queue, so that one batch is claimed while another is recorded
-PAUSE_S = 0.01  # after a claim that emptied the lane: what comes meanwhile becomes one claim
+PAUSE_S = 0.01  # after a claim that left nothing due: what comes meanwhile becomes one claim
 AWAY_S = 0.5  # after the store could not be reached
 SUSPECTS_S = 5.0  # from the start to the first look for suspects, and between two looks
 ALONE_S = 15.0  # how long the lanes wait for a suspect, and at first a suspect for them
@@ -75,13 +75,13 @@ class Worker:
             claims = await self._claim(lane, room) if any(room.values()) and self._may_claim() else []
             for claim in claims:
                 self._windows.enter(claim.queue)
-                self._start(claim, work).add_done_callback(partial(self._windows.leave, claim.queue))
+                self._start(claim, work)
             taken = Counter([claim.priority for claim in claims])
             filled = [priority for priority, count in taken.items() if count == room[priority]]  # more may wait
             now = self._windows.room(lane)
             if len(claims) == CLAIM_MOST or any(now[priority] for priority in filled):
                 continue
-            if claims and not filled:
+            if any(room.values()) and not filled:
                 await asyncio.sleep(PAUSE_S)
             await self._store.hints.bells[lane].wait(self._store.hints.poll_s)
 
@@ -106,8 +106,13 @@ class Worker:
     def _start(self, claim: Claim, work: Work) -> "asyncio.Task[bool]":
         task = asyncio.create_task(self._dispatch.deliver(claim))
         work[task] = claim
-        task.add_done_callback(work.pop)
+        task.add_done_callback(partial(self._leave, work))
         return task
+
+    def _leave(self, work: Work, task: "asyncio.Task[bool]") -> None:
+        claim = work.pop(task)
+        if not claim.alone:
+            self._windows.leave(claim.queue)
 
     async def _try_suspects(self) -> None:
         """Try alone the messages whose workers died with them, so that they take no other with them (P14).

@@ -126,14 +126,14 @@ async def apply_due(tx: Tx, rows: Sequence[Any], lane: str, now: Now, owner: str
     What a simulated phone answers is left: it is taken first.
     """
     at, moved = now
-    changes = []
+    held, changes = set[HeldClaim](), []
     for key, epoch, team, message, position, promises, *_ in rows:
         if promises and not (reports := _reports.decode(promises))[0].report.text:
-            held = HeldClaim(key, epoch)
-            changes.append(Change.reported(held, message, position, reports, lane, at + moved.get(team, 0)))
+            held.add(one := HeldClaim(key, epoch))
+            changes.append(Change.reported(one, message, position, reports, lane, at + moved.get(team, 0)))
     if changes:
-        await outcomes.record(tx, changes, owner=owner, publisher=publisher)
-    return {change.claim.key for change in changes if change.claim}
+        await outcomes.record(tx, changes, owner=owner, publisher=publisher, held=held)
+    return {one.key for one in held}
 
 
 async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: Now, given: dict[str, Any]) -> list[Any]:

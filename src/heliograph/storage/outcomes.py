@@ -146,10 +146,13 @@ async def lock_messages(tx: Tx, keys: Sequence[tuple[int]]) -> dict[int, Message
 
 
 async def record(
-    tx: Tx, changes: Sequence[Change], *, owner: str | None, publisher: Publisher
+    tx: Tx, changes: Sequence[Change], *, owner: str | None, publisher: Publisher, held: set[HeldClaim] | None = None
 ) -> list[bool | Exception]:
-    """Write the changes; return False for one whose claim is no longer ours, or whose message is gone."""
-    live = await _fence(tx, changes, owner)
+    """Write the changes; return False for one whose claim is no longer ours, or whose message is gone.
+
+    What is `held` was claimed in this transaction.
+    """
+    live = await _fence(tx, changes, owner) if held is None else held
     ours = [c for c in changes if c.claim is None or c.claim in live]
     if not ours:
         return [False] * len(changes)
