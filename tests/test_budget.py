@@ -39,7 +39,7 @@ from tests.service import PATIENCE_S, SETUP, TOKENS
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row. How often work for
 # webhooks is looked for depends on how fast they answer: 44 to 46.
-ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 118, 101, 46, 67, 3108
+ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 118, 92, 46, 66, 3108
 ACCEPT_SMS, HANDOVER_SMS = 163, 160  # rendered from a template; by SMPP, with its receipt
 PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size

@@ -156,8 +156,9 @@ class Dispatch:
         if not asked:
             return None, _nobody(self._closed_to(claim), self._clock.now(), self._clock.below(REST_MS))
         *missed, last = asked
-        outcome, said = last.outcome, [{"carrier": one.carrier.id, **one.outcome.detail} for one in missed]
-        if said:
+        outcome = last.outcome
+        if missed:
+            said = [{"carrier": one.carrier.id, **one.outcome.detail} for one in missed]
             outcome = replace(outcome, detail={**outcome.detail, "missed": said})
         if isinstance(outcome, Deferred) and outcome.unreachable:
             now = self._clock.now()
@@ -225,8 +226,8 @@ def choose_carrier(claim: Claim, setup: Setup, closed: Collection[str] = ()) -> 
     if claim.caught or magic.is_magic(claim.address) or (team and team.simulated):
         return routing.builtin_simulator(claim.channel)
     asked = setup.routes[claim.channel, claim.country]
-    if silent := [carrier for carrier in asked if carrier.id == claim.uncertain]:
-        asked = silent  # another one might send it a second time
+    if claim.uncertain:  # another one might send it a second time
+        asked = [carrier for carrier in asked if carrier.id == claim.uncertain] or asked
     return routing.choose(asked, claim.deferrals, closed)
 
 

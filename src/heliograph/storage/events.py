@@ -3,7 +3,7 @@
 A delivery is written in the transaction that makes the change, so an event can neither be lost nor sent too early.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,7 +19,7 @@ NEWEST = "evt_~"  # after every id
 SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
 
 NewId = Callable[[str], str]
-Subscribers = Callable[[int, str, str | None], Iterable[str]]  # team, event type, why it failed → its webhooks' ids
+Subscribers = Callable[[int, str, str | None], Collection[str]]  # team, event type, why it failed → its webhooks' ids
 Signer = Callable[[int, str], str | None]  # team, event type → id of the webhook that signs messages' own callbacks
 OWN = "+own"  # behind a webhook's id: the line of the callbacks that it signs, with a window and tries of its own
 
@@ -63,8 +63,9 @@ class Publisher(msgspec.Struct, frozen=True):
                 continue
             told = event.team, event.id, event.subject, event.created_at
             signs = signer(event.team, event.type) if event.message is not None else None
-            heard = subscribers(event.team, event.type, _reason(event))
-            deliveries += [(webhook, *told) for webhook in heard if webhook != signs]
+            heard = subscribers(event.team, event.type, _reason(event) if event.status == "failed" else None)
+            if heard:
+                deliveries += [(webhook, *told) for webhook in heard if webhook != signs]
             if signs:
                 own.append((signs, *told, event.message, int(signs in heard)))
         rows = [msgspec.structs.astuple(event) for event in events]
@@ -77,7 +78,7 @@ class Publisher(msgspec.Struct, frozen=True):
 
 def _reason(event: Event) -> str | None:
     """Return our own reason for a message that failed."""
-    return msgspec.json.decode(event.detail).get("reason") if event.status == "failed" and event.detail else None
+    return msgspec.json.decode(event.detail).get("reason") if event.detail else None
 
 
 class Events:

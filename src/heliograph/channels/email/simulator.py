@@ -58,6 +58,7 @@ class EmailSimulator(Carrier):
         """Make the simulator; `mailbox` is where the answers of `reply@simulator.test` go."""
         self._step_ms = step_ms
         self._mailbox = mailbox
+        self._reports = {what: [DueReport(step_ms, report) for report in said] for what, said in REPORTS.items()}
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
         behaviour = behaviour_of(parcel.address)
@@ -75,7 +76,7 @@ class EmailSimulator(Carrier):
         return Accepted(
             carrier_id=f"sim-{parcel.message_id}-{parcel.address}",
             detail=TAKEN,
-            reports=[DueReport(self._step_ms, report) for report in REPORTS[behaviour]],
+            reports=self._reports[behaviour],
         )
 
     async def _answer(self, parcel: Parcel) -> None:

@@ -25,7 +25,10 @@ _OF = {domain: name for name, domains in PROVIDERS.items() for domain in domains
 
 def provider_of(*names: str | None) -> str:
     """Name the provider by the first of these hosts or domains that belongs to one."""
-    return next((found for name in names if name and (found := _find(name)) != OTHER), OTHER)
+    for name in names:
+        if name and (found := _find(name)) != OTHER:
+            return found
+    return OTHER
 
 
 @lru_cache(maxsize=4096)
