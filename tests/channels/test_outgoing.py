@@ -18,6 +18,7 @@ from heliograph.channels.email.dkim import Draft, SigningKey, make_key, public_r
 from heliograph.channels.email.outgoing import TOGETHER, Outgoing
 from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.ids import ulid
+from heliograph.runtime.threads import BUILDING
 from tests.room import room
 
 OLD, NEW = (
@@ -199,3 +200,27 @@ async def test_a_hand_over_that_gives_up_takes_no_mail_from_another() -> None:
     first.cancel()
     assert (await second).size == (await other).size
     assert first.cancelled()
+
+
+@pytest.mark.anyio
+async def test_a_mail_that_comes_when_both_threads_have_just_ended_waits_for_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trips = list[tuple[asyncio.Future[Any], Sequence[outgoing.Waiting]]]()
+
+    def run(do_all: Any, taken: Sequence[outgoing.Waiting]) -> asyncio.Future[Any]:
+        trips.append((asyncio.get_running_loop().create_future(), taken))
+        return trips[-1][0]
+
+    mails, sent = make(Keys()), list[asyncio.Task[Any]]()
+    with monkeypatch.context() as held:
+        held.setattr(BUILDING, "run", run)
+        for number in range(outgoing.THREADS):
+            sent.append(asyncio.create_task(mails.prepare(parcel(number))))
+            while len(trips) <= number:
+                await asyncio.sleep(0)
+    for ended, taken in trips:
+        ended.set_result(outgoing._do_all(taken))
+    sent.append(asyncio.create_task(mails.prepare(parcel(9))))
+    done, _ = await asyncio.wait(sent, timeout=5)
+    assert len(done) == len(sent)

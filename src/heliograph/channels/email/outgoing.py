@@ -140,20 +140,21 @@ class Outgoing:
         made: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self._waiting[priority].append((work, made))
         if len(self._threads) < THREADS:
-            task = asyncio.create_task(self._work())
-            self._threads.add(task)
-            task.add_done_callback(self._threads.discard)
+            self._threads.add(asyncio.create_task(self._work()))
         return made
 
     async def _work(self) -> None:
-        while taken := self._take():
-            for (_, made), ready in zip(taken, await BUILDING.run(_do_all, taken), strict=True):
-                if made.done():  # whoever asked is gone
-                    continue
-                if isinstance(ready, Exception):
-                    made.set_exception(ready)
-                else:
-                    made.set_result(ready)
+        try:
+            while taken := self._take():
+                for (_, made), ready in zip(taken, await BUILDING.run(_do_all, taken), strict=True):
+                    if made.done():  # whoever asked is gone
+                        continue
+                    if isinstance(ready, Exception):
+                        made.set_exception(ready)
+                    else:
+                        made.set_result(ready)
+        finally:  # at once: what comes next must not count on it
+            self._threads.discard(asyncio.current_task())
 
     def _take(self) -> list[Waiting]:
         """Take the next, the most urgent first."""
