@@ -71,13 +71,15 @@ class Dispatch:
             await self._hear(claim)
             where, at = (claim.held, claim.message, claim.position), self._clock.of(claim.team)
             return await self._record(claim, Change.reported(*where, claim.reports, LANE[claim.channel], at))
-        self.suppressed.enter(claim)
+        if claim.channel == "email":
+            self.suppressed.enter(claim)
         try:
             change = await self._hand_over(claim)
         except Barred as barred:
             change = to_change(claim, None, barred.refusal, self._clock.of(claim.team), self._jitter)
         finally:
-            self.suppressed.leave(claim)
+            if claim.channel == "email":
+                self.suppressed.leave(claim)
         return await self._record(claim, change)
 
     async def _hear(self, claim: Claim) -> None:
@@ -119,7 +121,7 @@ class Dispatch:
         team = self._store.setup.current.teams_by_ref.get(claim.team)
         if team and team.record.suspended:
             return Refused(detail=own("suspended", SUSPENDED))
-        if found := self._unavailable(claim, team):
+        if claim.scheduled and (found := self._unavailable(claim, team)):
             why = f": {found.reason}" if found.reason else ""
             return Refused(detail=own("template_unavailable", f"Meta had {found.status} the template{why}"))
         if not suppressed:
@@ -143,7 +145,7 @@ class Dispatch:
 
     def _unavailable(self, claim: Claim, team: Team | None) -> UpstreamTemplate | None:
         """Return what Meta says now of the template of a message that was scheduled, if it does not take it."""
-        if not (claim.scheduled and claim.channel == "whatsapp" and team and team.upstream):
+        if not (claim.channel == "whatsapp" and team and team.upstream):
             return None
         return unavailable(team, *_upstream_name(claim))
 

@@ -39,7 +39,7 @@ class _Held:
 
     def __enter__(self) -> None:
         line, self._over = self._line, False
-        self._task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]  # there is one
+        self._task: asyncio.Task[Any] = asyncio.current_task(line.loop)  # type: ignore[assignment]  # there is one
         self._before = self._task.cancelling()
         line.held[self] = until = line.loop.time() + line.seconds
         if line.timer is None:

@@ -462,7 +462,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
     if is_mail and any(counted := reputation.tally(recipient.status, path)):
         place = (moved.team, change.at - change.at % HOUR_MS)
         rows.counts[place] = rows.counts[place].plus(counted)
-    if path:
+    if path and path[-1] in COUNTED:
         _tell_metrics(rows, change, moved, recipient, path, is_real=is_real)
     for status in path:
         previous, recipient.status = recipient.status, status
@@ -484,7 +484,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
     if moved.channel == "email" and (change.again or change.note == PUT_OFF):
         _put_off(rows, change)
 
-    ended = not [r for r in everyone if not message.is_final(r.status) and not is_erased(r.address)]
+    ended = not [r for r in everyone if r.status not in message.FINAL and not is_erased(r.address)]
     moved.ended_at = change.at if ended else None
     if moved.charge == "held" and change.accepted:
         moved.charge = "captured"
@@ -494,7 +494,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
         rows.money.append((moved, "release", change.at))
     if is_mail and path and path[-1] == "failed" and not moved.sandbox and change.detail.get("reason") in UNUSED:
         rows.unused.append((moved, recipient.address))
-    listed = told_opt_out(change.detail) if path and moved.channel != "email" else None
+    listed = told_opt_out(change.detail) if path and path[-1] == "failed" and moved.channel != "email" else None
     if listed and not magic.is_magic(recipient.address):
         rows.opt_outs.append((moved.team, recipient.address, moved.channel, listed, change.at))
     # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
@@ -520,7 +520,7 @@ def _tell_metrics(
     rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, path: Sequence[str], *, is_real: bool
 ) -> None:
     ends = path[-1]
-    if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own reasons are no bounces
+    if ends == "failed" and "reason" in change.detail:  # our own reasons are no bounces
         return
     if not is_real:
         who = SIMULATOR

@@ -66,7 +66,7 @@ def is_magic_phone(phone: str) -> bool:
 
 
 def is_magic(address_or_phone: str) -> bool:
-    return address_or_phone in PHONES or is_magic_email(address_or_phone)
+    return address_or_phone in PHONES or ("@" in address_or_phone and is_magic_email(address_or_phone))
 
 
 def magic_code(phone: str) -> str | None:

@@ -140,7 +140,9 @@ class _Writer:
                     self.write(piece.pieces if holds else piece.otherwise, item)
 
     def _add(self, text: str) -> None:
-        self._measure(octets(text))
+        self.size += len(text) if text.isascii() else octets(text)
+        if self.size > self._most:
+            self._measure(0)
         self.texts.append(text)
 
     def _add_address(self, pieces: tuple[str | Slot, ...], item: Values) -> None:
@@ -170,7 +172,8 @@ class _Writer:
         if slot.format and value:
             value = formatted(slot.format, value, self._region)
             value = plain_spaces(value) if self._part == "body" else value
-        return escaped(slot.place, begin_path(value) if slot.begins_path and value else value)
+        value = begin_path(value) if slot.begins_path and value else value
+        return value if slot.place == "plain" else escaped(slot.place, value)
 
 
 def _behind_host(address: str, value: str) -> str:

@@ -198,7 +198,8 @@ def with_brand(template: Template, values: Values, brand: Mapping[str, str]) -> 
 
 
 def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], list[str]]:
-    declared = dict.fromkeys(asked_names(template))
+    declared = dict.fromkeys(template.variables)
+    declared.pop(BRAND_NAME, None)
     given = {**values.texts, **values.lists} if values.lists else values.texts
     spared = {*given, *template.optional, *template.fallback}
     missing = [name for name in declared if name not in spared]

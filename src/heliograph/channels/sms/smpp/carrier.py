@@ -111,7 +111,7 @@ class Smpp(Carrier):
                 return _refusal(answer.status, detail | {"code": code, "text": text}, number == 1)
             ids.append(issued_id(read_id(answer.body), self._options.receipt_id))
         detail |= {"code": status.code(status.ROK), "text": "accepted"}
-        known = tuple(dict.fromkeys(id_ for id_ in ids if id_))  # some carriers have one for all parts
+        known = tuple(dict.fromkeys(filter(None, ids)))  # some carriers have one for all parts
         if len(known) > 1:
             return Accepted(parts=known, detail=detail)
         return Accepted(carrier_id=known[0] if known else None, detail=detail)
@@ -136,25 +136,24 @@ class Smpp(Carrier):
     # -- in --
 
     def _deliver(self, session: SmppSession, pdu: Pdu) -> None:
-        def acknowledge(how: int) -> None:
-            session.answer(pdu, b"\0", error=how)
-
         try:
             sm = _decoded(pdu)
             receipt = read_receipt(sm, self._options.receipt_id)
         except Malformed:
-            acknowledge(status.RX_P_APPN)
+            session.acknowledge(pdu, status.RX_P_APPN)
             return
         if receipt:
-            self._intake.take(self._with_reason(receipt), acknowledge)
+            self._intake.take(self._with_reason(receipt), session, pdu)
         elif text := read_text(sm):
-            self._texts.take(text, acknowledge)
+            self._texts.take(text, session, pdu)
         else:  # a receipt that says nothing
-            acknowledge(status.ROK)
+            session.acknowledge(pdu, status.ROK)
 
     def _with_reason(self, receipt: CarrierReport) -> CarrierReport:
+        if receipt.report.status != "failed":
+            return receipt
         detail = receipt.report.detail
-        if receipt.report.status != "failed" or plain_code(str(detail.get("err", ""))) not in self._opted_out:
+        if plain_code(str(detail.get("err", ""))) not in self._opted_out:
             return receipt
         return CarrierReport(receipt.carrier_id, replace(receipt.report, detail={**detail, "reason": OPTED_OUT}))
 

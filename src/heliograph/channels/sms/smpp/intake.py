@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 import structlog
 
 from heliograph.channels.sms.smpp import status
+from heliograph.channels.sms.smpp.pdu import Pdu
+from heliograph.channels.sms.smpp.session import SmppSession
 from heliograph.rules.delivery.outcome import CarrierReport, IncomingText
 
 log = structlog.get_logger()
@@ -23,15 +25,16 @@ class Intake(Generic[Incoming]):
 
     def __init__(self, report: Callable[[Sequence[Incoming]], Awaitable[object]]) -> None:
         self._report = report
-        self._waiting: list[tuple[Incoming, Callable[[int], None]]] = []
+        self._waiting: list[tuple[Incoming, SmppSession, Pdu]] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def take(self, receipt: Incoming, acknowledge: Callable[[int], None]) -> None:
+    def take(self, receipt: Incoming, session: SmppSession, pdu: Pdu) -> None:
+        """Take what a PDU of the session says."""
         if self._closed or len(self._waiting) >= WAITING_MAX:
-            acknowledge(status.RX_T_APPN)
+            session.acknowledge(pdu, status.RX_T_APPN)
             return
-        self._waiting.append((receipt, acknowledge))
+        self._waiting.append((receipt, session, pdu))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
@@ -46,10 +49,10 @@ class Intake(Generic[Incoming]):
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
-                await self._report([receipt for receipt, _ in batch])
+                await self._report([receipt for receipt, _, _ in batch])
                 answer = status.ROK
             except Exception as error:
                 log.warning("receipts not stored", receipts=len(batch), error=type(error).__name__)
                 answer = status.RX_T_APPN
-            for _, acknowledge in batch:
-                acknowledge(answer)
+            for _, session, pdu in batch:
+                session.acknowledge(pdu, answer)

@@ -60,7 +60,7 @@ def issued_id(id_: str, form: IdForm) -> str:
 
 def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
     """Read a receipt; None when it is not one, or says nothing."""
-    tagged = read_id(sm.tlvs.get(RECEIPTED_MESSAGE_ID, b""))
+    tagged = read_id(sm.tlvs[RECEIPTED_MESSAGE_ID]) if RECEIPTED_MESSAGE_ID in sm.tlvs else ""
     # Text alone proves nothing: anyone can send an SMS that looks like a receipt.
     if not tagged and sm.esm_class & _KIND not in _RECEIPTS:
         return None

@@ -76,10 +76,14 @@ class SmppSession(asyncio.Protocol):
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
+        now = self._loop.time()
         try:
             for pdu in self._frames.feed(data):
-                self._heard = self._loop.time()
-                self._take(pdu)
+                self._heard = now
+                if pdu.command & command.RESP:
+                    self._answered(pdu)
+                else:
+                    self._take(pdu)
         except Malformed:  # no way to know where the next PDU starts
             self._nack(0, status.RINVCMDLEN)
             self.end("did not speak SMPP")
@@ -95,8 +99,6 @@ class SmppSession(asyncio.Protocol):
                 self.end("ended the session")
             case command.OUTBIND | command.ALERT_NOTIFICATION:
                 pass
-            case id_ if id_ & command.RESP:
-                self._answered(pdu)
             case _:
                 self._nack(pdu.sequence, status.RINVCMDID)
 
@@ -180,8 +182,12 @@ class SmppSession(asyncio.Protocol):
 
     # -- answering, writing, ending --
 
-    def answer(self, pdu: Pdu, body: bytes = b"", *, error: int = status.ROK) -> None:
-        self._write(encode(pdu.command | command.RESP, pdu.sequence, body, error))
+    def answer(self, pdu: Pdu) -> None:
+        self._write(encode(pdu.command | command.RESP, pdu.sequence))
+
+    def acknowledge(self, pdu: Pdu, error: int) -> None:
+        """Answer what was delivered."""
+        self._write(encode(pdu.command | command.RESP, pdu.sequence, b"\0", error))
 
     def _nack(self, sequence: int, error: int) -> None:
         self._write(encode(command.GENERIC_NACK, sequence, status=error))
