@@ -88,12 +88,15 @@ def start_servers(
 
 def expectations(rounds: Rounds, names: list[str], compared: list[Revision]) -> str:
     rows = [["messages/s", "expected", *[revision.name or "now" for revision in compared[::-1]], ""]]
+    ours = [revision.called(OURS) for revision in compared[::-1]]
     for peer, wanted in EXPECTED.items():
         if peer in names:
-            found = [rounds.ratios(revision.called(OURS), peer, "rate") for revision in compared[::-1]]
+            found = [rounds.ratios(one, peer, "rate") for one in ours]
             met = verdict(median(found[-1]) >= wanted) if wanted else "the limit without durability"
             shown = [spread(one, ".2f") for one in found]
             rows.append([f"times {peer}", f"≥ {wanted:g}" if wanted else "–", *shown, met])
+            shown = [spread(rounds.ratios(peer, one, "cpu"), ".2f") for one in ours]
+            rows.append(["… by CPU time for a message", "–", *shown, ""])
     return table(*rows)
 
 
