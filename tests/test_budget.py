@@ -30,6 +30,7 @@ from heliograph.rules.setup.file import read_setup_file
 from heliograph.settings import Settings
 from heliograph.web.connection import Connection, Connections
 from tests.channels.hook_receiver import Receiver
+from tests.channels.smtp_peer import Peer as SmtpPeer
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages
 from tests.journeys.peers import Peer
@@ -40,6 +41,7 @@ AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row. How often work for
 # webhooks is looked for depends on how fast they answer: 44 to 46.
 ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 118, 92, 46, 66, 3108
+HANDOVER_SMTP = 325  # signed twice; 310 to 321, by how many share a trip to a thread
 # An SMS is rendered from a template, and goes by SMPP, with its receipt: 138 to 141, by how often that is looked for.
 ACCEPT_SMS, HANDOVER_SMS = 144, 141
 PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
@@ -53,6 +55,17 @@ OURS = str(Path(heliograph.__file__).parent)
 STATEMENTS = ("SqliteTx.run", "PostgresTx.run", "SqliteTx.write", "PostgresTx.write")
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 MAIL = {"from": "hello@acme.test", "to": ["ada@example.com"], "subject": "Hello", "text": "Hello"}
+RELAY = """
+[[carriers]]
+id = "relay"
+channel = "email"
+kind = "smtp"
+host = "127.0.0.1"
+port = {port}
+tls = "none"
+connections = 20
+final = true
+"""
 SMS = {"to": "+33612345678", "template_id": "tpl_sms", "variables": {"parcel": "7"}}
 
 
@@ -211,6 +224,22 @@ async def test_a_handover(make_app: Callable[[], App], steps: Steps) -> None:
             await work(app.workers[0], until_delivered(app, made))
         if steps.each(AT_ONCE) <= HANDOVER:
             return steps.keep("a hand-over by the simulator, and its report", AT_ONCE)
+    pytest.fail(steps.table(AT_ONCE))
+
+
+@SQLITE
+async def test_a_mail_by_smtp(make_app: Callable[[], App], settings: Settings, steps: Steps) -> None:
+    """Built, signed twice, talked about and recorded."""
+    async with SmtpPeer() as peer:
+        table = RELAY.format(port=peer.port)
+        await apply_file(make_app().context.store, settings, read_setup_file(table, TOKENS, runnable=CARRIERS))
+        for _ in range(TRIES):
+            app = make_app()
+            made = await Clients(app).send()
+            with steps.counted():
+                await work(app.workers[0], until_delivered(app, made))
+            if steps.each(AT_ONCE) <= HANDOVER_SMTP:
+                return steps.keep("a hand-over by SMTP", AT_ONCE)
     pytest.fail(steps.table(AT_ONCE))
 
 

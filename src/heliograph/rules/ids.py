@@ -47,7 +47,7 @@ def ulid_start(ms: int, high: int) -> str:
 
 def ulid_ms(body: str) -> int:
     """Return the time in a ULID."""
-    return sum(_CROCKFORD.index(letter) << 5 * (9 - index) for index, letter in enumerate(body[:10]))
+    return sum([_CROCKFORD.index(letter) << 5 * (9 - index) for index, letter in enumerate(body[:10])])
 
 
 def timestamp(ms: int) -> str:

@@ -30,7 +30,8 @@ SIGNED_IF_THERE = ("In-Reply-To", "References", "List-Id", "List-Unsubscribe", "
 _SIGNED, _SIGNED_IF_THERE = ([(name, name.lower().encode()) for name in names] for names in (SIGNED, SIGNED_IF_THERE))
 SIGNATURES_MAX = 4  # of a mail, that are looked at
 _B_TAG = re.compile(rb"[;:][ ]?b=([^;\r\n]*)")
-_FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)\r\n")
+_FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*)\r\n")  # unfolded
+_FIELDS = re.compile(rb"(?:[!-9;-~]+:[^\r\n]*\r\n)*")
 _SELECTOR = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 
 
@@ -166,14 +167,14 @@ def _sign(private: Private, text: bytes) -> bytes:
 
 def _read(headers: bytes) -> dict[bytes, list[bytes]]:
     """Map each lower-case name to the fields of that name in canonical form, from top to bottom."""
+    lines = _single_spaced(headers.replace(b"\r\n ", b" ").replace(b"\r\n\t", b" "))
+    well_formed = _FIELDS.match(lines)
+    if well_formed and well_formed.end() < len(lines):
+        wrong = lines[well_formed.end() :]
+        raise ValueError(f"the header block has a line that is not a field: {wrong[:80]!r}")
     fields: dict[bytes, list[bytes]] = {}
-    at = 0
-    while at < len(headers):
-        found = _FIELD.match(headers, at)
-        if not found:
-            raise ValueError(f"the header block has a line that is not a field: {headers[at : at + 80]!r}")
-        fields.setdefault(found[1].lower(), []).append(relaxed(found[1], found[2]))
-        at = found.end()
+    for name, value in _FIELD.findall(lines):
+        fields.setdefault(name.lower(), []).append(name.lower() + b":" + value.strip(b" ") + b"\r\n")
     return fields
 
 

@@ -66,7 +66,9 @@ class Pool:
 
     async def send(self, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
         key = (destination.address, destination.port)
-        host = self._hosts.setdefault(key, _Host(self._limits.per_host))
+        host = self._hosts.get(key)
+        if host is None:
+            host = self._hosts[key] = _Host(self._limits.per_host)
         host.asking += 1
         try:
             if not await host.line.take(parcel, self._limits.queue_s):
