@@ -12,7 +12,8 @@ from heliograph import storage
 from heliograph.opening import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.engine.query import Dialect, bound, load_queries, read_query, together
+from heliograph.storage.engine.query import Dialect, bound, load_queries, of_rows, read_query, together
+from heliograph.storage.engine.sqlite import TOGETHER, SqliteTx, drive
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql
 
@@ -27,6 +28,10 @@ async def test_every_query_is_valid(store: Store, settings: Settings) -> None:
         file = apsw.Connection(str(path))
         for query in load_queries("sqlite").values():
             file.execute(f"EXPLAIN {query.sql}", (None,) * query.each or dict.fromkeys(query.params)).fetchall()
+            if query.many:
+                many = of_rows(query, TOGETHER[0])
+                file.execute(f"EXPLAIN {many}", (None,) * query.each * TOGETHER[0]).fetchall()
+                assert len(many) < file.cache_stats()["max_cacheable_bytes"]
         file.close()
     else:
         server: Any = await asyncpg.connect(settings.database)
@@ -101,6 +106,26 @@ def test_sqlite_binds_the_columns_of_what_is_only_written(text: str, expected: s
         assert found.sql == expected
     else:
         assert "jsonb_each(:x)" in found.sql
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 31, 32, 33, 40, 100])
+def test_sqlite_inserts_many_rows_at_once(count: int) -> None:
+    file = apsw.Connection(":memory:")
+    file.execute("CREATE TABLE t (a, b, c)").fetchall()
+    put = read_query(
+        "INSERT INTO t (a, b, c) SELECT a, '$1', c FROM rows(:x, c text, a bigint) AS r", "sqlite", many=True
+    )
+    drive(lambda tx: tx.run("put", x=[(f"c{n}", n) for n in range(count)]), SqliteTx(file, {"put": put}))
+    assert file.execute("SELECT * FROM t").fetchall() == [(n, "$1", f"c{n}") for n in range(count)]
+
+
+def test_sqlite_does_not_hold_the_contents_that_were_written_last(tmp_path: Path) -> None:
+    file = apsw.Connection(str(tmp_path / "file"))
+    file.execute("CREATE TABLE content (message, body)").fetchall()
+    rows, before = [(n, "x" * 1_000_000) for n in range(TOGETHER[0])], apsw.status(apsw.SQLITE_STATUS_MEMORY_USED)[0]
+    drive(lambda tx: tx.run("insert_contents", contents=rows), SqliteTx(file, load_queries("sqlite")))
+    assert apsw.status(apsw.SQLITE_STATUS_MEMORY_USED)[0] - before < 8_000_000
+    file.close()
 
 
 def test_postgres_runs_what_is_only_written_together() -> None:

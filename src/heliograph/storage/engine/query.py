@@ -3,7 +3,7 @@
 Three things are added to plain SQL. A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
 `rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch. It is
 handed over as one JSON text; but a statement that only inserts or updates by the rows of one such table, named `r`, is
-run by SQLite once for each row, with its columns bound (ADR 0002).
+run by SQLite with its columns bound, once for each row, or for `many rows at once` as its name may say (ADR 0002).
 `portion(table WHERE whose | place | texts | others)` is a whole query: of the next rows in the order of their place,
 those with a text that has one of the needles, and the last one.
 """
@@ -18,11 +18,11 @@ import msgspec
 
 Dialect = Literal["sqlite", "postgres"]
 
-_NAME = re.compile(r"^-- name: (\w+)[ \t]*\n", re.M)
+_NAME = re.compile(r"^-- name: (\w+)(, many rows at once)?[ \t]*\n", re.M)
 _ROWS = re.compile(r"\brows\(\s*:(\w+)\s*,([^()]*)\)")
 _PORTION = re.compile(r"\bportion\(([^|]*)\|([^|]*)\|([^|]*)\|([^|]*)\)")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
-_PLACE = re.compile(r"\$(\d+)")
+_PLACE = re.compile(r"'[^']*'|([$?])(\d+)")
 _COMMENT = re.compile(r"[ \t]*--.*$", re.M)
 _INSERT = re.compile(r"(INSERT INTO \w+ \([^()]*\))\s+SELECT\s+(.*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r", re.S)
 _UPDATE = re.compile(r"(UPDATE \w+ SET .*?)\s+FROM rows\(\s*:\w+\s*,([^()]*)\) AS r\s+(WHERE .*)", re.S)
@@ -34,6 +34,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
     tables: tuple[str, ...]  # parameters that are rows(…)
     each: int = 0  # SQLite: so many columns are bound, once for each row; 0: the rows are one JSON text
+    many: bool = False  # … or for many rows at once, which are small: a statement holds what was bound to it last
 
     def has_rows(self, given: Mapping[str, Any]) -> bool:
         return all(given[name] for name in self.tables)
@@ -46,10 +47,10 @@ def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
         head, *parts = _NAME.split(file.read_text("utf-8"))
         if _COMMENT.sub("", head).strip():
             raise ValueError(f"{file.name}: SQL before the first '-- name:' line")
-        for name, text in zip(parts[::2], parts[1::2], strict=True):
+        for name, many, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             if name in queries:
                 raise ValueError(f"{file.name}: the query name {name} is used twice")
-            queries[name] = read_query(text, dialect)
+            queries[name] = read_query(text, dialect, many=bool(many))
     return queries
 
 
@@ -60,7 +61,7 @@ def for_dialect(text: str, dialect: Dialect) -> str:
     return _COMMENT.sub("", "\n".join(kept))
 
 
-def read_query(text: str, dialect: Dialect) -> Statement:
+def read_query(text: str, dialect: Dialect, *, many: bool = False) -> Statement:
     text = for_dialect(text, dialect).strip().rstrip(";").rstrip()
     tables: list[str] = []
 
@@ -80,7 +81,7 @@ def read_query(text: str, dialect: Dialect) -> Statement:
         sql = _PARAM.sub(lambda found: place[found[1]], sql)
     elif params == tuple(tables) and "RETURNING" not in sql:
         sql, each = _for_each_row(text) or (sql, 0)
-        return Statement(sql=sql, params=params, tables=tuple(tables), each=each)
+        return Statement(sql=sql, params=params, tables=tuple(tables), each=each, many=many)
     return Statement(sql=sql, params=params, tables=tuple(dict.fromkeys(tables)))
 
 
@@ -110,6 +111,14 @@ def _for_each_row(text: str) -> tuple[str, int] | None:
         place = _places(columns)
         return _WORD.sub(lambda word: place[word[2]] if word[1] else word[0], f"{changes} {where}"), len(place)
     return None
+
+
+@cache
+def of_rows(query: Statement, count: int) -> str:
+    """Return the statement of SQLite that inserts so many rows, whose columns are bound one after the other."""
+    into, values, row = query.sql.partition(" VALUES ")
+    rows = (_PLACE.sub(partial(_further, number * query.each), row) for number in range(count))
+    return f"{into}{values}{', '.join(rows)}"
 
 
 def _places(columns: str) -> dict[str, str]:
@@ -146,4 +155,4 @@ def side_by_side(queries: tuple[Statement, ...]) -> str:
 
 
 def _further(by: int, place: re.Match[str]) -> str:
-    return f"${by + int(place[1])}"
+    return f"{place[1]}{by + int(place[2])}" if place[1] else place[0]

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,15 +15,17 @@ from heliograph.runtime.threads import Threads
 from heliograph.storage.engine import pipes
 from heliograph.storage.engine.database import Rows, StoreUnavailable, Story, T, reason_of, subject_of
 from heliograph.storage.engine.hints import Hints
-from heliograph.storage.engine.query import Statement, bound, load_queries
+from heliograph.storage.engine.query import Statement, bound, load_queries, of_rows
 
 log = structlog.get_logger()
 
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
 BOUNDS = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
-# apsw drops a statement that was not used among the last so many runs, of which a batch bound row by row has one a row.
-STATEMENTS = 1000
+# The most that apsw keeps: those of its last so many runs. What is bound row by row has a run for each, so that what
+# is accepted would drive the worker's statements out; small rows are inserted many to a run.
+STATEMENTS = 512
+TOGETHER = (32, 4)
 READERS = 8  # threads are made as they are needed: a look-up must not wait for a few slow searches
 # What does not blame the statement (ADR 0018): others are at work, or there is no room …
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
@@ -46,9 +48,18 @@ class SqliteTx:
     async def run(self, query: str, **params: Any) -> list[Any]:
         found = self._queries[query]
         if found.each:
-            self._executemany(found.sql, params[found.tables[0]])
+            self._write_rows(found, params[found.tables[0]])
             return []
         return self._execute(found.sql, bound(found, params) if found.tables else params).fetchall()
+
+    def _write_rows(self, query: Statement, rows: Rows) -> None:
+        done = 0
+        for size in TOGETHER if query.many else ():
+            while len(rows) - done >= size:
+                self._execute(of_rows(query, size), [*chain.from_iterable(rows[done : done + size])])
+                done += size
+        if done < len(rows):
+            self._executemany(query.sql, rows[done:])
 
     async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
         return [

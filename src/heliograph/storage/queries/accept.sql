@@ -42,7 +42,7 @@ WITH RECURSIVE next AS (                                           --sqlite
 SELECT nextval('message_key_seq') FROM generate_series(1, :count)  --postgres
 ;
 
--- name: insert_messages
+-- name: insert_messages, many rows at once
 INSERT INTO message (key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
                      charge, sequence, created_at, has_body, record, batch, trace)
 SELECT key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
@@ -70,13 +70,13 @@ INSERT INTO tag (team, tag, id) SELECT team, tag, id FROM rows(:tags, team bigin
 -- name: insert_callbacks
 INSERT INTO callback (message, url) SELECT message, url FROM rows(:callbacks, message bigint, url text) AS r;
 
--- name: insert_recipients
+-- name: insert_recipients, many rows at once
 INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late)
 SELECT message, position, address, given, kind, status, updated_at, 0
 FROM rows(:recipients, message bigint, position smallint, address text, given text, kind text, status text,
           updated_at bigint) AS r;
 
--- name: insert_outbox
+-- name: insert_outbox, many rows at once
 -- Epochs begin with the time: SQLite gives a key again when its row is gone, and a lost claim must not fit the new one.
 INSERT INTO outbox (lane, team, message, position, promises, due_at, first_at, expires_at, attempt, deferrals, claims,
                     epoch)
@@ -84,7 +84,7 @@ SELECT lane, team, message, position, promises, due_at, first_at, expires_at, 0,
 FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, promises text, due_at bigint,
           first_at bigint, expires_at bigint) AS r;
 
--- name: insert_ledger
+-- name: insert_ledger, many rows at once
 INSERT INTO ledger (team, kind, amount, subject, created_at, turn)
 SELECT team, kind, amount, subject, created_at, turn
 FROM rows(:entries, team bigint, kind text, amount bigint, subject text, created_at bigint, turn bigint) AS r;

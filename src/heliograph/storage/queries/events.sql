@@ -1,6 +1,6 @@
 -- Events and their subscribers.
 
--- name: insert_events
+-- name: insert_events, many rows at once
 INSERT INTO event (id, team, subject, message, recipient, sequence, type, status, previous_status,
                    message_status, detail, created_at)
 SELECT id, team, subject, message, recipient, sequence, type, status, previous_status, message_status, detail,
@@ -8,7 +8,7 @@ SELECT id, team, subject, message, recipient, sequence, type, status, previous_s
 FROM rows(:events, id text, team bigint, subject text, message bigint, recipient text, sequence bigint,
           type text, status text, previous_status text, message_status text, detail text, created_at bigint) AS r;
 
--- name: insert_deliveries
+-- name: insert_deliveries, many rows at once
 INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, created_at)
 SELECT webhook, team, event, subject, 'waiting', 0, 0, created_at
 FROM rows(:deliveries, webhook text, team bigint, event text, subject text, created_at bigint) AS r;
