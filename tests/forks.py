@@ -89,6 +89,7 @@ def _serve(control: socket.socket) -> None:
 def _watch(asked: bytes, ended: int, output: int) -> None:
     """In a process of its own, which waits for the one that was asked for."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may be run by nohup
     child = os.fork()
     if child == 0:
         os.close(ended)
