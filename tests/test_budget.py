@@ -55,17 +55,6 @@ OURS = str(Path(heliograph.__file__).parent)
 STATEMENTS = ("SqliteTx.run", "PostgresTx.run", "SqliteTx.write", "PostgresTx.write")
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 MAIL = {"from": "hello@acme.test", "to": ["ada@example.com"], "subject": "Hello", "text": "Hello"}
-RELAY = """
-[[carriers]]
-id = "relay"
-channel = "email"
-kind = "smtp"
-host = "127.0.0.1"
-port = {port}
-tls = "none"
-connections = 20
-final = true
-"""
 SMS = {"to": "+33612345678", "template_id": "tpl_sms", "variables": {"parcel": "7"}}
 
 
@@ -231,7 +220,8 @@ async def test_a_handover(make_app: Callable[[], App], steps: Steps) -> None:
 async def test_a_mail_by_smtp(make_app: Callable[[], App], settings: Settings, steps: Steps) -> None:
     """Built, signed twice, talked about and recorded."""
     async with SmtpPeer() as peer:
-        table = RELAY.format(port=peer.port)
+        relay: dict[str, Any] = {"host": "127.0.0.1", "port": peer.port, "tls": "none", "connections": 20}
+        table = carrier(1, "email", "smtp", final=True, **relay)
         await apply_file(make_app().context.store, settings, read_setup_file(table, TOKENS, runnable=CARRIERS))
         for _ in range(TRIES):
             app = make_app()

@@ -27,10 +27,10 @@ approved = true
 TEMPLATES = {"sms": "tpl_sms", "whatsapp": "tpl_whatsapp"}
 
 
-def carrier(place: int, channel: str, kind: str, country: str, **options: Any) -> str:
-    """A table of the setup file; the first one is asked first."""
+def carrier(place: int, channel: str, kind: str, country: str = "", **options: Any) -> str:
+    """A table of the setup file; the first one is asked first, and one without a country for all."""
     fields = {"id": f"{kind.replace('_', '-')}-{place}", "channel": channel, "kind": kind, "priority": place}
-    written = fields | {"countries": [country]} | options
+    written = fields | ({"countries": [country]} if country else {}) | options
     return "[[carriers]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in written.items()) + "\n"
 
 

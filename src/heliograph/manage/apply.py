@@ -17,9 +17,18 @@ DETAIL_MAX = 1000  # characters of the entry
 ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one
 
 
-async def preview(store: Store, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str]) -> Plan:
+async def preview(
+    store: Store,
+    file: SetupFile,
+    *,
+    vault: Vault,
+    make_secret: Callable[[], str],
+    make_pair: MakePair = lambda: (b"", ""),
+) -> Plan:
     """Return what applying it would change now; nothing is written, and no webhook has keys."""
-    return await _preview(store, file, vault, make_secret, lambda: (b"", ""))
+    current, suppressed = store.setup.current, await _suppressed(store, file)
+    next_ref = 1 + max(current.teams_by_ref, default=0)
+    return _plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
 
 
 async def apply(
@@ -58,16 +67,8 @@ async def _pairs(
         needed.append(None)
         return b"", ""
 
-    await _preview(store, file, vault, make_secret, count)
+    await preview(store, file, vault=vault, make_secret=make_secret, make_pair=count)
     return await asyncio.to_thread(lambda: [make_pair() for _ in needed]) if needed else []
-
-
-async def _preview(
-    store: Store, file: SetupFile, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
-) -> Plan:
-    current, suppressed = store.setup.current, await _suppressed(store, file)
-    next_ref = 1 + max(current.teams_by_ref, default=0)
-    return _plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
 
 
 def _plan(
