@@ -1,5 +1,6 @@
 """What the channels share: an HTTP client, reading of answers, errors and callbacks."""
 
+import asyncio
 import hashlib
 import hmac
 import re
@@ -7,20 +8,23 @@ import socket
 import ssl
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
-import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
-from yarl import URL
 
 from heliograph.channels.carrier import FREE, CallbackAnswer, Parcel
 from heliograph.channels.line import Line
 from heliograph.rules.delivery.outcome import Deferred, Refused
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.text import CONTROLS
+
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp.abc import ResolveResult
 
 ANSWER_S = 10.0  # for the connection and the whole answer
 CONNECT_S = 3.0  # part of it, for connecting: leaves time to ask another carrier
@@ -39,6 +43,12 @@ Verdict = Literal["refused", "deferred", "unreachable"]
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]{1,6})\]")
 _SECONDS = re.compile("[0-9]{1,6}")
 _WORD = re.compile("[A-Za-z0-9]+")
+
+
+@lru_cache(maxsize=1)
+def system_roots() -> ssl.SSLContext:
+    """Return what trusts the system's certificates: 50 ms and 1 MB for the first who needs it, shared by all."""
+    return ssl.create_default_context()
 
 
 class Unreachable(Exception):
@@ -64,24 +74,24 @@ class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return int(wish) * SECOND_MS if _SECONDS.fullmatch(wish) else None
 
 
-class CheckedAddresses(AbstractResolver):
-    """Makes aiohttp connect only to these addresses of a name."""
+class CheckedAddresses:
+    """Makes aiohttp connect only to these addresses of a name: one of its resolvers."""
 
     def __init__(self, addresses: Callable[[str], Awaitable[Sequence[str]]]) -> None:
         self._addresses = addresses
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
+    ) -> "list[ResolveResult]":
         return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
+            {
+                "hostname": host,
+                "host": address,
+                "port": port,
+                "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
+                "proto": socket.IPPROTO_TCP,
+                "flags": socket.AI_NUMERICHOST,
+            }
             for address in await self._addresses(host)
         ]
 
@@ -96,7 +106,7 @@ class Web:
         roots: ssl.SSLContext | None = None,
         connect_s: float = CONNECT_S,
         per_host: int = PER_HOST,
-        resolver: AbstractResolver | None = None,
+        resolver: CheckedAddresses | None = None,
     ) -> None:
         """Trust `roots`, by default the system's certificates.
 
@@ -130,9 +140,12 @@ class Web:
         admit: Callable[[], Awaitable[None]] = FREE.admit,
     ) -> WebAnswer:
         """Ask and return the answer; raises Unreachable or NoAnswer. `url` is percent-encoded already."""
-        written = SimpleNamespace(begun=False, admit=admit)
+        session, written = self._session or await self._open(), SimpleNamespace(begun=False, admit=admit)
+        import aiohttp
+        from yarl import URL
+
         try:
-            async with self._open().request(
+            async with session.request(
                 method,
                 URL(url, encoded=True),
                 headers=headers,
@@ -153,13 +166,18 @@ class Web:
         if self._session:
             await self._session.close()
 
-    def _open(self) -> aiohttp.ClientSession:
+    async def _open(self) -> "aiohttp.ClientSession":
+        """Open the session. The loop does not wait while aiohttp is loaded, which takes 0.2 s and 8 MB."""
+        await asyncio.to_thread(import_module, "aiohttp")
+        import aiohttp
+
         if self._session is None:
             trace = aiohttp.TraceConfig()
             trace.on_request_headers_sent.append(_begin)
+            resolver: Any = self._resolver
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=0, keepalive_timeout=IDLE_S, ssl=self._roots or True, resolver=self._resolver
+                    limit=0, keepalive_timeout=IDLE_S, ssl=self._roots or True, resolver=resolver
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "Heliograph"},
@@ -169,7 +187,7 @@ class Web:
         return self._session
 
 
-async def _begin(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
+async def _begin(_: "aiohttp.ClientSession", context: SimpleNamespace, __: Any) -> None:
     """Admit it just before the first octet, and only once.
 
     aiohttp repeats a GET or PUT without an answer by itself: that is prevented.
@@ -180,7 +198,7 @@ async def _begin(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) ->
     context.trace_request_ctx.begun = True
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: "aiohttp.ClientResponse") -> bytes:
     octets = bytearray()
     async for chunk in response.content.iter_any():
         octets += chunk
@@ -192,6 +210,8 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 def _why(error: Exception) -> str:
     """Say why in our own words: an exception's text may contain the address with a key in it."""
+    import aiohttp
+
     match error:
         case aiohttp.ClientConnectorDNSError():
             return "its name is not in DNS"

@@ -5,17 +5,15 @@ import re
 import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 from weakref import WeakValueDictionary
 
-import aiohttp
 import msgspec
 
 from heliograph.channels.email.resolve import Forbidden, Resolver
 from heliograph.channels.resolver import DnsSilent, Unknown
-from heliograph.channels.web import CheckedAddresses
+from heliograph.channels.web import ANSWER_MAX, CheckedAddresses, NoAnswer, Unreachable, Web
 
-POLICY_MAX = 64 * 1024  # octets
 MAX_AGE_S = 31_557_600  # a year, RFC 8461's own limit
 FETCH_S = 30.0  # the mail waits for it
 AGAIN_S = 300.0  # after a fetch that failed
@@ -89,7 +87,7 @@ class Policies:
         try:
             async with asyncio.timeout(FETCH_S):
                 return read_policy(await self._fetch(domain))
-        except (OSError, ValueError, aiohttp.ClientError, Unknown, DnsSilent, Forbidden):
+        except (OSError, ValueError, Unreachable, NoAnswer, Unknown, DnsSilent, Forbidden):
             return None
 
 
@@ -116,20 +114,17 @@ def https_fetch(resolver: Resolver, roots: ssl.SSLContext, port: int = 443) -> F
     """Return what fetches as RFC 8461, 3.3 says: a certificate for the host, no redirects, text/plain, bounded."""
 
     async def fetch(domain: str) -> str:
-        checked = CheckedAddresses(resolver.addresses)
-        connector: Any = aiohttp.TCPConnector(resolver=checked, ssl=roots, use_dns_cache=False)
+        web = Web(roots, connect_s=FETCH_S, resolver=CheckedAddresses(resolver.addresses))
         url = f"https://mta-sts.{domain}:{port}/.well-known/mta-sts.txt"
-        async with (
-            aiohttp.ClientSession(connector=connector) as client,
-            client.get(url, allow_redirects=False) as response,
-        ):
-            if response.status != 200 or response.content_type != "text/plain":
-                raise ValueError("no policy file")
-            octets = bytearray()
-            async for chunk in response.content.iter_any():
-                octets += chunk
-                if len(octets) > POLICY_MAX:
-                    raise ValueError("the policy file is too large")
-            return octets.decode()
+        try:
+            answer = await web.ask("GET", url, headers={}, timeout_s=FETCH_S)
+        finally:
+            await web.close()
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if answer.status != 200 or kind != "text/plain":
+            raise ValueError("no policy file")
+        if len(answer.body) == ANSWER_MAX:
+            raise ValueError("the policy file is too large")
+        return answer.body.decode()
 
     return fetch

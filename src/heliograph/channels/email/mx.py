@@ -14,8 +14,9 @@ from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Pr
 from heliograph.channels.email.resolve import Exchange, Forbidden, NullMx, Resolver, networks
 from heliograph.channels.email.smtp import DEFAULT_OPTIONS, Destination, SmtpOptions
 from heliograph.channels.email.spf import Ask
-from heliograph.channels.email.tls import DANE_TA, Pin, Tls, system_roots
+from heliograph.channels.email.tls import DANE_TA, Pin, Tls
 from heliograph.channels.resolver import DnsSilent, Unknown
+from heliograph.channels.web import system_roots
 from heliograph.rules.delivery.outcome import Deferred, Outcome, Refused, Trouble
 from heliograph.rules.setup.carrier_kinds import MxOptions
 

@@ -18,6 +18,8 @@ from cryptography.x509.verification import (
     VerificationError,
 )
 
+from heliograph.channels.web import system_roots
+
 # verified: STARTTLS with a certificate for the host's name, or no mail; implicit: the same from the first byte;
 # encrypted: STARTTLS with any certificate, or no mail.
 Tls = Literal["none", "opportunistic", "encrypted", "verified", "implicit", "dane"]
@@ -59,11 +61,6 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
 
 def context_for(tls: Tls, roots: ssl.SSLContext | None) -> ssl.SSLContext:
     return (roots or system_roots()) if tls in ("verified", "implicit") else _any_certificate()
-
-
-@lru_cache(maxsize=1)
-def system_roots() -> ssl.SSLContext:
-    return ssl.create_default_context()
 
 
 @lru_cache(maxsize=1)

@@ -16,6 +16,7 @@ import httptools
 import msgspec
 from aiohappyeyeballs import start_connection
 
+from heliograph.channels.web import system_roots
 from heliograph.channels.webhook.guard import CheckedUrl, Failed, Guard
 from heliograph.rules.setup.webhook_url import Target
 from heliograph.rules.webhooks.request import HEADERS
@@ -48,7 +49,7 @@ class Poster:
 
     def __init__(self, guard: Guard, roots: ssl.SSLContext | None = None, total_s: float = TOTAL_S) -> None:
         self._guard = guard
-        self._roots = roots or ssl.create_default_context()
+        self._roots = roots  # None: the system's, when the first is told over HTTPS
         self._total_s = total_s
         self._idle: dict[tuple[str, str, int], list[_Connection]] = defaultdict(list)  # the last one used comes first
         self._sweeping: asyncio.TimerHandle | None = None
@@ -113,11 +114,12 @@ class Poster:
             for address in checked.addresses
         ]
         name = target.host if target.scheme == "https" else None
+        tls = (self._roots or system_roots()) if name else None
         try:
             found = await start_connection(ways, happy_eyeballs_delay=NEXT_ADDRESS_S)
             address = found.getpeername()[0]
             _, connection = await loop.create_connection(
-                lambda: _Connection(address), sock=found, ssl=self._roots if name else None, server_hostname=name
+                lambda: _Connection(address), sock=found, ssl=tls, server_hostname=name
             )
         except ssl.SSLCertVerificationError as failure:
             expired = failure.verify_code == CERTIFICATE_EXPIRED

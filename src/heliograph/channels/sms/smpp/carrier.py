@@ -26,6 +26,7 @@ from heliograph.channels.sms.smpp.pdu import (
 )
 from heliograph.channels.sms.smpp.receipt import issued_id, read_receipt, read_text
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
+from heliograph.channels.web import system_roots
 from heliograph.rules.delivery.content import SmsContent
 from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, Outcome, Refused, own
 from heliograph.rules.phones.carrier_codes import OPTED_OUT
@@ -55,7 +56,7 @@ class Smpp(Carrier):
         self._link = SmppLink(
             options.host,
             options.port,
-            tls=(roots or ssl.create_default_context()) if options.tls else None,
+            tls=(roots or system_roots()) if options.tls else None,
             bind=bind_body(options.system_id, options.password, options.system_type),
             window=options.window,
             timings=timings,
