@@ -26,6 +26,8 @@ BOUNDS = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
 # is accepted would drive the worker's statements out; small rows are inserted many to a run.
 STATEMENTS = 512
 TOGETHER = (32, 4)
+# No lock around each call of SQLite: a connection has one thread at a time.
+FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
 READERS = 8  # threads are made as they are needed: a look-up must not wait for a few slow searches
 # What does not blame the statement (ADR 0018): others are at work, or there is no room …
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
@@ -177,7 +179,7 @@ class SqliteDatabase:
 
 
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
-    connection = apsw.Connection(str(path), statementcachesize=STATEMENTS)
+    connection = apsw.Connection(str(path), flags=FLAGS, statementcachesize=STATEMENTS)
     connection.set_busy_handler(wait)
     if connection.execute("PRAGMA auto_vacuum").get == 0:  # else it would write
         # Of a file that has no pages yet, or from its next VACUUM on.
