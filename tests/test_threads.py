@@ -56,6 +56,9 @@ async def test_a_thread_that_cannot_start(threads: Threads, monkeypatch: pytest.
         with pytest.raises(RuntimeError, match="can't start"):
             threads.submit(abs, -1)
     assert await threads.submit(abs, -1) == 1
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    asked = [threads.submit(abs, number) for number in (-1, -2)]  # by the one that is there
+    assert await asyncio.gather(*asked) == [1, 2]
 
 
 async def test_the_caller_s_context_goes_along(threads: Threads) -> None:

@@ -12,13 +12,14 @@ import dkim
 import msgspec
 import pytest
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import NotReady, Parcel
 from heliograph.channels.email import mime, outgoing
 from heliograph.channels.email.dkim import Draft, SigningKey, make_key, public_record
 from heliograph.channels.email.outgoing import TOGETHER, Outgoing
 from heliograph.rules.delivery.content import EmailContent, File
 from heliograph.rules.ids import ulid
-from heliograph.runtime.threads import BUILDING
+from heliograph.rules.limits import IN_THREAD
+from heliograph.runtime.threads import BUILDING, Threads
 from tests.room import room
 
 OLD, NEW = (
@@ -224,3 +225,25 @@ async def test_a_mail_that_comes_when_both_threads_have_just_ended_waits_for_no_
     sent.append(asyncio.create_task(mails.prepare(parcel(9))))
     done, _ = await asyncio.wait(sent, timeout=5)
     assert len(done) == len(sent)
+
+
+@pytest.mark.anyio
+async def test_a_mail_that_no_thread_can_sign_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deferred and logged as all that is: not one of them waits for ever."""
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    mails, sent = make(Keys()), [parcel(number) for number in range(TOGETHER + 1)]
+    large = parcel(TOGETHER + 1)
+    sent.append(msgspec.structs.replace(large, content=large.content + b" " * IN_THREAD))  # read in a thread, too
+    with monkeypatch.context() as patch:
+        patch.setattr(outgoing, "BUILDING", Threads("tested", 2))
+        patch.setattr(threading.Thread, "start", fail)
+        trying = [asyncio.create_task(mails.prepare(one)) for one in sent]
+        done, _ = await asyncio.wait(trying, timeout=5)
+    assert len(done) == len(sent)
+    for task in trying:
+        with pytest.raises(NotReady, match="no thread to make mails in: can't start new thread"):
+            task.result()
+    assert verified(await whole(mails, sent[0]), OLD) == [True, True]

@@ -36,9 +36,7 @@ class Threads:
         if self._closed:
             raise RuntimeError(f"{self._name}: closed")
         if self._asked >= len(self._threads) < self._count:
-            thread = Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            thread.start()  # where it cannot, nothing was asked
-            self._threads.append(thread)
+            self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._asked += 1
@@ -55,6 +53,17 @@ class Threads:
             self._line.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _start(self) -> None:
+        """Start one more; where it cannot, those that are there do it, and without any nothing was asked."""
+        thread = Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def _work(self) -> None:
         while item := self._line.get():

@@ -4,11 +4,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from heliograph.channels.carrier import Parcel
+from heliograph.channels.carrier import NotReady, Parcel
 from heliograph.channels.email import mime
 from heliograph.channels.email.dkim import Draft, Signer, SigningKey, sign_all
 from heliograph.channels.email.pool import Prepared
@@ -20,6 +20,8 @@ from heliograph.rules.mail import verp
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.setup.records import Priority
 from heliograph.runtime.threads import BUILDING, LOOKING
+
+T = TypeVar("T")
 
 KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
 KEPT_OCTETS = 32 * MIB  # of their contents together
@@ -125,7 +127,7 @@ class Outgoing:
         return kept
 
     async def _make(self, parcel: Parcel) -> Ready:
-        content = await BUILDING.run_large(len(parcel.content), _content.decode, parcel.content)
+        content = await _started(BUILDING.run_large(len(parcel.content), _content.decode, parcel.content))
         sender = parse_address(content.from_address)
         if sender is None:
             raise ValueError("the sender is not an email address")
@@ -146,7 +148,7 @@ class Outgoing:
     async def _work(self) -> None:
         try:
             while taken := self._take():
-                for (_, made), ready in zip(taken, await BUILDING.run(_do_all, taken), strict=True):
+                for (_, made), ready in zip(taken, await _signed(taken), strict=True):
                     if made.done():  # whoever asked is gone
                         continue
                     if isinstance(ready, Exception):
@@ -193,6 +195,20 @@ def _is_quick(parcel: Parcel, content: EmailContent) -> bool:
     head = (content.subject, *content.to, *content.cc, *content.headers.values())
     is_small = len(parcel.content) <= AT_ONCE and sum(map(len, head)) <= HEAD_AT_ONCE
     return has_text and is_small and not content.attachments
+
+
+async def _signed(taken: Sequence[Waiting]) -> Sequence[Ready | Exception]:
+    try:
+        return await _started(BUILDING.run(_do_all, taken))
+    except NotReady as error:  # what waits is not to wait for ever
+        return [NotReady(*error.args) for _ in taken]
+
+
+async def _started(made: Awaitable[T]) -> T:
+    try:
+        return await made
+    except RuntimeError as error:  # of a thread that cannot start
+        raise NotReady(f"no thread to make mails in: {error}") from error
 
 
 def _do_all(taken: Sequence[Waiting]) -> list[Ready | Exception]:
