@@ -18,11 +18,15 @@ R = TypeVar("R", bound=Routed)
 _Paths = dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]]  # segments, "" for a name → names, methods
 
 
+def _places_of_names(route: Routed) -> list[bool]:
+    return [part.startswith("{") for part in route.path.split("/")]
+
+
 class Router(Generic[R]):
     def __init__(self, routes: Iterable[R]) -> None:
         self._exact: dict[str, dict[str, R]] = {}
         self._named: dict[int, dict[tuple[int, ...], _Paths[R]]] = {}  # number of segments → where names are
-        for route in sorted(routes, key=lambda route: route.path.count("{")):  # a word goes before a name
+        for route in sorted(routes, key=_places_of_names):  # a word goes before a name
             methods = self._named_methods(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})
             methods[route.method] = route
             if route.method == "GET":  # the connection leaves the body out

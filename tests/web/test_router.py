@@ -1,0 +1,42 @@
+"""Which of two routes a path leads to that fits both, whatever the order in which they are listed."""
+
+from typing import NamedTuple
+
+import pytest
+
+from heliograph.rules.refusals import MethodNotAllowed
+from heliograph.web.router import Router
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+
+
+ROUTES = [
+    Route("GET", "/emails/{id}"),
+    Route("POST", "/emails/{id}/cancel"),
+    Route("GET", "/emails/{id}/attachments"),
+    Route("POST", "/emails/batch"),
+    Route("GET", "/emails/receiving/{id}"),
+]
+
+
+@pytest.mark.parametrize("routes", [ROUTES, ROUTES[::-1]])
+@pytest.mark.parametrize(
+    ("method", "path", "found"),
+    [
+        ("GET", "/emails/batch", None),
+        ("POST", "/emails/batch", "/emails/batch"),
+        ("POST", "/emails/eml_1/cancel", "/emails/{id}/cancel"),
+        ("POST", "/emails/receiving/cancel", None),
+        ("GET", "/emails/receiving/attachments", "/emails/receiving/{id}"),
+    ],
+)
+def test_the_first_word_decides(routes: list[Route], method: str, path: str, found: str | None) -> None:
+    router = Router(routes)
+    if found:
+        assert router.find(method, path, path.encode())[0].path == found
+    else:
+        with pytest.raises(MethodNotAllowed):
+            router.find(method, path, path.encode())
