@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from heliograph.rules.delivery.lanes import PRIORITIES
 from heliograph.rules.delivery.outcome import CarrierReport, DueReport, Report
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX, LEASE_MS
 from heliograph.storage import outcomes
-from heliograph.storage.outbox import Claim, LaneDepth
+from heliograph.storage.outbox import Claim, LaneDepth, Outbox
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
@@ -245,6 +246,56 @@ async def test_a_report_that_breaks_its_transaction_leaves_the_others_alone(
     monkeypatch.setattr(outcomes, "record", breaks)
     claims = await store.outbox.claim("email", 10)
     assert len(claims) == 3 and all(claim.reports for claim in claims)  # recorded one by one, as hand-overs are
+
+
+class Died(BaseException):
+    """The process, and its transaction with it."""
+
+
+async def test_a_report_whose_processes_die_is_put_aside(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch, sql: Sql
+) -> None:
+    """Applied where it is claimed, it would take its claim back with it, and no death would count (P14)."""
+    poison, other = await sent_with_reports(store, clock, 2)
+    record = outcomes.record
+
+    async def dies(tx: Any, changes: Any, **given: Any) -> Any:
+        if poison in {change.message for change in changes}:
+            raise Died
+        return await record(tx, changes, **given)
+
+    monkeypatch.setattr(outcomes, "record", dies)
+    deaths = 0
+    while await sql("SELECT key FROM outbox") and deaths < 2 * (CLAIMS_MAX + DEATHS_MAX):
+        outbox = Outbox(store.database, clock, store.outbox._owner, store.outbox._leases, store.setup)  # a restart
+        await outbox.take_back()
+        await outbox.reclaim()
+        deaths += 1
+        with suppress(Died):
+            for claim in [*await outbox.claim("email", 10), *await outbox.claim_suspect()]:
+                change = Change.reported(claim.held, claim.message, 0, claim.reports, "email", clock.now())
+                if claim.message == other:
+                    await outbox.record(change)
+            await outbox.claim("email", 10)
+        clock.forward(DEATHS_MAX * ALONE_AGAIN_MS)
+    assert await sql("SELECT key FROM outbox") == []
+    assert dict(await sql("SELECT message, status FROM recipient")) == {poison: "sent", other: "delivered"}
+
+
+@pytest.mark.parametrize("is_suspect", [False, True])
+async def test_a_report_about_a_message_that_was_purged_holds_up_nobody(
+    store: Store, clock: TestClock, sql: Sql, is_suspect: bool
+) -> None:
+    """Delivered and about to be complained about, a message may be deleted while delivery is paused."""
+    gone, left = await sent_with_reports(store, clock, 2)
+    await sql(f"DELETE FROM recipient WHERE message = {gone}")
+    await sql(f"DELETE FROM message WHERE key = {gone}")
+    if is_suspect:
+        await sql(f"UPDATE outbox SET claims = {CLAIMS_MAX}")
+    outbox = Outbox(store.database, clock, store.outbox._owner, store.outbox._leases, store.setup)  # a restart
+    claims = [*await outbox.claim("email", 10), *await outbox.claim_suspect(), *await outbox.claim_suspect()]
+    assert [claim.message for claim in claims] == [left]
+    assert await sql("SELECT message FROM outbox") == [(left,)]
 
 
 async def test_reports_name_the_ids_of_their_carrier(store: Store, clock: TestClock) -> None:

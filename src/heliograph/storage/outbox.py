@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -191,10 +190,11 @@ async def claim_suspect(tx: Tx, owner: str, now: Now, leases: Leases) -> list[Cl
 async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = False) -> list[Claim]:
     if not rows:
         return []
-    places = {
-        (place[0], place[1]): place
-        for place in await tx.run("claimed_recipients", places=list({(row[3], row[4]) for row, _ in rows}))
-    }
+    asked = {(row[3], row[4]) for row, _ in rows}
+    places = {(place[0], place[1]): place for place in await tx.run("claimed_recipients", places=list(asked))}
+    if len(places) < len(asked):  # a report about what was purged while delivery was paused
+        await tx.run("delete_outbox", keys=[(row[0],) for row, _ in rows if (row[3], row[4]) not in places])
+        rows = [one for one in rows if (one[0][3], one[0][4]) in places]
     messages = [(message,) for message in {row[3] for row, _ in rows if row[5] is None}]
     contents: dict[int, bytes] = {}
     if messages:
@@ -285,14 +285,19 @@ class Outbox:
             database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
         )
         self._turns: Counter[str] = Counter()
+        self._began: set[str] = set()  # lanes that were claimed from
         self.queue = Probe(self.depth)
 
     async def claim(self, lane: str, most: int, room: Mapping[Priority, int] | None = None) -> list[Claim]:
-        """Claim at most `room` of each priority; None means any."""
+        """Claim at most `room` of each priority; None means any.
+
+        Reports that are due are applied at once, but not by a lane's first claim: what the process before died of
+        comes first, and only a claim that is kept counts its deaths (P14).
+        """
         now, turn, leases = (self._clock.now(), self._clock.moved), self._turns[lane], self._leases
         rooms = room or dict.fromkeys(PRIORITIES, most)
 
-        async def story(tx: Tx, *, apply: bool = True) -> tuple[list[Claim], int]:
+        async def story(tx: Tx, *, apply: bool) -> tuple[list[Claim], int]:
             rows, priorities = await claim(tx, self._owner, lane, most, rooms, turn, now, leases)
             done = await apply_due(tx, rows, lane, now, self._owner, self._publisher) if apply else ()
             left = [(row, priority) for row, priority in zip(rows, priorities, strict=True) if row[0] not in done]
@@ -301,12 +306,13 @@ class Outbox:
             return await _read(tx, left), len(rows)
 
         try:
-            claims, count = await self._database.write(story)
+            claims, count = await self._database.write(lambda tx: story(tx, apply=lane in self._began))
         except StoreUnavailable:
             raise
         except Exception as error:  # each alone, so that only the broken one fails
             log.error("reports not applied together", lane=lane, error=type(error).__name__)
-            claims, count = await self._database.write(partial(story, apply=False))
+            claims, count = await self._database.write(lambda tx: story(tx, apply=False))
+        self._began.add(lane)
         self._turns[lane] += count
         return claims
 
