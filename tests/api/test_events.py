@@ -67,7 +67,9 @@ def test_twenty_unless_told_otherwise(shared_service: Service) -> None:
     assert (len(page["data"]), page["has_more"]) == (20, True)
 
 
-@pytest.mark.parametrize("query", ["after=eml_1", "after=1", "limit=0", "limit=101", "limit=x", "type=sms.sent"])
+@pytest.mark.parametrize(
+    "query", ["after=eml_1", "after=evt_1", "after=1", "limit=0", "limit=101", "limit=x", "type=sms.sent"]
+)
 def test_wrong_pages(shared_service: Service, query: str) -> None:
     assert_refused(shared_service.get(f"/v1/events?{query}"), 400, "invalid_request", query.split("=")[0])
 

@@ -98,7 +98,8 @@ def test_paging_newest_first(shared_service: Service, path: str) -> None:
     assert (first["object"], first["has_more"]) == ("list", True)
     second = shared_service.get(f"{path}?limit=3&after={first['data'][-1]['id']}").json
     assert [item["id"] for item in first["data"] + second["data"]] == made[::-1]
-    assert shared_service.get(f"{path}?after={PREFIX[path]}0").json == {"object": "list", "has_more": False, "data": []}
+    oldest = f"{PREFIX[path]}{'0' * 26}"  # of nobody: an id says a place, whether or not something is there
+    assert shared_service.get(f"{path}?after={oldest}").json == {"object": "list", "has_more": False, "data": []}
 
 
 @pytest.mark.parametrize(
@@ -198,6 +199,8 @@ def test_filters_by_phone_and_status(shared_service: Service, path: str) -> None
         ("status=lost", "status"),
         ("status=", "status"),
         ("after=xyz_1", "after"),
+        ("after=eml_1", "after"),
+        ("after=vrf_01JCQ8Z6V3M2N7T0K4H9R5B1X", "after"),
         ("created_after=yesterday", "created_after"),
         ("created_before=2026-13-01T00:00:00.000Z", "created_before"),
         ("created_before=", "created_before"),
@@ -206,6 +209,12 @@ def test_filters_by_phone_and_status(shared_service: Service, path: str) -> None
 )
 def test_bad_query_values(shared_service: Service, path: str, query: str, param: str) -> None:
     assert_refused(shared_service.get(f"{path}?{query}"), 400, "invalid_request", param)
+
+
+@pytest.mark.parametrize("id_", ["", "welcome", "eml_1"])
+def test_what_is_no_id_of_a_template_is_refused(shared_service: Service, id_: str) -> None:
+    for path in ("/v1/emails", "/v1/sms", "/v1/whatsapp"):
+        assert_refused(shared_service.get(f"{path}?template_id={id_}"), 400, "invalid_request", "template_id")
 
 
 def test_states_of_other_channels_are_no_states(shared_service: Service) -> None:

@@ -165,7 +165,7 @@ def test_others_templates_are_not_there(shared_service: Service) -> None:
         shared_service.post(f"{path}/archive", None),
         shared_service.get(f"{path}/versions"),
     ):
-        assert_refused(answer, 404, "template_not_found")
+        assert_refused(answer, 404, "template_not_found", "id")
 
 
 def test_the_list_has_pages(shared_service: Service) -> None:

@@ -290,7 +290,7 @@ def test_deliveries_are_paged_newest_first(shared_service: Service, receiver: Re
     assert ([one["event_id"] for one in rest["data"]], rest["has_more"]) == (events[2:], False)
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "state=waiting"])
+@pytest.mark.parametrize("query", ["limit=0", "limit=101", "after=evt_1", "state=waiting"])
 def test_wrong_pages_of_deliveries(shared_service: Service, query: str) -> None:
     hook = made(shared_service)
     assert_refused(shared_service.get(path(hook, f"deliveries?{query}")), 400, "invalid_request", query.split("=")[0])

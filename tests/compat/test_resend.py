@@ -656,6 +656,19 @@ def test_django_hears_what_became_of_it(receiver: Receiver) -> None:
     assert (heard.tags, heard.metadata) == (["receipt"], {"order": 17})
 
 
+@pytest.mark.parametrize("path", ["/emails", "/emails/receiving", "/logs"])
+def test_a_page_after_what_is_no_id_is_refused(shared_service: Service, path: str) -> None:
+    answer = ask(shared_service, "GET", f"{path}?after=nope")
+    assert (answer.status, answer.json["name"]) == (422, "validation_error")
+    assert answer.json["message"].startswith("after is an id that begins with ")
+    assert ask(shared_service, "GET", f"{path}?after=&before=").status == 200
+
+
+def test_a_refused_endpoint_is_called_so(shared_service: Service) -> None:
+    refused = ask(shared_service, "POST", "/webhooks", {"endpoint": "http://10.0.0.1/", "events": ["email.bounced"]})
+    assert (refused.status, refused.json["message"].partition(":")[0]) == (422, "endpoint")
+
+
 def test_a_list_goes_on_after_what_was_deleted(shared_service: Service, receiver: Receiver) -> None:
     hook = {"endpoint": receiver.url, "events": ["email.bounced"]}
     made = [ask(shared_service, "POST", "/webhooks", hook).json["id"] for _ in range(3)]

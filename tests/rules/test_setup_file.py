@@ -74,6 +74,8 @@ CARRIER = '[[carriers]]\nid = "c"\n'
         (TEAM + "rate_limit = true", "teams[0].rate_limit: expected a whole number, got true or false"),
         (TEAM + 'features = ["verfy"]', "teams[0].features[0]: expected 'verify', got 'verfy'"),
         (TEAM + 'verify = { countries = ["gb"] }', "teams[0].verify.countries[0]: expected ISO codes"),
+        (TEAM + 'verify = { countries = ["DE", "UK"] }', "teams[0].verify.countries[1]: expected ISO codes"),
+        ('[[carriers]]\nid = "a"\nchannel = "sms"\nkind = "simulator"\ncountries = ["UK"]', "carriers[0].countries[0]"),
         (TEAM + "verify = { channels = [] }", "teams[0].verify.channels: expected at least one, got an empty list"),
         (TEAM + 'keys = [{ name = "a", scopes = [] }]', "teams[0].keys[0].scopes: expected at least one"),
         (TEAM + "verify = { per_day = 1 }", "teams[0].verify.per_day: is not known here"),

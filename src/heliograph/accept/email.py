@@ -46,10 +46,9 @@ from heliograph.rules.field_docs import (
     Variables,
     limited,
     says,
-    set_up_id,
     such_as,
 )
-from heliograph.rules.ids import timestamp
+from heliograph.rules.ids import id_pattern, timestamp
 from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SHARED_MIN, SUBJECT_MAX
 from heliograph.rules.mail import verp
 from heliograph.rules.mail.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
@@ -74,7 +73,7 @@ from heliograph.runtime.threads import ACCEPTING, LOOKING
 
 Files = Annotated[list[Any], limited(items={"$ref": f"{REF}Attachment"}, maxItems=ATTACHMENTS_MAX)]
 OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]
-DisplayNameId = Annotated[str, limited(**set_up_id("display_name"))]
+DisplayNameId = Annotated[str, limited(pattern=id_pattern("display_name"))]
 TO = says("One address or a list. To, Cc and Bcc together have at most 50.", needed=True)
 BCC = says("Bcc addresses, up to 50; they are in no header, and suppressed ones are dropped.")
 REPLIES = limited(minItems=1, maxItems=REPLY_TO_MAX)

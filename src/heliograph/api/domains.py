@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from heliograph.api.call import Call
 from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, Id, Records, limited, says, such_as
-from heliograph.rules.ids import PREFIXES, timestamp
+from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import DOMAIN_MAX
 from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
 from heliograph.rules.setup.records import Domain
@@ -57,7 +57,7 @@ class DomainList(Listed, frozen=True, kw_only=True):
 
 async def list_all(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query, len(call.caller.team.domains)), read_after(query, PREFIXES["domain"]) or ""
+    limit, after = read_limit(query, len(call.caller.team.domains)), read_after(query, "domain") or ""
     domains = sorted(call.caller.team.domains.values(), key=lambda domain: domain.id)
     found = [domain for domain in domains if domain.id > after][: limit + 1]
     return page([await _view(call, domain) for domain in found], limit)

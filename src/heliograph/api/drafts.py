@@ -90,7 +90,7 @@ class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     async def list_all(self, call: Call) -> Response:
         query, setup = call.query(), call.context.store.setup.current
-        limit, after = read_limit(query), read_after(query, PREFIXES[self.kind]) or ""
+        limit, after = read_limit(query), read_after(query, self.kind) or ""
         own = sorted(self.of(call.caller.team).values(), key=lambda one: one.id)
         found: list[R] = []
         octets, more = 0, False

@@ -6,7 +6,6 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says, such_as
-from heliograph.rules.ids import PREFIXES
 from heliograph.rules.webhooks.event import TYPES, event_body
 from heliograph.web.paging import page, read_after, read_limit
 from heliograph.web.reading import work
@@ -46,7 +45,7 @@ class PublishedEventList(msgspec.Struct, frozen=True, kw_only=True):
 async def list_all(call: Call) -> Response:
     query = call.query()
     limit = read_limit(query)
-    told = await call.context.store.events.feed(call.team, read_after(query, PREFIXES["event"]) or "", limit)
+    told = await call.context.store.events.feed(call.team, read_after(query, "event") or "", limit)
     octets = sum(len(event.detail or "") + len(event.record or "") for event in told)
     await call.hold(octets)
 

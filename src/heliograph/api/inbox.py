@@ -1,6 +1,7 @@
 """The test inbox of a sandbox team, for its tests: what simulators delivered, and waiting for the next of it."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from heliograph.rules.delivery.lanes import INBOX
 from heliograph.rules.delivery.magic import magic_code
 from heliograph.rules.delivery.routing import simulator_ids
 from heliograph.rules.field_docs import CreatedAt, Id, Records, says, such_as
-from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.rules.ids import PREFIXES, id_pattern, parse_timestamp, timestamp
 from heliograph.rules.limits import MIB, PARSED
 from heliograph.rules.mail.captured import code_in, find_code, find_links
 from heliograph.rules.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
@@ -32,7 +33,6 @@ WAITS_OF_A_KEY, WAITS = 10, 100  # at once in a process: each takes one of the r
 GAP_S = 0.05  # between two looks of one that waits, however much is delivered
 OCTETS_MAX = 8 * MIB  # of contents in one answer; one is always given
 KINDS = (*CHANNELS, "verification")
-_PREFIXES = tuple(PREFIXES[kind] for kind in KINDS)
 
 QUERY = (
     LIMIT,
@@ -129,14 +129,18 @@ def _kinds(query: dict[str, str]) -> Sequence[str]:
 def _wanted(query: dict[str, str]) -> InboxSearch:
     after, before = query.get("after", ""), query.get("before", "")
     since = None
-    if after and not after.startswith(_PREFIXES):
+    if after and not _is_id(after):
         since, after = parse_timestamp(after), ""
         if since is None:
             raise InvalidRequest("after is an id of the inbox, or a time such as 2026-11-15T09:30:00Z.", param="after")
         since = max(0, since)  # no id is of an earlier time
-    if before and not before.startswith(_PREFIXES):
+    if before and not _is_id(before):
         raise InvalidRequest("before is the last id of the page before.", param="before")
     return InboxSearch(address=read_to(query, None), after=after, since=since, before=before)
+
+
+def _is_id(text: str) -> bool:
+    return any(re.fullmatch(id_pattern(kind), text) for kind in KINDS)
 
 
 # -- finding -----------------------------------------------------------------------------------------------------

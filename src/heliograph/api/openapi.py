@@ -10,9 +10,9 @@ import msgspec
 from heliograph import __version__
 from heliograph.api.webhooks import EVENT_IDS_MAX
 from heliograph.rules import refusals as r
-from heliograph.rules.field_docs import EMAIL, REF, TIME, ULID, Schema, set_up_id
+from heliograph.rules.field_docs import EMAIL, REF, TIME, ULID, Schema
 from heliograph.rules.idempotency import HEADER
-from heliograph.rules.ids import PREFIXES
+from heliograph.rules.ids import PREFIXES, id_pattern
 from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX
 from heliograph.rules.mail.attachments import ALLOWED_TYPES
 from heliograph.web.errors import Error, Problem
@@ -82,7 +82,7 @@ SET_UP = {
 EVENT_ID: Schema = {
     "description": "An event to send again.",
     "type": "string",
-    "pattern": f"^{PREFIXES['event']}[0-9A-Z]{{26}}$",
+    "pattern": id_pattern("event"),
 }
 
 
@@ -283,11 +283,9 @@ def _path_value(route: Route, name: str) -> Schema:
         return OTHER_IDS[resource_of(route)]
     kind = RESOURCES[resource_of(route)]
     prefix = PREFIXES[kind]
-    schema, example = {"pattern": f"^{prefix}[0-9A-Z]{{26}}$"}, prefix + ULID
-    if kind in SET_UP:
-        schema, example = set_up_id(kind), SET_UP[kind]
+    schema = {"type": "string", "pattern": id_pattern(kind)}
     words = f"Its id, which begins with `{prefix}`."
-    return {"schema": {"type": "string", **schema}, "description": words, "example": example}
+    return {"schema": schema, "description": words, "example": SET_UP.get(kind, prefix + ULID)}
 
 
 def _responses(route: Route, routes: list[Route]) -> Schema:

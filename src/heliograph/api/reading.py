@@ -27,7 +27,7 @@ from heliograph.rules.field_docs import (
     says,
     such_as,
 )
-from heliograph.rules.ids import PREFIXES, timestamp
+from heliograph.rules.ids import PREFIXES, id_pattern, timestamp
 from heliograph.rules.mail.address import parse_address
 from heliograph.rules.options import shown, split_tag
 from heliograph.rules.phones.phone import is_phone
@@ -38,13 +38,15 @@ from heliograph.rules.text import quoted
 from heliograph.rules.verify.verification import VERIFICATION_STATES
 from heliograph.rules.webhooks.event import is_simulated
 from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
-from heliograph.web.paging import LIMIT, Listed, after, read_after, read_limit, read_time
+from heliograph.web.paging import LIMIT, Listed, after, read_after, read_id, read_limit, read_time
 from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
 from heliograph.words.explain import BAD_NEWS, ExplanationRecord, explain, explanation_record, last_words
 
-TEMPLATE = Query("template_id", "Only messages made from this template.")
+TEMPLATE = Query(
+    "template_id", "Only messages made from this template.", {"type": "string", "pattern": id_pattern("template")}
+)
 TAG = Query("tag", "Only records with this tag, as `name:value`.")
 
 
@@ -301,8 +303,8 @@ def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Sea
         channel=channel,
         status=status,
         address=address,
-        template_id=query.get("template_id"),
-        before=read_after(query, PREFIXES[channel or "verification"]),
+        template_id=read_id(query, "template_id", "template"),
+        before=read_after(query, channel or "verification"),
         **times,
     )
 

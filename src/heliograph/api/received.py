@@ -4,7 +4,6 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.rules.field_docs import Records
-from heliograph.rules.ids import PREFIXES
 from heliograph.rules.mail.incoming import ReceivedRecord, attachment_in
 from heliograph.rules.refusals import ReceivedNotFound
 from heliograph.storage.received import LAST, ReceivedLine
@@ -21,7 +20,7 @@ class ReceivedList(Listed, frozen=True, kw_only=True):
 async def list_all(call: Call) -> Response:
     """List them as their events told them, newest first."""
     query, store = call.query(), call.context.store
-    after = read_after(query, PREFIXES["received"]) or LAST
+    after = read_after(query, "received") or LAST
     page = await store.received.page(call.team, after, read_limit(query), call.hold)
     data = [msgspec.Raw(record.encode()) for record in page.records]
     return await answer_of(page.octets, lambda: {"object": "list", "has_more": page.has_more, "data": data})

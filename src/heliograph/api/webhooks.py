@@ -7,7 +7,7 @@ import msgspec
 from heliograph.api.call import Call
 from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
 from heliograph.rules.field_docs import Deleted, Id, ObjectName, Records, says
-from heliograph.rules.ids import PREFIXES
+from heliograph.rules.ids import id_pattern
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
 from heliograph.rules.webhooks.event import TEST
@@ -19,7 +19,7 @@ from heliograph.web.route import Query, answer
 
 EVENT_IDS_MAX = 1000
 DELIVERIES_AFTER = Query(
-    "after", "The last `event_id` of the previous page.", {"type": "string", "pattern": f"^{PREFIXES['event']}"}
+    "after", "The last `event_id` of the previous page.", {"type": "string", "pattern": id_pattern("event")}
 )
 
 
@@ -65,7 +65,7 @@ async def create(call: Call) -> Response:
 
 async def list_all(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query), read_after(query, PREFIXES["webhook"])
+    limit, after = read_limit(query), read_after(query, "webhook")
     newest_first = sorted(call.caller.team.webhooks, key=lambda hook: hook.id, reverse=True)
     found = [hook for hook in newest_first if after is None or hook.id < after]
     return page([to_record(hook, call.context.clock.of(call.team)) for hook in found], limit)
@@ -107,7 +107,7 @@ async def replay(call: Call) -> Response:
 
 async def list_deliveries(call: Call) -> Response:
     query = call.query()
-    limit, after = read_limit(query), read_after(query, PREFIXES["event"])
+    limit, after = read_limit(query), read_after(query, "event")
     return page(await call.management.webhooks.deliveries(_team(call), call.params["id"], after, limit), limit)
 
 

@@ -40,7 +40,7 @@ def find(setup: Setup, team: str | None, id_: str) -> Template:
     """Find a template of the team; no team: of any team."""
     found = setup.records.get(("template", id_))
     if not isinstance(found, Template) or team not in (None, found.team):
-        raise TemplateNotFound(f"There is no template {id_}.")
+        raise TemplateNotFound(f"There is no template {id_}. {TemplateNotFound.fix}", param="id")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from heliograph.rules.delivery.message import STATES
-from heliograph.rules.ids import PREFIXES
+from heliograph.rules.ids import id_pattern
 from heliograph.rules.limits import DOMAIN_MAX, LOCAL_PART_MAX, RECIPIENTS_MAX
 from heliograph.rules.verify.verification import VERIFICATION_STATES
 from heliograph.rules.webhooks.event import NAMES
@@ -44,15 +44,10 @@ def such_as(example: Any) -> msgspec.Meta:
     return limited(example=example)
 
 
-def set_up_id(kind: str) -> Schema:
-    """Give the pattern of an id that an operator may have chosen."""
-    return {"pattern": f"^{PREFIXES[kind]}[A-Za-z0-9_]{{1,64}}$"}
-
-
 EmailAddress = Annotated[str, limited(**EMAIL)]
 Addresses = Annotated[list[EmailAddress], limited(maxItems=RECIPIENTS_MAX)]
-TemplateId = Annotated[str, limited(**set_up_id("template"))]
-DomainId = Annotated[str, limited(**set_up_id("domain"))]
+TemplateId = Annotated[str, limited(pattern=id_pattern("template"))]
+DomainId = Annotated[str, limited(pattern=id_pattern("domain"))]
 EventName = Annotated[str, limited(enum=list(NAMES))]
 EventNames = Annotated[list[EventName], limited(minItems=1)]
 T = TypeVar("T")

@@ -23,6 +23,7 @@ PREFIXES = {
 }
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_NAMED_BY_PEOPLE = ("template", "layout", "domain", "display_name", "team")
 PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # 10 bits at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
@@ -48,6 +49,11 @@ def ulid_start(ms: int, high: int) -> str:
 def ulid_ms(body: str) -> int:
     """Return the time in a ULID."""
     return sum([_CROCKFORD.index(letter) << 5 * (9 - index) for index, letter in enumerate(body[:10])])
+
+
+def id_pattern(kind: str) -> str:
+    """Give the form of such an id: a ULID, or what people call it in a setup file."""
+    return f"^{PREFIXES[kind]}{'[A-Za-z0-9_]{1,64}' if kind in _NAMED_BY_PEOPLE else f'[{_CROCKFORD}]{{26}}'}$"
 
 
 def timestamp(ms: int) -> str:

@@ -1,13 +1,14 @@
 """One page of a list: how many, after which, and how the list says that there are more."""
 
+import re
 from typing import Any
 
 import msgspec
 
 from heliograph.rules.field_docs import HasMore, ObjectName
-from heliograph.rules.ids import PREFIXES, parse_timestamp
+from heliograph.rules.ids import PREFIXES, id_pattern, parse_timestamp
 from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.text import whole_number
+from heliograph.rules.text import quoted, whole_number
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
 
@@ -29,7 +30,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def after(kind: str) -> Query:
-    return Query("after", "The last id of the previous page.", {"type": "string", "pattern": f"^{PREFIXES[kind]}"})
+    return Query("after", "The last id of the previous page.", {"type": "string", "pattern": id_pattern(kind)})
 
 
 def page(found: list[Any], limit: int) -> Response:
@@ -46,11 +47,16 @@ def read_limit(query: dict[str, str], default: int = PAGE) -> int:
     return limit
 
 
-def read_after(query: dict[str, str], prefix: str) -> str | None:
-    after = query.get("after")
-    if after is not None and not after.startswith(prefix):
-        raise InvalidRequest(f"after is an id that begins with {prefix}.", param="after")
-    return after
+def read_after(query: dict[str, str], kind: str) -> str | None:
+    return read_id(query, "after", kind)
+
+
+def read_id(query: dict[str, str], name: str, kind: str) -> str | None:
+    """Read an id, of which none has to be there; of what is none, nothing would ever be found, or everything."""
+    id_ = query.get(name)
+    if id_ is not None and re.fullmatch(id_pattern(kind), id_) is None:
+        raise InvalidRequest(f"{name} is an id that begins with {PREFIXES[kind]}, not {quoted(id_)}.", param=name)
+    return id_
 
 
 def read_time(name: str, text: str) -> int:

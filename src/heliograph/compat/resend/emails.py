@@ -207,7 +207,7 @@ async def read(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    limit, after, before = ends(call)
+    limit, after, before = ends(call, "email")
     wanted = Search(limit=limit, channel="email", before=after or before, oldest_first=before is not None)
     found = await call.context.store.messages.search(call.team, wanted)
     lines = found.lines[::-1] if before else found.lines

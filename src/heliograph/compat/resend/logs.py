@@ -12,7 +12,7 @@ from heliograph.web.route import answer
 
 
 async def list_all(call: Call) -> Response:
-    limit, after, before = ends(call)
+    limit, after, before = ends(call, "request")
     if before is not None:
         raise InvalidRequest("before: this list is read with after only.", param="before")
     found = await call.context.store.requests.page(call.team, None, after or NEWEST, limit)

@@ -17,7 +17,7 @@ from heliograph.web.route import answer, answer_of
 
 
 async def list_all(call: Call) -> Response:
-    limit, after, before = ends(call)
+    limit, after, before = ends(call, "received")
     if before is not None:
         raise InvalidRequest("before: this list is read with after only.", param="before")
     page = await call.context.store.received.page(call.team, after or LAST, limit, call.hold)

@@ -19,14 +19,14 @@ from heliograph.rules.text import whole_number
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers
 from heliograph.web.large import text_end
-from heliograph.web.paging import PAGE_MAX, read_limit
+from heliograph.web.paging import PAGE_MAX, read_id, read_limit
 from heliograph.web.request import Request, Response
 from heliograph.web.status import status_of
 
 T = TypeVar("T")
 
 PREFIX = "/compat/resend"
-FIELDS = {"template_id": "template.id", "variables": "template.variables"}  # ours: Resend's
+FIELDS = {"template_id": "template.id", "variables": "template.variables", "url": "endpoint"}  # ours: Resend's
 PIECE = 64 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
@@ -179,10 +179,11 @@ def listed(data: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
     return {"object": "list", "has_more": has_more, "data": data}
 
 
-def ends(call: Call) -> tuple[int, str | None, str | None]:
-    """How many, after which id and before which one."""
+def ends(call: Call, kind: str | None = None) -> tuple[int, str | None, str | None]:
+    """How many, after which id and before which one, of this kind when one is named."""
     query = call.request.loose_query()
-    after, before = query.get("after"), query.get("before")
+    given = {name: query[name] for name in ("after", "before") if query.get(name)}
+    after, before = [read_id(given, name, kind) if kind else given.get(name) for name in ("after", "before")]
     if after is not None and before is not None:
         raise InvalidRequest("after and before cannot be used together.", param="before")
     return read_limit({"limit": str(PAGE_MAX), **query}), after, before

@@ -86,7 +86,7 @@ async def rotate(call: Call) -> Response:
 
 
 async def list_events(call: Call) -> Response:
-    limit, after, before = ends(call)
+    limit, after, before = ends(call, "event")
     if before is not None:
         raise InvalidRequest("before: this list is read with after only.", param="before")
     found = await call.management.webhooks.deliveries(_team(call), call.params["id"], after, limit)

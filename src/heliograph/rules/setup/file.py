@@ -33,7 +33,6 @@ from heliograph.rules.setup.values import (
     Names,
     Network,
     Passthrough,
-    Priced,
     TemplateLanguage,
     between,
     id_like,
@@ -220,7 +219,7 @@ class _Platform(_Table):
     verify_text: dict[Language, Annotated[str, form(lambda given: line(check_text(given)))]] = _ABSENT
     mail_host: Domain = _ABSENT
     templates_need_approval: bool = _ABSENT
-    prices: dict[Literal["sms", "whatsapp"], dict[Currency, dict[Priced, Money]]] = _ABSENT
+    prices: dict[Literal["sms", "whatsapp"], dict[Currency, dict[CountryOrAny, Money]]] = _ABSENT
     sandbox_per_day: Count = _ABSENT
     log_requests_per_second: Annotated[int, between(0, 100)] = _ABSENT
     compat_hosts: dict[Domain, records.Foreign] = _ABSENT
