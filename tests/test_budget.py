@@ -43,7 +43,7 @@ AT_ONCE = 128
 ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 118, 88, 46, 66, 3108
 HANDOVER_SMTP = 325  # signed twice; 310 to 321, by how many share a trip to a thread
 # An SMS is rendered from a template, and goes by SMPP, with its receipt: 138 to 141, by how often that is looked for.
-ACCEPT_SMS, HANDOVER_SMS = 144, 141
+ACCEPT_SMS, HANDOVER_SMS = 138, 141
 PAGE_BYTES = 60_000  # of HTML, with full lists and every hour's figures
 ACCEPT_STATEMENTS = 9  # of a group, whatever its size
 # On a busy machine groups are small, so that what each of them does counts for more; and what runs by the clock may run

@@ -22,7 +22,7 @@ from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, R
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Team, Template
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale, read_locale
-from heliograph.rules.templates.render import render
+from heliograph.rules.templates.render import render_body
 from heliograph.rules.templates.upstream import check_available
 from heliograph.rules.templates.values import check_size_of_variables, check_variables, read_variables, with_brand
 
@@ -101,14 +101,13 @@ def draft_message(
     domain = brand_domain(caller.team, caller.key, request.brand_domain_id)
     brand = brand_of(domain, context.store.setup.current.platform)
     check_size_of_variables(request.variables)
-    body = render(template, variables, brand).body or ""
     values = with_brand(template, variables, brand)
     return PhoneDraft(
         to=to,
         country=country_of(to),
         template=template,
         variables=values,
-        body=body,
+        body=render_body(template, variables, brand),
         added=added_of(request, timing, template, sender_id=brand["name"], origin=origin),
         timing=timing,
     )
@@ -168,9 +167,9 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
             retry_after=30,
         )
     setup = context.store.setup.current
-    asked = setup.routes[channel, draft.country]
-    simulated = caller.caught or caller.team.simulated or magic.is_magic_phone(draft.to)
-    is_counted = caller.team.sandbox and not simulated and routing.leaves(asked)
+    is_counted = caller.team.sandbox and not (caller.caught or caller.team.simulated or magic.is_magic_phone(draft.to))
+    if is_counted:
+        is_counted = routing.leaves(setup.routes[channel, draft.country])
 
     def check(found: Found, now: int) -> None:
         if found.opted_out and bars(found.opted_out, draft.template.category):
@@ -198,6 +197,7 @@ def phone_acceptance(
     content: msgspec.Struct,
     price: int,
     retry_key: IdempotencyKey | None,
+    added: Added,
     marketing_to: str | None = None,
     check: LastCheck,
 ) -> Acceptance:
@@ -205,14 +205,14 @@ def phone_acceptance(
     team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
     now = context.clock.of(team.record.ref)
     status = first_status(context, draft.timing, now)
-    added = msgspec.json.encode(draft.added)
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
+    kept = msgspec.json.encode(added)
 
     def decide(found: Found) -> Decision:
         check(found, now)
         pricing.hold(found.account, price)
         to = AcceptedRecipient(draft.to, draft.to, "to")
-        return Decision(msgspec.json.encode(record), [to], record=record, price=price, added=added)
+        return Decision(msgspec.json.encode(record), [to], record=record, price=price, added=kept)
 
     return Acceptance(
         id=id_,
@@ -237,8 +237,8 @@ def phone_acceptance(
         audit=caller.entry(id_) if caller.entry else None,
         due_at=draft.timing.due_at,
         expires_at=draft.timing.expires_at,
-        priority=draft.added.priority,
-        tags=draft.added.tags,
+        priority=added.priority,
+        tags=added.tags,
     )
 
 

@@ -76,12 +76,11 @@ def sms_acceptance(
     sender, validity_s = routing.sender_id(team, draft.country), draft.template.validity_minutes * 60
     content = sms_content(team, setup.platform, sender, draft.body, validity_s=validity_s)
     price = phone_price(team, draft.to, pricing.sms_price(draft.template, draft.country, content.segments))
-    if draft.template.id:
-        draft = replace(draft, added=replace(draft.added, sender_id=content.sender_id))
-    else:
+    if not draft.template.id:
         content = replace(content, sender_id=draft.added.sender_id)
+    added = replace(draft.added, sender_id=content.sender_id)
     item = phone_acceptance(
-        context, caller, "sms", draft, content=content, price=price, retry_key=retry_key, check=check
+        context, caller, "sms", draft, content=content, added=added, price=price, retry_key=retry_key, check=check
     )
     return item, content
 

@@ -27,7 +27,7 @@ from heliograph.rules.phones.phone import country_of
 from heliograph.rules.phones.sms import sms_content
 from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
 from heliograph.rules.templates.locales import in_locale, language_used
-from heliograph.rules.templates.render import render
+from heliograph.rules.templates.render import render_body
 from heliograph.rules.templates.values import Values, asked_names, with_brand
 from heliograph.rules.verify.verification import RECEIPT_MS, channels_from, code_template, derived_code
 from heliograph.rules.verify.verify_text import languages, verify_mail, verify_text
@@ -216,7 +216,7 @@ def _parcel(
     elif template := code_template(team):
         template, brand = in_locale(template, to.locale), _brand(caller, platform)
         values = Values(dict.fromkeys(asked_names(template), code))
-        content = whatsapp_content(template, with_brand(template, values, brand), render(template, values, brand).body)
+        content = whatsapp_content(template, with_brand(template, values, brand), render_body(template, values, brand))
     return Parcel(
         message_id=id_,
         address=to.normal,

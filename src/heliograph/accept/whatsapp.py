@@ -82,6 +82,7 @@ def whatsapp_acceptance(
         "whatsapp",
         draft,
         content=content,
+        added=draft.added,
         price=phone_price(team, draft.to, pricing.price_for(template, draft.country)),
         retry_key=retry_key,
         marketing_to=draft.to if capped else None,

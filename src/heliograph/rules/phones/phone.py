@@ -1,6 +1,7 @@
 """Phone numbers: the E.164 form, the country by longest prefix, the prefix that velocity is counted by."""
 
 import re
+from functools import lru_cache
 
 from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, SUPPORTED_REGIONS
 
@@ -58,8 +59,6 @@ _COUNTRIES = {str(code): regions[0] for code, regions in COUNTRY_CODE_TO_REGION_
 _COUNTRIES |= {prefix: country for country, prefixes in _SPLIT.items() for prefix in prefixes.split()}
 # Countries without numbers of their own are countries all the same.
 COUNTRIES = SUPPORTED_REGIONS | {"AQ", "BV", "GS", "HM", "PN", "TF", "UM"}
-_LONGEST = max(map(len, _COUNTRIES))
-
 
 SHORT_MAX = 7  # digits of a short code
 
@@ -80,10 +79,17 @@ def is_phone(text: str) -> bool:
 
 def country_of(phone: str) -> str | None:
     """Return the ISO code, also of a number that is not in service; None for codes that no country has."""
-    for end in range(_LONGEST + 1, 1, -1):
+    for end in _ends(phone[1:4]):
         if country := _COUNTRIES.get(phone[1:end]):
             return country
     return None
+
+
+@lru_cache(maxsize=1000)  # of three digits
+def _ends(start: str) -> list[int]:
+    """Return where the code of a number that begins with these digits may end, the longest first."""
+    found = (prefix for prefix in _COUNTRIES if prefix.startswith(start) or start.startswith(prefix))
+    return sorted({1 + len(prefix) for prefix in found}, reverse=True)
 
 
 def prefix_of(phone: str) -> str:

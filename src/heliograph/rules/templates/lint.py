@@ -23,7 +23,7 @@ from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.mail_clients import GMAIL_CLIPS, first_findings
 from heliograph.rules.templates.markup import MASK, Tag, tags
 from heliograph.rules.templates.placeholders import BRAND, TOKEN
-from heliograph.rules.templates.render import octets, render
+from heliograph.rules.templates.render import octets, render_body
 from heliograph.rules.templates.source import MAILBOX, read_mailbox
 
 WARNINGS_MAX = 40  # of a kind in one part that are told
@@ -198,7 +198,7 @@ def _segments(template: Template, locale: str | None) -> Iterator[TemplateProble
         line = body.count("\n", 0, body.index(char)) + 1
         told = f"{char} ({name}) is not of the GSM alphabet: because of it a segment has 70 characters, not 160"
         yield TemplateProblem(level="warning", code="unicode_segment", part="body", locale=locale, line=line, text=told)
-    shown = render(own, example_values(own), {}).body or ""
+    shown = render_body(own, example_values(own), {})
     if (count := segment(shown).spec) > 1:
         told = f"it takes {count} segments with its example values, and each is paid"
         yield TemplateProblem(level="warning", code="more_segments", part="body", locale=locale, text=told)

@@ -55,7 +55,7 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
         if (source := getattr(template, part)) is None:
             continue
         most = _MOST.get(part, left)
-        writer = _Writer(values, brand, Region(template.locale, template.timezone), most, part)
+        writer = _Writer(template, values, brand, most, part)
         around = getattr(layout, part, None) if layout and part in ("html", "text") else None
         if around is not None:
             around = in_direction(around, template.locale) if part == "html" else around
@@ -66,6 +66,13 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
             left = most - writer.size
         parts[part] = "".join(writer.texts)
     return Rendered(**dict.fromkeys(PARTS) | parts)
+
+
+def render_body(template: Template, values: Values, brand: Mapping[str, str]) -> str:
+    """Fill in the text of an SMS or a WhatsApp message, which is the one part that its template has."""
+    writer = _Writer(template, with_fallback(template, values), brand, BODY_OCTETS_MAX, "body")
+    writer.write(compiled(template.body or "", False).pieces, NONE)
+    return "".join(writer.texts)
 
 
 def in_direction(layout: str, locale: str) -> str:
@@ -103,12 +110,12 @@ def most_octets(template: Template, values: Iterable[str], layout: Layout | None
 class _Writer:
     """Writes the pieces of one part, and stops where it becomes too long."""
 
-    def __init__(self, values: Values, brand: Mapping[str, str], region: Region, most: int, part: str) -> None:
+    def __init__(self, template: Template, values: Values, brand: Mapping[str, str], most: int, part: str) -> None:
         self.texts: list[str] = []
         self.size = 0
         self._values = values
         self._brand = brand
-        self._region = region
+        self._template = template
         self._most = most
         self._part = part
         self._filled: dict[Slot, str] = {}  # of the customer's and the brand's: they stand in it more than once
@@ -122,28 +129,31 @@ class _Writer:
 
     def write(self, pieces: Pieces, item: Values) -> None:
         for piece in pieces:
-            match piece:
-                case str():
-                    self._add(piece)
-                case Slot():
-                    self._add(self._fill(piece, item))
-                case UrlAttribute(pieces=inside):
-                    self._add_address(inside, item)
-                case Each(name=name):
-                    items = self._values.lists.get(name, ())
-                    for each in items:
-                        self.write(piece.pieces, each)
-                    if not items:
-                        self.write(piece.otherwise, NONE)
-                case If(scope=scope, name=name):
-                    holds = (item if scope == "item" else self._values).has(name)
-                    self.write(piece.pieces if holds else piece.otherwise, item)
+            if isinstance(piece, str):
+                text = piece
+            elif isinstance(piece, Slot):
+                text = self._fill(piece, item)
+            else:
+                self._write_block(piece, item)
+                continue
+            self.size += len(text) if text.isascii() else octets(text)
+            if self.size > self._most:
+                self._measure(0)
+            self.texts.append(text)
 
-    def _add(self, text: str) -> None:
-        self.size += len(text) if text.isascii() else octets(text)
-        if self.size > self._most:
-            self._measure(0)
-        self.texts.append(text)
+    def _write_block(self, piece: UrlAttribute | Each | If, item: Values) -> None:
+        match piece:
+            case UrlAttribute(pieces=inside):
+                self._add_address(inside, item)
+            case Each(name=name):
+                items = self._values.lists.get(name, ())
+                for each in items:
+                    self.write(piece.pieces, each)
+                if not items:
+                    self.write(piece.otherwise, NONE)
+            case If(scope=scope, name=name):
+                holds = (item if scope == "item" else self._values).has(name)
+                self.write(piece.pieces if holds else piece.otherwise, item)
 
     def _add_address(self, pieces: tuple[str | Slot, ...], item: Values) -> None:
         texts = [piece if isinstance(piece, str) else self._fill(piece, item) for piece in pieces]
@@ -170,7 +180,7 @@ class _Writer:
 
     def _escaped(self, slot: Slot, value: str) -> str:
         if slot.format and value:
-            value = formatted(slot.format, value, self._region)
+            value = formatted(slot.format, value, Region(self._template.locale, self._template.timezone))
             value = plain_spaces(value) if self._part == "body" else value
         value = begin_path(value) if slot.begins_path and value else value
         return value if slot.place == "plain" else escaped(slot.place, value)
