@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -153,6 +152,8 @@ def test_the_chart(values: dict[str, Any], more: set[str]) -> None:
     assert (
         not {"HELIOGRAPH_TRUSTED_PROXIES", "HELIOGRAPH_METRICS_ALLOW"} & values["settings"].keys()
     )  # the operator's word
+    import kubernetes_validate  # takes two seconds, which no other test should wait for
+
     for one in objects:
         if one["kind"] != "PodMonitor":  # which is not Kubernetes' own
             kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)

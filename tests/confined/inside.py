@@ -1,4 +1,4 @@
-"""What runs inside of a confined machine, by its first argument: the machine itself, sudo, systemctl or journalctl."""
+"""What runs inside of a confined machine, by its first argument: the machine itself, or one of its programs."""
 
 import json
 import os
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from pathlib import Path
 
 UNITS, LOGS, RUNNING = Path("/etc/systemd/system"), Path("/var/log"), Path("/run/units")
@@ -18,6 +17,8 @@ OF_OTHERS = {
     "caddy": "caddy validate --adapter caddyfile --config /etc/caddy/Caddyfile"
 }  # its reload would say no more
 PATIENCE_S = 120
+ROOT, FORKS = Path(__file__).parents[2], "/run/forks"
+KEPT = ("PATH", "OURS", "LANG", "HELIOGRAPH_STOP_DELAY_MS")
 Unit = dict[str, list[str]]
 
 
@@ -28,6 +29,7 @@ def machine() -> None:
     asked = json.load(sys.stdin)
     if asked["socket"]:
         threading.Thread(target=_relay, args=(Path(asked["socket"]),), daemon=True).start()
+    _forks()
     _objects()
     for block in asked["blocks"]:
         serving = None
@@ -46,8 +48,18 @@ def machine() -> None:
                 return
 
 
+def _forks() -> None:
+    """A process that has imported `heliograph`, and forks when it is told to."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(FORKS)
+        os.chmod(FORKS, 0o777)
+        subprocess.Popen([sys.executable, "-m", "tests.forks"], stdin=told.fileno(), cwd=ROOT)
+
+
 def _objects() -> None:
     """A store of objects on port 9000, with the page's bucket."""
+    import urllib.request  # the other programs need none of it
+
     server = [sys.executable, "-m", "moto.server", "-p", "9000"]
     subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"HOME": "/tmp"})
     bucket = urllib.request.Request("http://127.0.0.1:9000/mail-files", method="PUT")
@@ -114,6 +126,24 @@ def _pump(one: socket.socket, other: socket.socket) -> None:
         other.close()
 
 
+# -- heliograph --------------------------------------------------------------------------------------------
+
+
+def heliograph(arguments: list[str]) -> None:
+    """As the one who calls it, in their folder and environment, without the second that its imports take."""
+    user, group = os.getuid(), os.getgid()
+    own = f"os.initgroups({pwd.getpwuid(user).pw_name!r}, {group}); os.setgid({group}); os.setuid({user})"
+    program = f"import os; {own}; from heliograph.cli.main import main; main()"
+    os.umask(umask := os.umask(0o077))
+    asked = json.dumps([program, arguments, dict(os.environ), os.getcwd(), umask]).encode()
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as forks, theirs:
+        forks.connect(FORKS)
+        socket.send_fds(forks, [asked], [theirs.fileno(), 1])
+    _pid, code = ours.recv(20), ours.recv(20)
+    sys.exit(int(code))
+
+
 # -- sudo --------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +152,7 @@ def sudo(arguments: list[str]) -> None:
     if arguments[0] == "-u":
         user, arguments = arguments[1], arguments[2:]
     who = pwd.getpwnam(user)
-    environment = {name: os.environ[name] for name in ("PATH", "OURS", "LANG")} | {"HOME": who.pw_dir}
+    environment = {name: os.environ[name] for name in KEPT} | {"HOME": who.pw_dir}
     while re.match(r"\w+=", arguments[0]):
         name, _, value = arguments.pop(0).partition("=")
         environment[name] = value
@@ -181,7 +211,7 @@ def start(name: str) -> None:
     told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     told.bind(f"\0{name}")
     told.settimeout(0.2)
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "NOTIFY_SOCKET": f"@{name}"}
+    environment = {kept: os.environ[kept] for kept in KEPT} | {"NOTIFY_SOCKET": f"@{name}"}
     environment |= dict(one.split("=", 1) for one in unit.get("Environment", []))
     as_user = ["setpriv", f"--reuid={user}", f"--regid={who.pw_gid}", "--init-groups", "--no-new-privs", "--"]
     masked = ["sh", "-c", f'umask {unit["UMask"][0]}; exec "$@"', "sh"]

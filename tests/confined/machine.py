@@ -1,7 +1,7 @@
 """A machine in a folder: a root of its own by bubblewrap, with its own users, /etc and /var, processes and loopback.
 
 Inside, `inside.py` runs the commands, and is `sudo`, `systemctl` and `journalctl`: what they start is confined as its
-unit says.
+unit says. `heliograph` is forked from a process that has imported it, but for what starts processes of its own.
 """
 
 import json
@@ -17,6 +17,7 @@ from tests.npm import miss
 
 ROOT = Path(__file__).parents[2]
 HERE = "/srv/heliograph"  # the working folder inside: a copy of the repository, as far as operators need it
+INSIDE = f"{sys.executable} -IS {ROOT}/tests/confined/inside.py"
 STUBS = "/stubs"
 PROGRAMS = ("sudo", "systemctl", "journalctl")
 # Of the real /etc: what programs need to run, and to make a user.
@@ -49,11 +50,14 @@ class Machine:
         (folder / "etc/hosts").write_text("127.0.0.1 localhost db\n")
         (folder / "run/secrets/s3").write_text("hush")
         program = folder / "opt/heliograph/bin/heliograph"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m heliograph.cli.main "$@"\n')
+        program.write_text(
+            f'#!/bin/sh\ncase $1 in serve|capacity) exec {sys.executable} -m heliograph.cli.main "$@" ;; esac\n'
+            f'exec {INSIDE} heliograph "$@"\n'
+        )
         program.chmod(0o755)
         for name in PROGRAMS:
             stub = folder / "stubs" / name
-            stub.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/tests/confined/inside.py {name} "$@"\n')
+            stub.write_text(f'#!/bin/sh\nexec {INSIDE} {name} "$@"\n')
             stub.chmod(0o755)
         shutil.copytree(ROOT / "deploy", folder / HERE[1:] / "deploy")
         for name, text in files.items():
@@ -77,6 +81,7 @@ class Machine:
             command += ["--bind", str(path), str(path)]
         command += ["--chdir", HERE, "--clearenv", "--setenv", "PATH", f"{STUBS}:/usr/local/bin:/usr/bin:/usr/sbin"]
         command += ["--setenv", "OURS", ":".join(map(str, ours)), "--setenv", "LANG", "C.UTF-8"]
+        command += ["--setenv", "HELIOGRAPH_STOP_DELAY_MS", "0"]
         asked = {"blocks": blocks, "socket": str(self._sockets[0]) if self._sockets else None}
         done = subprocess.run(
             [*command, sys.executable, str(ROOT / "tests/confined/inside.py"), "machine"],
