@@ -140,7 +140,7 @@ def test_the_envelope(shared_service: Service, code: str) -> None:
     assert len(error["message"]) > 20
 
 
-@pytest.mark.parametrize("accept", ["application/problem+json", "text/html, application/problem+json;q=0.9"])
+@pytest.mark.parametrize("accept", ["application/problem+json", "text/html, Application/Problem+JSON;q=0.9"])
 @pytest.mark.parametrize("code", ASKED)
 def test_problem_json(shared_service: Service, code: str, accept: str) -> None:
     answer = ask(shared_service, code, Accept=accept)

@@ -34,7 +34,7 @@ def bearer(request: Request) -> bytes:
 
 def _error(refusal: Refusal, request: Request, base_url: str) -> Response:
     accept = b",".join(request.values(b"accept"))
-    problem = PROBLEM in accept and liking(accept, PROBLEM) > 0 and liking(accept, PROBLEM) >= liking(accept, JSON)
+    problem = 0 < liking(accept, PROBLEM) >= liking(accept, JSON)
     body = error_body(refusal, request.id, base_url, problem=problem)
     return Response(status_of(type(refusal)), body, error_headers(refusal), PROBLEM if problem else JSON)
 
