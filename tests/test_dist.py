@@ -93,7 +93,7 @@ def test_a_service_without_extras_is_few_packages() -> None:
         if name not in found:
             found.add(name)
             left += [one for one in importlib.metadata.requires(name) or () if ";" not in one]
-    assert len(found) < PACKAGES_MAX and not {"joserfc", "webauthn", "obstore"} & found
+    assert len(found) < PACKAGES_MAX and not {"joserfc", "webauthn", "obstore", "rich"} & found
 
 
 ASKS = """

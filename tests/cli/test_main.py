@@ -1,10 +1,12 @@
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from heliograph.cli import main
+from heliograph.cli.options import progress
 
 from .conftest import Run
 
@@ -39,3 +41,13 @@ def test_libraries_that_few_need_are_imported_when_they_are() -> None:
     few = {"aiohttp", "webauthn", "obstore", "joserfc", "opentelemetry", "markdown_it", "mjml"}
     look = f"import sys, heliograph.cli.serve; print({few} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", look], text=True).strip() == "set()"
+
+
+@pytest.mark.parametrize(("is_terminal", "said"), [(True, "Reading …\r\x1b[K"), (False, "")])
+def test_progress_is_for_terminals(
+    is_terminal: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    with suppress(ValueError), progress("Reading"):
+        raise ValueError
+    assert capsys.readouterr().err == said

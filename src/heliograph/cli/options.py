@@ -12,7 +12,6 @@ from urllib.parse import urlsplit, urlunsplit
 import apsw
 import asyncpg
 import click
-from rich.console import Console
 
 from heliograph.datafolder import seen_numbers
 from heliograph.opening import WrongSecret, check_secret, make_secrets, open_store, schema_version, sqlite_path
@@ -143,11 +142,13 @@ def read_setup(settings: Settings) -> Setup:
 
 @contextmanager
 def progress(doing: str) -> Iterator[None]:
-    if sys.stderr.isatty():
-        with Console(stderr=True).status(f"{doing} …"):
-            yield
-    else:
+    """Say on a terminal what is being done, until it is."""
+    is_seen = sys.stderr.isatty()
+    click.echo(f"{doing} …" if is_seen else "", nl=False, err=True)
+    try:
         yield
+    finally:
+        click.echo("\r\x1b[K" if is_seen else "", nl=False, err=True)
 
 
 @contextmanager
