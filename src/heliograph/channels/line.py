@@ -25,14 +25,14 @@ class Line:
 
         Returns False when that is not in time, and those who are before it take all places.
         """
-        loop = asyncio.get_running_loop()
         if self._free:
             self._free -= 1
             parcel.passage.waited(0.0)
             return True
-        began = loop.time()
+        time = asyncio.get_running_loop().time
+        began = time()
         given = await self._wait(parcel.priority, patience_s)
-        parcel.passage.waited(loop.time() - began)
+        parcel.passage.waited(time() - began)
         return given
 
     def give_back(self) -> None:
