@@ -182,6 +182,11 @@ def test_request_schemas(schema: str, value: Any, valid: bool) -> None:
     assert is_valid(schema, value) is valid
 
 
+def test_a_fix_speaks_of_no_field_of_our_own_answer() -> None:
+    """It is also said in other services' shapes and in SMTP replies, which have no `param` and no `details`."""
+    assert [one.code for one in all_refusals() if re.search(r"\bparam\b|\bdetails\b", one.fix)] == []
+
+
 def test_errors_md_is_current() -> None:
     stored = Path(__file__).parents[2] / "docs" / "errors.md"
     assert stored.read_text() == pages.errors_markdown(), (

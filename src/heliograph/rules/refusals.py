@@ -124,9 +124,9 @@ class InvalidJson(Refusal):
 
 
 class InvalidRequest(Refusal):
-    """A field has the wrong type, is missing, or is not known."""
+    """A field has the wrong type, is missing, or is not known: `param` names it."""
 
-    fix = "Correct the field named in param."
+    fix = "Correct this field."
 
 
 class InvalidIdempotencyKey(Refusal):
@@ -354,7 +354,7 @@ class LayoutNotFound(Refusal):
 class InvalidTemplate(Refusal):
     """The template or layout has errors, or the team no room for it: `details.problems` names each, part and line."""
 
-    fix = "Mend what details.problems names."
+    fix = "Mend each of them, then save it again."
 
 
 class WrongTemplateChannel(Refusal):
@@ -370,15 +370,15 @@ class TemplateUnavailable(Refusal):
 
 
 class MissingVariable(Refusal):
-    """A variable that the template requires is missing."""
+    """A variable that the template requires is missing: `details.variables` names each."""
 
-    fix = "Send every name in details.variables."
+    fix = "Send a value for each of them."
 
 
 class UnknownVariable(Refusal):
-    """A passed variable is not declared by the template."""
+    """A passed variable is not declared by the template: `details.variables` names each."""
 
-    fix = "Remove every name in details.variables."
+    fix = "Leave them out."
 
 
 class ListTooLong(Refusal):
@@ -388,9 +388,9 @@ class ListTooLong(Refusal):
 
 
 class InvalidVariable(Refusal):
-    """A value is longer than the template takes, or its format cannot write it."""
+    """A value is longer than the template takes, or its format cannot write it: `details.variables` names each."""
 
-    fix = "Shorten every value in details.variables, or send a number, a date or a time where the template formats one."
+    fix = "Shorten them, or send a number, a date or a time where the template formats one."
 
 
 # -- phones ------------------------------------------------------------------------------------------------
