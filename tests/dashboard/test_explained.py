@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.delivery.circuit import Circuit
+from heliograph.rules.options import Added
 from heliograph.rules.setup.records import CarrierRecord, Domain, Key, TeamRecord
 from heliograph.rules.webhooks.event import marked
 from heliograph.storage.outcomes import Change, Later
@@ -131,7 +132,7 @@ async def test_queued_and_paused(sent: Sent, store: Store) -> None:
 
 
 async def test_what_the_caller_added(sent: Sent) -> None:
-    await sent.accept(added=b'{"tags":{"kind":"receipt"},"metadata":{"order":4711},"priority":"critical"}')
+    await sent.accept(added=Added(tags={"kind": "receipt"}, metadata={"order": 4711}, priority="critical"))
     shown = await sent.page()
     assert "Priority Critical" in shown.text and '"order": 4711' in shown.text
     assert f'<a href="{HERE}/messages?tag=kind%3Areceipt">kind: receipt</a>' in shown.html

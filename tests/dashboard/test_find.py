@@ -13,6 +13,7 @@ import pytest
 from heliograph.dashboard.pages import PAGES
 from heliograph.dashboard.views import messages
 from heliograph.dashboard.views.messages import moment_field, read_moment
+from heliograph.rules.options import Added
 from heliograph.rules.setup.records import Domain, Key, TeamRecord, Template, Webhook
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
@@ -26,8 +27,7 @@ from tests.storage.test_idempotency import make_context
 
 TEAM, OTHER = "team_a", "team_b"
 HERE = f"/dashboard/teams/{TEAM}"
-TAGS = {"kind": "parcel: ü"}
-MADE: dict[str, Any] = {"template_id": "tpl_1", "tags": TAGS}
+TAGGED = Added(tags={"kind": "parcel: ü"})
 TAG = "tag=kind:parcel:%20%C3%BC"
 FIGURES = 'aria-label="By status"'
 HOSTILE = [
@@ -58,9 +58,9 @@ async def sent(pages: Pages, store: Store, clock: TestClock) -> list[str]:
     """Oldest first; of the first, one of two recipients bounced. The last is another team's."""
     both = ("ada@example.com", "bob@example.com")
     made = [
-        await send_email(store, clock, "Your parcel", *both, key_id="aaaaaaaaaa", template_id="tpl_1", tags=TAGS),
+        await send_email(store, clock, "Your parcel", *both, key_id="aaaaaaaaaa", template_id="tpl_1", added=TAGGED),
         await send_email(store, clock, "=Receipt", "ada@example.com", sender="x@other.test"),
-        await send_email(store, clock, "Your parcel", "secret@other.test", team=2, tags=TAGS),
+        await send_email(store, clock, "Your parcel", "secret@other.test", team=2, added=TAGGED),
     ]
     for claim in await store.outbox.claim("email", 100):
         ends = "bounced" if claim.position else "delivered"

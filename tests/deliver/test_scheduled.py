@@ -11,6 +11,7 @@ from heliograph.deliver.dispatch import Dispatch
 from heliograph.handover import Handover
 from heliograph.rules.delivery.content import WhatsappContent
 from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.options import Timing
 from heliograph.rules.setup.records import TeamRecord, Template, UpstreamState, UpstreamTemplate
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.opt_outs import list_phones
@@ -56,7 +57,7 @@ async def test_a_template_that_meta_took_back(
 ) -> None:
     await world(store, "UTILITY", status)
     due = clock.now() + HOUR_MS
-    assert await end_of(store, carriers, clock, due_at=due) == ("failed", "template_unavailable")
+    assert await end_of(store, carriers, clock, timing=Timing(due_at=due)) == ("failed", "template_unavailable")
     assert (await end_of(store, carriers, clock))[0] == "sent"  # it was accepted before: Meta decides
 
 
@@ -76,4 +77,4 @@ async def test_an_opt_out_of_marketing(
     rows = [(1, PHONE, "whatsapp", reason, clock.now())] if reason else []
     await store.database.write(partial(list_phones, rows=rows, publisher=store.setup.publisher))
     why = "opted_out" if status == "failed" else None
-    assert await end_of(store, carriers, clock, due_at=clock.now() + HOUR_MS) == (status, why)
+    assert await end_of(store, carriers, clock, timing=Timing(due_at=clock.now() + HOUR_MS)) == (status, why)

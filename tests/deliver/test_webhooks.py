@@ -19,6 +19,7 @@ from heliograph.deliver import webhooks as telling
 from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.receiving import verify_webhook
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
+from heliograph.rules.options import Added
 from heliograph.rules.setup.records import TeamRecord, Webhook
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.rules.webhooks.signature import make_secret
@@ -480,8 +481,9 @@ async def test_five_days_of_nothing_but_failures_disable(store: Store, clock: Te
 
 async def tell_of_message(store: Store, clock: TestClock, callback: str | None) -> None:
     """That a message was sent, which may have an address of its own for that."""
-    added = b'{"to":"+15005550006","metadata":{"StatusCallback":"https://metadata.test"}}'
-    made = message(clock, "+15005550006", channel="sms", callback=callback, added=added)
+    phone = "+15005550006"
+    added = Added(metadata={"StatusCallback": "https://metadata.test"})
+    made = message(clock, phone, channel="sms", callback=callback, added=added, says={"to": phone})
     await store.messages.accept(made)
 
     async def story(tx: Any) -> None:

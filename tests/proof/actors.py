@@ -219,7 +219,7 @@ class World:
             price=self.price,
             retry_key=wish.retry_key,
             country="US",
-            added=msgspec.json.encode({"to_addresses": wish.to, "cc": [], "bcc": []}),
+            says={"to_addresses": wish.to, "cc": [], "bcc": []},
         )
         wish.tried.append(item.id)
         self._answered(wish, await process.store.messages.accept(item))

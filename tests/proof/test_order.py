@@ -22,9 +22,11 @@ from heliograph.channels.web import Web
 from heliograph.channels.whatsapp.cloud_api import CloudApi
 from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
+from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
 from heliograph.rules.delivery.content import SmsContent, WhatsappContent
 from heliograph.rules.delivery.lanes import WINDOW_FIRST
 from heliograph.rules.limits import HOUR_MS
+from heliograph.rules.options import Added, Timing
 from heliograph.rules.setup.carrier_kinds import CloudApiOptions, HttpOptions, MxOptions, RelayOptions, SmppOptions
 from heliograph.rules.setup.records import CarrierRecord, Channel, Priority, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
@@ -148,9 +150,10 @@ KINDS: dict[str, tuple[Channel, Any]] = {
 }
 
 
-def named(address: str) -> bytes:
-    """What counts against an email quota."""
-    return msgspec.json.encode({"to_addresses": [address], "cc": [], "bcc": []})
+def taken_for(address: str) -> Callable[[Found], Decision]:
+    """Answer what counts against an email quota."""
+    said = msgspec.json.encode({"id": "eml_1", "to_addresses": [address], "cc": [], "bcc": []})
+    return lambda _: Decision(response=said, recipients=[AcceptedRecipient(address, address, "to")])
 
 
 class World:
@@ -160,11 +163,14 @@ class World:
         self.store, self.clock, self.channel, self.taken = store, clock, channel, taken
         self._numbers = iter(range(10_000))
 
-    async def send(self, count: int, priority: Priority = "normal", team: int = 1, **more: Any) -> list[str]:
+    async def send(
+        self, count: int, priority: Priority = "normal", team: int = 1, expires_at: int | None = None
+    ) -> list[str]:
         numbers = [next(self._numbers) for _ in range(count)]
         to = [f"a{number}@x.test" if self.channel == "email" else f"+4477{number:08}" for number in numbers]
-        given = {"channel": self.channel, "priority": priority, "team": team, "content": CONTENTS[self.channel]} | more
-        made = [message(self.clock, address, added=named(address), **given) for address in to]
+        given: dict[str, Any] = {"channel": self.channel, "team": team, "content": CONTENTS[self.channel]}
+        given |= {"added": Added(priority=priority), "timing": Timing(expires_at=expires_at)}
+        made = [message(self.clock, decide=taken_for(address), **given) for address in to]
         await asyncio.gather(*map(self.store.messages.accept, made))
         return to
 

@@ -15,7 +15,7 @@ from heliograph.rules.refusals import (
     Refusal,
     SandboxFromLocked,
 )
-from heliograph.rules.setup.records import Channel, DisplayName, Domain, Key, Mode, Platform, Team, TeamRecord
+from heliograph.rules.setup.records import Caller, Channel, DisplayName, Domain, Key, Mode, Platform, Team, TeamRecord
 
 PLATFORM = Platform(sender="hello@sandbox.test", brand="Heliograph")
 
@@ -62,7 +62,7 @@ UNAPPROVED = team("live", RAW, NEW)
 
 
 def resolve(of: Team, from_: str | None, id: str | None = None, pin: str | None = None) -> Sender:
-    return resolve_sender(team=of, key=key(pin), platform=PLATFORM, from_=from_, from_display_id=id)
+    return resolve_sender(Caller(team=of, key=key(pin)), PLATFORM, from_, id)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_refused(
 
 def test_a_platform_without_a_sender_is_our_own_mistake() -> None:
     with pytest.raises(ValueError, match="platform.sender"):
-        resolve_sender(team=SANDBOX, key=key(), platform=Platform(sender="nobody"), from_=None, from_display_id=None)
+        resolve_sender(Caller(team=SANDBOX, key=key()), Platform(sender="nobody"), None, None)
 
 
 @pytest.mark.parametrize(

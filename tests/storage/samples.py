@@ -1,6 +1,6 @@
 """Messages and verifications as accept hands them to the store, in short."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -36,22 +36,21 @@ def message(
     team: int = 1,
     channel: Any = "email",
     price: int = 0,
-    added: bytes = b"{}",
+    says: Mapping[str, Any] = {},
     decide: Callable[[Found], Decision] | None = None,
     **more: Any,
 ) -> Acceptance:
-    """A message whose answer is its id; it costs `price`."""
+    """A message whose answer is its id, and what it `says`; it costs `price`."""
     id_ = clock.new_id("eml_")
     to = addresses or ("ada@example.com",)
 
     def take(found: Found) -> Decision:
         pricing.hold(found.account, price)
         recipients = [AcceptedRecipient(address, address, "to") for address in to]
-        return Decision(response=f'{{"id":"{id_}"}}'.encode(), recipients=recipients, price=price, added=added)
+        return Decision(response=msgspec.json.encode({"id": id_, **says}), recipients=recipients, price=price)
 
     fields: dict[str, Any] = {
         "id": id_,
-        "tags": msgspec.json.decode(added).get("tags", {}),
         "team": team,
         "channel": channel,
         "lane": LANE[channel],
@@ -71,7 +70,6 @@ async def send_email(
     """Accept an email a second after the one before, with an answer that can be searched; answers its id."""
     clock.forward(1000)
     said = {"to": to[0], "to_addresses": to, "from": sender, "subject": subject, "recipient_count": len(to)}
-    said["tags"] = more.get("tags", {})
 
     def decide(_: Found) -> Decision:
         answer = msgspec.json.encode({"id": item.id, **said})

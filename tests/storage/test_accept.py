@@ -3,14 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from itertools import permutations
+from typing import Any, cast
 
 import pytest
 
 from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found
+from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, SharedText
 from heliograph.rules.limits import DAY_MS
+from heliograph.rules.options import Added
+from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import RecipientSuppressed
+from heliograph.storage.accepts import write_accepted
 from heliograph.storage.engine.database import Rows, Story, T, Tx
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store, StoreUnavailable
@@ -195,3 +199,29 @@ async def test_a_rehearsal_decides_and_writes_nothing(store: Store, clock: TestC
     assert accepted.price == 7
     assert await sql("SELECT count(*) FROM message") == [(0,)]
     assert (await store.ledger.account(1)).available == CREDIT
+
+
+async def test_a_group_is_written_in_one_order_whatever_comes_first(clock: TestClock) -> None:
+    """PostgreSQL plans, and every process keeps, each order of the tables as a statement of its own."""
+    orders: list[list[str]] = []
+
+    class Written:
+        def __init__(self) -> None:
+            self.hints: dict[str, int] = {}
+
+        async def write(self, tables: Mapping[str, Rows]) -> None:
+            orders.append([query for query, rows in tables.items() if rows])
+
+    shared = SharedText(b"digest", b'"html":"large"')
+    some: list[dict[str, Any]] = [
+        {"added": Added(tags={"kind": "receipt"})},
+        {"blobs": ["hash"]},
+        {"shared": shared, "marketing_to": "+447700900123"},
+        {"callback": "https://example.com/hook"},
+    ]
+    paid = Decision(b"{}", [ADA], price=1)
+    items = [(message(clock, **more), paid if "blobs" in more else Decision(b"{}", [ADA])) for more in some]
+    empty: dict[str, Any] = dict.fromkeys(Account.__struct_fields__, 0)
+    for accepted in permutations(items):
+        await write_accepted(cast(Tx, Written()), list(accepted), {1: Account(**empty)}, [(key,) for key in range(4)])
+    assert orders == [orders[0]] * len(orders) and len(orders[0]) == 12

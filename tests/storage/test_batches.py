@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, BatchAcceptance, Decision, Found, Sent
 from heliograph.rules.limits import DAY_MS
+from heliograph.rules.options import Timing
 from heliograph.rules.refusals import InvalidEmail, Refusal
 from heliograph.storage import accepts, outcomes
 from heliograph.storage.engine.database import Tx
@@ -165,7 +166,7 @@ async def test_what_is_sent_again_after_the_end_is_not_told_again(store: Store, 
 
 
 async def test_a_batch_goes_when_its_messages_go(store: Store, clock: TestClock, sql: Sql) -> None:
-    waiting = batch(clock, message(clock, due_at=clock.now() + 200 * DAY_MS))
+    waiting = batch(clock, message(clock, timing=Timing(due_at=clock.now() + 200 * DAY_MS)))
     ended, refused = batch(clock, message(clock)), batch(clock, InvalidEmail(), strict=False)
     for item in (waiting, ended, refused):
         await store.messages.accept(item)

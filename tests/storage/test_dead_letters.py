@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
-from heliograph.rules.options import Added
+from heliograph.rules.options import Added, Timing
 from heliograph.rules.setup.records import TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import dead_letters, outbox
@@ -109,8 +108,8 @@ async def test_a_retry_is_charged_once(
 async def test_a_retry_keeps_its_expiry_and_priority(store: Store, clock: TestClock, sql: Sql) -> None:
     """And is due like what was scheduled: suppression and suspension are looked at again."""
     at = clock.now() + 30 * DAY_MS
-    added = msgspec.json.encode(Added(expires_at=timestamp(at), priority="bulk"))
-    await store.messages.accept(message(clock, added=added, expires_at=at, priority="bulk"))
+    added = Added(expires_at=timestamp(at), priority="bulk")
+    await store.messages.accept(message(clock, added=added, timing=Timing(expires_at=at)))
     (dead,) = await kill(store, clock)
     assert (await _retry(store, clock, dead)).done == 1
     assert await sql("SELECT lane, expires_at FROM outbox") == [("email.bulk", at)]

@@ -84,11 +84,16 @@ def mail(clock: TestClock, *to: str, **more: Any) -> Any:
         kept = [address for address in to if address.lower() not in found.suppressed]
         record = {"id": id_, "to": kept[0], "to_addresses": kept, "subject": f"Hello {to[0]}"}
         recipients = [AcceptedRecipient(a.lower(), a, "to") for a in kept]
-        return Decision(response=msgspec.json.encode(record | {"tags": tags}), recipients=recipients)
+        return Decision(response=msgspec.json.encode(record), recipients=recipients)
 
-    tags = {"for": to[0], "kind": "greeting"}
     content = msgspec.json.encode({"to": to, "text": f"Dear {to[0]}"})
-    fields = {"id": id_, "tags": tags, "watch": [address.lower() for address in to], "content": content}
+    added = Added(tags={"for": to[0], "kind": "greeting"})
+    fields: dict[str, Any] = {
+        "id": id_,
+        "added": added,
+        "watch": [address.lower() for address in to],
+        "content": content,
+    }
     return message(clock, decide=decide, **fields | more)
 
 

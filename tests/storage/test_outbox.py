@@ -13,6 +13,7 @@ from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
 from heliograph.rules.delivery.lanes import PRIORITIES
 from heliograph.rules.delivery.outcome import CarrierReport, DueReport, Report
 from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX, LEASE_MS
+from heliograph.rules.options import Added, Timing
 from heliograph.storage import outcomes
 from heliograph.storage.outbox import Claim, LaneDepth, Outbox
 from heliograph.storage.outcomes import Change, Later
@@ -47,9 +48,10 @@ async def test_every_team_gets_its_share_and_the_rest_goes_round(store: Store, c
 
 
 async def test_the_urgent_go_first_and_no_priority_starves(store: Store, clock: TestClock) -> None:
-    items = [message(clock, team=team, priority=p) for p in PRIORITIES[::-1] for team in (1, 2) for _ in range(30)]
+    rising = [Added(priority=priority) for priority in PRIORITIES[::-1]]
+    items = [message(clock, team=team, added=added) for added in rising for team in (1, 2) for _ in range(30)]
     await asyncio.gather(*map(store.messages.accept, items))
-    priority = {item.id: item.priority for item in items}
+    priority = {item.id: item.added.priority for item in items}
     handed: list[Claim] = []
     for most in (40, *[1] * 20, 100, 100):  # many at once, and one at a time, as when all slots are taken
         handed += await store.outbox.claim("email", most)
@@ -64,7 +66,7 @@ async def test_the_urgent_go_first_and_no_priority_starves(store: Store, clock: 
 
 
 async def test_all_queues_of_a_lane_are_one_in_the_figures(store: Store, clock: TestClock) -> None:
-    first, *others = [message(clock, priority=priority) for priority in PRIORITIES]
+    first, *others = [message(clock, added=Added(priority=priority)) for priority in PRIORITIES]
     for item in (first, *others):
         await store.messages.accept(item)
     assert LaneDepth("email", 3, first.created_at) in await store.outbox.depth()
@@ -332,7 +334,7 @@ async def test_the_oldest_has_waited_since_its_first_try(store: Store, clock: Te
     """Also while it waits for its next try; what is scheduled, since its time; a lane without work has none."""
     assert await store.outbox.depth() == [LaneDepth("email"), LaneDepth("phone")]
     later = clock.now() + DAY_MS
-    await store.messages.accept(message(clock, due_at=later))
+    await store.messages.accept(message(clock, timing=Timing(due_at=later)))
     assert LaneDepth("email", 1, later) in await store.outbox.depth()
     await store.messages.accept(message(clock))
     (claim,) = await store.outbox.claim("email", 10)
@@ -355,9 +357,9 @@ async def test_the_quota_comes_back_when_a_mail_ends_for_a_reason_of_ours(
 ) -> None:
     def decide(found: Found) -> Decision:
         pricing.take_quota(found.account, 1, 10, pricing.month_of(clock.now()))
-        named = msgspec.json.encode({"to_addresses": ["ada@example.com"], "cc": [], "bcc": []})
+        said = msgspec.json.encode({"id": "eml_1", "to_addresses": ["ada@example.com"], "cc": [], "bcc": []})
         ada = AcceptedRecipient("ada@example.com", "ada@example.com", "to")
-        return Decision(response=b'{"id":"eml_1"}', recipients=[ada], added=named)
+        return Decision(response=said, recipients=[ada])
 
     await store.messages.accept(message(clock, decide=decide))
     (claim,) = await store.outbox.claim("email", 10)

@@ -52,7 +52,7 @@ async def test_bodies_go_after_seven_days_and_the_rest_after_ninety(store: Store
         message(
             clock,
             price=5,
-            added=b'{"tags":{"a":"b"}}',
+            added=Added(tags={"a": "b"}),
             blobs=[file],
             retry_key=retry_key("k"),
             marketing_to="a@example.com",

@@ -57,12 +57,13 @@ from heliograph.rules.mail.reputation import check_direct
 from heliograph.rules.mail.sender import Sender, brand_of, resolve_sender
 from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
-from heliograph.rules.setup.records import Caller, Team, Template
+from heliograph.rules.setup.records import Caller, Layout, Platform, Team, Template
 from heliograph.rules.setup.snapshot import Setup, verified_by
 from heliograph.rules.templates.check import find_template
 from heliograph.rules.templates.locales import in_locale, read_locale
 from heliograph.rules.templates.render import Rendered, check_subject, most_octets, octets, render
 from heliograph.rules.templates.values import (
+    Values,
     check_size,
     check_size_of_variables,
     check_variables,
@@ -269,30 +270,11 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         attachments = read_attachments(request.attachments, more_types(setup.platform, caller.team))
     if request.template_id is None:
         check_direct(context.store.reputation.current.get(caller.team.record.id))
-    sender = resolve_sender(
-        team=caller.team,
-        key=caller.key,
-        platform=setup.platform,
-        from_=request.from_,
-        from_display_id=request.from_display_id,
-        caught=caller.caught,
-    )
-    template = layout = None
-    if request.template_id is None:
-        check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
-        content = Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
-    else:
-        template = find_template(caller.team, request.template_id, "email")
-        if locale is not None:
-            template = in_locale(template, locale)
-        if template.layout is not None:
-            layout = caller.team.layouts.get(template.layout)
-        check_variables(template, variables)
-        check_size_of_variables(request.variables)
-        content = render(template, variables, brand_of(sender.domain, setup.platform), layout)
-        check_subject(content.subject or "")
+    sender = resolve_sender(caller, setup.platform, request.from_, request.from_display_id)
+    template, layout, content = _content(request, variables, locale, caller.team, sender, setup.platform)
     if not caller.caught:
         check_allowed(recipients, caller.team)
+    several = [address.given for address in recipients.reply_to] if len(recipients.reply_to) > 1 else None
     return EmailDraft(
         recipients=recipients,
         sender=sender,
@@ -300,16 +282,27 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
         content=content,
         attachments=attachments,
         replies_to=replies_to,
-        added=added_of(
-            request,
-            timing,
-            template,
-            layout=layout,
-            reply_to_addresses=[a.given for a in recipients.reply_to] if len(recipients.reply_to) > 1 else None,
-            headers=request.headers,
-        ),
+        added=added_of(request, timing, template, layout=layout, reply_to_addresses=several, headers=request.headers),
         timing=timing,
     )
+
+
+def _content(
+    request: EmailRequest, variables: Values, locale: str | None, team: Team, sender: Sender, platform: Platform
+) -> tuple[Template | None, Layout | None, Rendered]:
+    """Return what it says, and the template and the layout that it is rendered from."""
+    if request.template_id is None:
+        check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
+        return None, None, Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
+    template = find_template(team, request.template_id, "email")
+    if locale is not None:
+        template = in_locale(template, locale)
+    layout = team.layouts.get(template.layout) if template.layout is not None else None
+    check_variables(template, variables)
+    check_size_of_variables(request.variables)
+    content = render(template, variables, brand_of(sender.domain, platform), layout)
+    check_subject(content.subject or "")
+    return template, layout, content
 
 
 def _replies_to(setup: Setup, team: Team, request: EmailRequest) -> str:
@@ -389,39 +382,88 @@ def email_acceptance(
 ) -> Acceptance:
     """Build what is stored; it has an `id_` of its own when made in a thread: ids are given on the event loop alone."""
     team, now, id_ = caller.team, context.clock.of(caller.team.record.ref), id_ or context.clock.new_id("eml_")
-    recipients, content, template = draft.recipients, draft.content, draft.template
-    status = first_status(context, draft.timing, now)
-    added = msgspec.json.encode(draft.added)
-    reply_to = [address.given for address in recipients.reply_to] if recipients.reply_to else []
+    template, status = draft.template, first_status(context, draft.timing, now)
+    reply_to = [address.given for address in draft.recipients.reply_to] if draft.recipients.reply_to else []
     if draft.replies_to:
         reply_to = [verp.sign_reply(context.reply_key, id_, team.record.id, draft.replies_to)]
+    stored, shared = _stored(draft, files, reply_to, shown, may_share=team.sandbox)
+    undecided = Undecided(
+        id=id_,
+        created_at=now,
+        status=status,
+        team=team,
+        draft=draft,
+        reply_to=reply_to,
+        files=len(files),
+        drops_suppressed=shown is not None and shown.drop_suppressed,
+    )
+    return Acceptance(
+        id=id_,
+        team=team.record.ref,
+        channel="email",
+        lane=lanes.LANE["email"],
+        status=status,
+        sandbox=team.sandbox,
+        caught=caller.caught or team.simulated,
+        key_id=caller.key.id,
+        created_at=now,
+        credit_low=team.record.credit_low,
+        content=stored,
+        shared=shared,
+        decide=undecided.decide,
+        template_id=template.id if template else None,
+        template_version=template.version if template else None,
+        watch=[address.normal for address, _ in draft.recipients.distinct],
+        blobs=sorted({file.blob for file in files if file.blob}) if files else (),
+        file_octets=sum(file.size for file in files if file.blob) if files else 0,
+        octets_most=team.record.octets_most,
+        retry_key=retry_key,
+        audit=caller.entry(id_) if caller.entry else None,
+        timing=draft.timing,
+        added=draft.added,
+    )
 
-    def decide(found: Found) -> Decision:
-        kept = split_suppressed(recipients, found.suppressed, drop=shown is not None and shown.drop_suppressed)
-        price = _take_money(team, template, kept, found, now)
+
+class Undecided(msgspec.Struct, frozen=True, kw_only=True):
+    """An email until the store has said who is suppressed and what is left of quota and credit."""
+
+    id: str
+    created_at: int
+    status: str
+    team: Team
+    draft: EmailDraft
+    reply_to: list[str]
+    files: int
+    drops_suppressed: bool
+
+    def decide(self, found: Found) -> Decision:
+        draft, team = self.draft, self.team
+        kept = split_suppressed(draft.recipients, found.suppressed, drop=self.drops_suppressed)
+        price = _take_money(team, draft.template, kept, found, self.created_at)
         record = EmailRecord(
-            id=id_,
+            id=self.id,
             to=kept.to[0].given,
             to_addresses=[a.given for a in kept.to],
             cc=[a.given for a in kept.cc] if kept.cc else [],
             bcc=[a.given for a in kept.bcc] if kept.bcc else [],
-            reply_to=reply_to[0] if reply_to else None,
+            reply_to=self.reply_to[0] if self.reply_to else None,
             from_=draft.sender.address.given,
-            subject=content.subject or "",
+            subject=draft.content.subject or "",
             recipient_count=kept.count,
-            attachments_count=len(files),
-            status=status,
+            attachments_count=self.files,
+            status=self.status,
             sandbox=team.sandbox,
-            created_at=timestamp(now),
+            created_at=timestamp(self.created_at),
         )
-        return Decision(
-            response=msgspec.json.encode(record),
-            recipients=[AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct],
-            record=record,
-            price=price,
-            added=added,
-        )
+        recipients = [AcceptedRecipient(address.normal, address.given, kind) for address, kind in kept.distinct]
+        return Decision(msgspec.json.encode(record), recipients, record=record, price=price)
 
+
+def _stored(
+    draft: EmailDraft, files: list[File], reply_to: list[str], shown: Shown | None, *, may_share: bool
+) -> tuple[bytes, SharedText | None]:
+    """Write what is handed over; what is free, and made large by a template, shares its text with others like it."""
+    recipients, content = draft.recipients, draft.content
     mail = EmailContent(
         from_name=draft.sender.name,
         from_address=draft.sender.address.given,
@@ -434,37 +476,11 @@ def email_acceptance(
         text=content.text,
         attachments=files,
     )
-    kept, common = msgspec.json.encode(mail), None
-    if team.sandbox and len(kept) > SHARED_MIN:  # where what is free is made large by a template
-        kept, body = split_mail(mail)
-        common = SharedText(hashlib.blake2b(body, digest_size=16).digest(), body)
-    return Acceptance(
-        id=id_,
-        team=team.record.ref,
-        channel="email",
-        lane=lanes.LANE["email"],
-        status=status,
-        sandbox=team.sandbox,
-        caught=caller.caught or team.simulated,
-        key_id=caller.key.id,
-        created_at=now,
-        credit_low=team.record.credit_low,
-        content=kept,
-        shared=common,
-        decide=decide,
-        template_id=template.id if template else None,
-        template_version=template.version if template else None,
-        watch=[address.normal for address, _ in recipients.distinct],
-        blobs=sorted({file.blob for file in files if file.blob}) if files else (),
-        file_octets=sum(file.size for file in files if file.blob) if files else 0,
-        octets_most=team.record.octets_most,
-        retry_key=retry_key,
-        audit=caller.entry(id_) if caller.entry else None,
-        due_at=draft.timing.due_at,
-        expires_at=draft.timing.expires_at,
-        priority=draft.added.priority,
-        tags=draft.added.tags,
-    )
+    stored = msgspec.json.encode(mail)
+    if not may_share or len(stored) <= SHARED_MIN:
+        return stored, None
+    stored, body = split_mail(mail)
+    return stored, SharedText(hashlib.blake2b(body, digest_size=16).digest(), body)
 
 
 def _take_money(team: Team, template: Template | None, kept: Recipients, found: Found, now: int) -> int:

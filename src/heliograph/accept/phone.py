@@ -206,13 +206,12 @@ def phone_acceptance(
     now = context.clock.of(team.record.ref)
     status = first_status(context, draft.timing, now)
     record = PhoneRecord(id=id_, to=draft.to, status=status, sandbox=team.sandbox, created_at=timestamp(now))
-    kept = msgspec.json.encode(added)
 
     def decide(found: Found) -> Decision:
         check(found, now)
         pricing.hold(found.account, price)
         to = AcceptedRecipient(draft.to, draft.to, "to")
-        return Decision(msgspec.json.encode(record), [to], record=record, price=price, added=kept)
+        return Decision(msgspec.json.encode(record), [to], record=record, price=price)
 
     return Acceptance(
         id=id_,
@@ -235,10 +234,8 @@ def phone_acceptance(
         phone=draft.to,
         retry_key=retry_key,
         audit=caller.entry(id_) if caller.entry else None,
-        due_at=draft.timing.due_at,
-        expires_at=draft.timing.expires_at,
-        priority=added.priority,
-        tags=added.tags,
+        timing=draft.timing,
+        added=added,
     )
 
 

@@ -71,13 +71,8 @@ def _email(context: Context, caller: Caller, sent: Undelivered, template: Templa
         raise InvalidRequest("The sender of the message is not an email address.")
     if template is None:
         check_direct(context.store.reputation.current.get(caller.team.record.id))
-    sender = resolve_sender(
-        team=caller.team,
-        key=caller.key,
-        platform=context.store.setup.current.platform,
-        from_=Sender(address=address, name=content.from_name, domain=None).header,
-        from_display_id=None,
-    )
+    said = Sender(address=address, name=content.from_name, domain=None).header
+    sender = resolve_sender(caller, context.store.setup.current.platform, said, None)
     check_allowed(recipients, caller.team)
     draft = EmailDraft(
         recipients=recipients,

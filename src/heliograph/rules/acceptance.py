@@ -4,16 +4,17 @@ The store looks up what only it knows (suppressions, the account, the day's mark
 holds the account, and writes all or nothing. So the channel's last rules stay with the channel.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from heliograph.rules.audit import AuditEntry
+from heliograph.rules.options import AT_ONCE, Added, Timing
 from heliograph.rules.phones.opt_out import OptOutReason
 from heliograph.rules.pricing import Account
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import Channel, Priority
+from heliograph.rules.setup.records import Channel
 
 R = TypeVar("R")
 
@@ -42,13 +43,6 @@ class Decision(msgspec.Struct, frozen=True):
     recipients: Sequence[AcceptedRecipient]
     record: Any = None  # what the caller is told of it
     price: int = 0  # held now, captured when a carrier accepts
-    added: bytes = b"{}"  # what the caller added to it: reads and events show it beside the record
-
-    @property
-    def kept(self) -> str:
-        """Return the record and what was added, in one object."""
-        whole = self.response if self.added == b"{}" else self.response[:-1] + b"," + self.added[1:]
-        return whole.decode()
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
@@ -105,10 +99,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     octets_most: int = 0  # what the team may store in a day; 0: as much as it likes
     retry_key: IdempotencyKey | None = None
     audit: AuditEntry | None = None  # of a send by a person
-    due_at: int | None = None  # None: at once
-    expires_at: int | None = None
-    priority: Priority = "normal"
-    tags: Mapping[str, str] = {}
+    timing: Timing = AT_ONCE
+    added: Added = Added()
     batch: str | None = None  # public id of the batch that it came in
     trace: str | None = None  # the traceparent of its request
     callback: str | None = None  # where its own events are told, in place of the team's endpoint
@@ -117,6 +109,11 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     def octets(self) -> int:
         """Count the octets of its content."""
         return len(self.content) + (len(self.shared.body) if self.shared else 0)
+
+    def kept(self, response: bytes) -> str:
+        """Return the record that the caller is answered and what they added to it, in one object."""
+        added = msgspec.json.encode(self.added)
+        return (response if added == b"{}" else response[:-1] + b"," + added[1:]).decode()
 
 
 class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,12 @@ from heliograph.storage.leases import Leases
 from heliograph.storage.tags import tag_rows
 
 ACCEPTED = 202
+# What writes a group, in the one order: PostgreSQL plans each order as a statement of its own, and hundreds came of it.
+WRITES = (
+    *("insert_messages", "insert_contents", "insert_shared_texts", "insert_shared_contents", "insert_recipients"),
+    *("insert_outbox", "update_accounts", "insert_ledger", "insert_blobs", "insert_marketing", "insert_tags"),
+    "insert_callbacks",
+)
 
 Item = Acceptance | BatchAcceptance
 Phone = tuple[int, str, str]  # team, channel, number
@@ -40,6 +46,31 @@ def weight(item: Item) -> int:
 async def accept(
     tx: Tx, items: Sequence[Item], publisher: Publisher, name_of: NameOf, leases: Leases
 ) -> list[Sent[Any] | Exception]:
+    desk, keys = await _open_desk(tx, items, name_of, leases)
+    credit = {team: account.available for team, account in desk.accounts.items()}
+    answers: list[Sent[Any] | Exception] = []
+    for item in items:
+        try:
+            answers.append(desk.take(item))
+        except Refusal as refusal:
+            answers.append(refusal)
+    if desk.memories:
+        await remember(tx, desk.memories, desk.remembered, leases)
+    if desk.batches:
+        await tx.run("insert_batches", batches=desk.batches)
+    if accepted := desk.accepted:
+        later = await write_accepted(tx, accepted, desk.accounts, keys)
+        low = {i.team: (i.credit_low, i.created_at) for i, _ in accepted}
+        await tell_low_credit(tx, publisher, credit, desk.accounts, low)
+        if later:
+            await _tell_scheduled(tx, publisher, later)
+        await audit.write(tx, *(item.audit for item, _ in accepted))
+        tx.afterwards.append(partial(_count, accepted))
+    return answers
+
+
+async def _open_desk(tx: Tx, items: Sequence[Item], name_of: NameOf, leases: Leases) -> tuple["_Desk", list[Any]]:
+    """Look up all that the decisions need, and keys for the messages, in as few round trips as there can be."""
     sends: list[Acceptance] = []
     for item in items:
         if isinstance(item, BatchAcceptance):
@@ -54,47 +85,14 @@ async def accept(
         find_suppressed={"addresses": list(watched)},
     )
     accounts = {row[0]: to_account(row) for row in locked}
-    credit = {team: account.available for team, account in accounts.items()}
-    remembered = await to_remembered(tx, known, leases)
     desk = _Desk(
-        accounts,
-        await _suppressed(tx, watched, listed, accounts, name_of),
-        await _marketing(tx, sends),
-        await _opted_out(tx, sends, accounts, name_of),
+        accounts=accounts,
+        remembered=await to_remembered(tx, known, leases),
+        suppressed=await _suppressed(tx, watched, listed, accounts, name_of),
+        marketing=await _marketing(tx, sends),
+        opted_out=await _opted_out(tx, sends, accounts, name_of),
     )
-
-    answers: list[Sent[Any] | Exception] = []
-    accepted: list[tuple[Acceptance, Decision]] = []
-    memories: list[tuple[Any, ...]] = []
-    batches: list[tuple[Any, ...]] = []
-    for item in items:
-        try:
-            if item.retry_key and (replay := replayed(remembered, item.key_id, item.retry_key, item.created_at)):
-                answers.append(replay)
-                continue
-            taken = desk.take(item)
-        except Refusal as refusal:
-            answers.append(refusal)
-            continue
-        accepted += taken.sends
-        if item.retry_key:
-            memories.append(_memory(item, item.retry_key, taken.made.body))
-        if isinstance(item, BatchAcceptance):  # without a message there is nothing to wait for
-            batches.append((item.id, item.team, len(taken.sends), None if taken.sends else item.created_at))
-        answers.append(taken.made)
-    if memories:
-        await remember(tx, memories, remembered, leases)
-    if batches:
-        await tx.run("insert_batches", batches=batches)
-    if accepted:
-        later = await write_accepted(tx, accepted, accounts, keys)
-        low = {i.team: (i.credit_low, i.created_at) for i, _ in accepted}
-        await tell_low_credit(tx, publisher, credit, accounts, low)
-        if later:
-            await _tell_scheduled(tx, publisher, later)
-        await audit.write(tx, *(item.audit for item, _ in accepted))
-        tx.afterwards.append(partial(_count, accepted))
-    return answers
+    return desk, keys
 
 
 def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
@@ -104,27 +102,35 @@ def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
         metrics.accepted[channel, "direct" if direct else "template", str(sandbox).lower()].inc(count)
 
 
-class _Taken(NamedTuple):
-    sends: list[tuple[Acceptance, Decision]]
-    made: Sent[Any]
-
-
-class _Desk(msgspec.Struct):
+class _Desk(msgspec.Struct, kw_only=True):
     """Decides one message after the other: each sees what those before it took."""
 
     accounts: dict[int, Account]
+    remembered: dict[tuple[str, str], Remembered]
     suppressed: dict[int, set[str]]
     marketing: dict[tuple[int, str], list[int]]
     opted_out: dict[Phone, OptOutReason]
+    # What was taken, to be written:
+    accepted: list[tuple[Acceptance, Decision]] = []
+    memories: list[tuple[Any, ...]] = []
+    batches: list[tuple[Any, ...]] = []
 
-    def take(self, item: Item) -> _Taken:
-        """Return what is accepted of it, and the answer. After a refusal everything is as it was."""
+    def take(self, item: Item) -> Sent[Any]:
+        """Return the answer. After a refusal everything is as it was."""
+        key = item.retry_key
+        if key and (replay := replayed(self.remembered, item.key_id, key, item.created_at)):
+            return replay
         if isinstance(item, BatchAcceptance):
-            return self._take_batch(item)
-        done = self._decide(item)
-        return _Taken([(item, done)], Sent(item.id, done.record, done.response))
+            made = self._take_batch(item)
+        else:
+            done = self._decide(item)
+            self.accepted.append((item, done))
+            made = Sent(item.id, done.record, done.response)
+        if key:
+            self.memories.append(_memory(item, key, made.body))
+        return made
 
-    def _take_batch(self, batch: BatchAcceptance) -> _Taken:
+    def _take_batch(self, batch: BatchAcceptance) -> Sent[Any]:
         before = replace(self.accounts[batch.team])
         done: list[tuple[Acceptance, Decision]] = []
         told: list[Sent[Any] | Refusal] = []
@@ -140,7 +146,10 @@ class _Desk(msgspec.Struct):
                     self._undo(before, done)
                     raise refusal.within(index) from None
                 told.append(refusal.within(index))
-        return _Taken(done, Sent(batch.id, told, batch.respond(told)))
+        self.accepted += done
+        # Without a message there is nothing to wait for.
+        self.batches.append((batch.id, batch.team, len(done), None if done else batch.created_at))
+        return Sent(batch.id, told, batch.respond(told))
 
     def _decide(self, item: Acceptance) -> Decision:
         before = replace(self.accounts[item.team])
@@ -201,11 +210,11 @@ async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Accept
             subject=item.id,
             sequence=None,
             type=SCHEDULED,
-            detail=scheduled_data(done.kept, to.given, to.kind),
+            detail=scheduled_data(item.kept(done.response), to.given, to.kind),
             created_at=item.created_at,
         )
         for item, done in later
-        if (item.due_at or 0) > item.created_at and publisher.subscribers(item.team, SCHEDULED, None)
+        if (item.timing.due_at or 0) > item.created_at and publisher.subscribers(item.team, SCHEDULED, None)
         for to in done.recipients
     ]
     await publisher.publish(tx, events)
@@ -324,50 +333,38 @@ async def write_accepted(
     tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account], keys: list[Any]
 ) -> list[tuple[Acceptance, Decision]]:
     """Write them under the first of these keys, and return the mails that wait for a time of their own."""
-    messages, contents, blobs, recipients, outbox, holds, marketing, tags = [], [], [], [], [], [], [], []
-    later, callbacks, parts = list[tuple[Acceptance, Decision]](), [], []
-    texts: dict[tuple[int, bytes], tuple[int, bytes]] = {}
+    rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in WRITES}
+    later: list[tuple[Acceptance, Decision]] = []
+    texts: dict[tuple[int, bytes], int] = {}  # the message that each came with first
     for (key,), (item, done) in zip(keys, accepted, strict=False):
-        at = item.created_at
-        due_at, queue = max(at, item.due_at or at), QUEUE_OF[item.lane, item.priority]
-        messages.append(_message(key, item, done))
+        at, due_at = item.created_at, item.timing.due_at
+        starts, queue = max(at, due_at or at), QUEUE_OF[item.lane, item.added.priority]
+        rows["insert_messages"].append(_message(key, item, done))
         if item.shared is None:
-            contents.append((key, item.content.decode()))
+            rows["insert_contents"].append((key, item.content.decode()))
         else:
-            text = texts.setdefault((item.team, item.shared.digest), (key, item.shared.body))
-            parts.append((key, item.content.decode(), text[0]))
-        if item.blobs:
-            blobs += [(blob, key) for blob in item.blobs]
-        if item.tags:
-            tags += tag_rows(item.team, item.id, item.tags)
+            text = texts.setdefault((item.team, item.shared.digest), key)
+            if text == key:
+                rows["insert_shared_texts"].append((key, item.shared.body.decode()))
+            rows["insert_shared_contents"].append((key, item.content.decode(), text))
         for position, to in enumerate(done.recipients):
-            recipients.append((key, position, to.address, to.given, to.kind, item.status, at))
-            outbox.append((queue, item.team, key, position, None, due_at, at, item.expires_at))
-        note(tx, item.lane, due_at - at)
+            rows["insert_recipients"].append((key, position, to.address, to.given, to.kind, item.status, at))
+            rows["insert_outbox"].append((queue, item.team, key, position, None, starts, at, item.timing.expires_at))
+        note(tx, item.lane, starts - at)
+        if item.blobs:
+            rows["insert_blobs"] += [(blob, key) for blob in item.blobs]
+        if item.added.tags:
+            rows["insert_tags"] += tag_rows(item.team, item.id, item.added.tags)
         if done.price:
-            holds.append((item.team, "hold", done.price, item.id, at, 0))
-        if item.due_at and item.channel == "email":
-            later.append((item, done))
+            rows["insert_ledger"].append((item.team, "hold", done.price, item.id, at, 0))
         if item.callback:
-            callbacks.append((key, item.callback))
+            rows["insert_callbacks"].append((key, item.callback))
         if item.marketing_to:
-            marketing.append((item.team, item.marketing_to, at))
-    await tx.write(
-        {
-            "insert_messages": messages,
-            "insert_contents": contents,
-            "insert_shared_texts": [(key, body.decode()) for key, body in texts.values()] if texts else [],
-            "insert_shared_contents": parts,
-            "insert_recipients": recipients,
-            "insert_outbox": outbox,
-            "update_accounts": [_account(accounts[team]) for team in {item.team for item, _ in accepted}],
-            "insert_ledger": holds,
-            "insert_blobs": blobs,
-            "insert_marketing": marketing,
-            "insert_tags": tags,
-            "insert_callbacks": callbacks,
-        }
-    )
+            rows["insert_marketing"].append((item.team, item.marketing_to, at))
+        if due_at and item.channel == "email":
+            later.append((item, done))
+    rows["update_accounts"] = [_account(accounts[team]) for team in {item.team for item, _ in accepted}]
+    await tx.write(rows)
     return later
 
 
@@ -386,7 +383,7 @@ def _message(key: int, item: Acceptance, done: Decision) -> tuple[Any, ...]:
         done.price,
         "held" if done.price else "none",
         item.created_at,
-        done.kept,
+        item.kept(done.response),
         item.batch,
         item.trace,
     )

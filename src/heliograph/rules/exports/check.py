@@ -11,7 +11,7 @@ from heliograph.rules.exports.records import ExportedTemplate, LeftOut, Row, edi
 from heliograph.rules.mail.attachments import check_type, more_types, type_of
 from heliograph.rules.mail.sender import resolve_sender
 from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import Key, Platform, Team
+from heliograph.rules.setup.records import Caller, Key, Platform, Team
 from heliograph.rules.webhooks.formats import postmark, resend
 
 Calls = Sequence[tuple[str, str]]  # method and path of what is served; a part in braces stands for any
@@ -101,7 +101,7 @@ def _of_text(row: Row, team: Team) -> Iterator[Breakage]:
 def _of_mail(row: Row, to: NewPlace) -> Iterator[Breakage]:
     sender, more = str(row.get("from") or ""), more_types(to.platform, to.team)
     try:
-        resolve_sender(team=to.team, key=_ANY_KEY, platform=to.platform, from_=sender, from_display_id=None)
+        resolve_sender(Caller(team=to.team, key=_ANY_KEY), to.platform, sender, None)
     except Refusal as refusal:
         yield Breakage("sender", sender, refusal.message)
     for one in items_of(row.get("attachments")):

@@ -15,7 +15,7 @@ from heliograph.rules.refusals import (
     NoApprovedBrandDomain,
     SandboxFromLocked,
 )
-from heliograph.rules.setup.records import Channel, DisplayName, Domain, Key, Platform, Team
+from heliograph.rules.setup.records import Caller, Channel, DisplayName, Domain, Key, Platform, Team
 from heliograph.rules.text import quoted, single_spaced
 
 
@@ -30,23 +30,16 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
         return name_addr(self.name, self.address.given)
 
 
-def resolve_sender(
-    *,
-    team: Team,
-    key: Key,
-    platform: Platform,
-    from_: str | None,
-    from_display_id: str | None,
-    caught: bool = False,
-) -> Sender:
-    if caught and from_ is not None:
+def resolve_sender(caller: Caller, platform: Platform, from_: str | None, from_display_id: str | None) -> Sender:
+    team = caller.team
+    if caller.caught and from_ is not None:
         name, address = _read_from(from_)
         return Sender(address=address, name=name or "", domain=None)
     if team.sandbox:
         name, address = _platform_sender(platform, from_)
         domain, brand = None, platform.brand
     else:
-        name, address, domain = _own_sender(team, key, from_)
+        name, address, domain = _own_sender(team, caller.key, from_)
         brand = domain.brand
     if name is not None or from_display_id is not None:
         brand = _display_name(team, domain, brand, name, from_display_id)
