@@ -12,6 +12,7 @@ from structlog.contextvars import bind_contextvars
 
 from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
+from heliograph.accept.rate import Turn
 from heliograph.api.routes import ROUTES
 from heliograph.manage.management import Management
 from heliograph.rules.limits import IN_THREAD, SECOND_MS
@@ -22,6 +23,7 @@ from heliograph.rules.refusals import (
     ServiceUnavailable,
 )
 from heliograph.rules.request_log import subject_of
+from heliograph.rules.setup.records import Caller
 from heliograph.rules.trouble import HEADER, Trouble, read_trouble, refused
 from heliograph.runtime import metrics, tracing
 from heliograph.storage.store import StoreUnavailable
@@ -83,34 +85,24 @@ class Api:
             name, keyed, labels = route.name, route.scopes is not None, (route.path, route.method)
             counted = labels
             call_task(name)
-            if not keyed:
-                read = partial(request.read_body, route.body_max, self._budget, request.path)
-                response = await route.call(
-                    Call(self.context, self._management, route, request, params, None, read=read, reads=self._reads)
-                )
-            else:
+            if keyed:
                 response = await self._keyed(route, surface, request, params, extra)
+            else:
+                response = await self._open(route, request, params)
         except ClientGone:
             raise
-        except Refusal as refusal:
-            response = self._refused(refusal, surface, request, name)
-            if keyed and len(extra) == 2:  # refused at the door, which has told nothing: strangers make no series
+        except Exception as error:
+            response = self._refused(_refusal(error, request), surface, request, name)
+            # Refused at the door, which has told nothing: strangers make no series.
+            if keyed and len(extra) == 2 and isinstance(error, Refusal):
                 keyed, counted = False, ("none", "other")
-        except StoreUnavailable as error:
-            log.error("store unavailable", request_id=request.id, error=str(error))
-            response = self._refused(ServiceUnavailable(retry_after=2), surface, request, name)
-        except Exception:
-            log.exception("internal error", request_id=request.id, address=request.address)
-            response = self._refused(InternalError(), surface, request, name)
         finally:
             if request.holder:
                 self._budget.give_back(request.holder)
         if not keyed:  # no such route, or one that needs no key
             self._tell_limits(surface, request, extra)
         if traced:
-            traced.note(http_request_method=request.method, http_route=labels[0])
-            traced.note(http_response_status__code=response.status, heliograph_request__id=request.id)
-            traced.end(f"{labels[1]} {labels[0]}", failed=response.status >= 500)
+            _end_trace(traced, request, response, *labels)
         # One series for all refusals of a route: which they are, refusals_total has by their codes.
         status = "4xx" if 400 <= response.status < 500 else response.status
         metrics.answered[*counted, status].observe(time() - began)
@@ -134,23 +126,27 @@ class Api:
             return self._own
         return self._others.get("/".join(path.split("/", 3)[:3]), self._own)
 
+    async def _open(self, route: Route, request: Request, params: dict[str, str]) -> Response:
+        """Answer what needs no key."""
+        read = partial(request.read_body, route.body_max, self._budget, request.path)
+        return await route.call(
+            Call(self.context, self._management, route, request, params, None, read=read, reads=self._reads)
+        )
+
     async def _keyed(
         self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers
     ) -> Response:
         """Check key, team, scope, rate limit, media type, size,
         JSON, and a query not taken; the endpoint does the rest.
         """
-        seen, scopes, token, raw = self.context.store.setup.current, route.scopes or (), b"", None
+        seen, token, raw = self.context.store.setup.current, b"", None
         if route.fresh:
             await self.context.store.setup.learned_since(seen)
-        if surface.signed:  # whose it is, is known when all of it is here
-            raw = await request.read_body(route.body_max, self._budget, request.path)
-            request.caller = caller = await self._door.signer(params["team"], request.texts(), raw)
-            turn = self._door.admit(caller, scopes, request.address)
-            turn = await self._door.agreed(turn, caller, scopes, request.address)
+        if surface.signed:
+            caller, turn, raw = await self._signed(route, request, params)
         else:
             token = self._token(surface, request)
-            caller, turn = await self._door.enter(token, scopes, request.address)
+            caller, turn = await self._door.enter(token, route.scopes or (), request.address)
         if surface.prefix:
             caller = caller.catching()
         extra += turn.headers
@@ -178,17 +174,21 @@ class Api:
         if response.headers is REPLAYED:
             metrics.replayed.inc()
         if self._door.keeps(caller):
-            self._door.note(
-                request.id,
-                caller,
-                route.name,
-                response.status,
-                subject=subject_of(response.made or params.get("id", "")),
-                replayed=response.headers is REPLAYED,
-            )
+            self._note(request, caller, route, response, params)
         if trouble and trouble.silent:
             await self._keep_silent(request)
         return response
+
+    def _note(self, request: Request, caller: Caller, route: Route, response: Response, params: dict[str, str]) -> None:
+        subject, replayed = subject_of(response.made or params.get("id", "")), response.headers is REPLAYED
+        self._door.note(request.id, caller, route.name, response.status, subject=subject, replayed=replayed)
+
+    async def _signed(self, route: Route, request: Request, params: dict[str, str]) -> tuple[Caller, Turn, bytes]:
+        """Return whose it is, which is known when all of the body is here, and that."""
+        raw = await request.read_body(route.body_max, self._budget, request.path)
+        request.caller = caller = await self._door.signer(params["team"], request.texts(), raw)
+        turn = self._door.admit(caller, route.scopes or (), request.address)
+        return caller, await self._door.agreed(turn, caller, route.scopes or (), request.address), raw
 
     async def _meet(self, asked: bytes) -> Trouble:
         """Do what `X-Heliograph-Simulate` asks for before the request is carried out, or instead."""
@@ -254,3 +254,20 @@ class Api:
         if request:
             self._tell_limits(self._surface(request.path), request, headers)
         return Response(status_of(type(refusal)), body, headers)
+
+
+def _refusal(error: Exception, request: Request) -> Refusal:
+    """Return what the client is told of an error; one of ours is logged."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, StoreUnavailable):
+        log.error("store unavailable", request_id=request.id, error=str(error))
+        return ServiceUnavailable(retry_after=2)
+    log.exception("internal error", request_id=request.id, address=request.address)
+    return InternalError()
+
+
+def _end_trace(span: tracing.Span, request: Request, response: Response, path: str, method: str) -> None:
+    span.note(http_request_method=request.method, http_route=path)
+    span.note(http_response_status__code=response.status, heliograph_request__id=request.id)
+    span.end(f"{method} {path}", failed=response.status >= 500)
