@@ -202,29 +202,8 @@ def build(
     poster, watch, limits = Poster(guard), LoopWatch(settings.watchdog_s), RateLimits()
     worker = Worker(store, handover, clock)
     webhooks = WebhookWorker(store, poster, clock, partial(webhook_secrets, secrets.sealer))
-    context = Context(
-        store=store,
-        clock=clock,
-        handover=handover,
-        base_url=settings.base_url,
-        code_key=secrets.codes,
-        reply_key=secrets.envelope,
-        unseal=secrets.sealer.open,
-        test_token=test_token.encode(),
-        process=process,
-        about={
-            "version": __version__,
-            "python": platform.python_version(),
-            "database": "sqlite" if settings.database.startswith("sqlite") else "postgresql",
-        },
-        machine=Machine(
-            disk_free=lambda: shutil.disk_usage(settings.data).free,
-            certificate_until=lambda: certificate_until(settings.submission_cert),
-            backup_at=partial(backed_up_at, settings.data),
-        ),
-        is_worker=role == "worker",
-        metrics_allow=settings.metrics_allow,
-        metrics_token=settings.metrics_token,
+    context = make_context(
+        settings, secrets, store, clock, handover, is_worker=not answers, process=process, test_token=test_token
     )
     management = Management(
         domains=domains,
@@ -262,6 +241,43 @@ def build(
         submissions=submission_server(mail_name(settings, store), tls, intake.MailIntake(context, door), budget),
         duties=duties,
         clients=[carriers, tools.web, tools.checked_web, poster],
+    )
+
+
+def make_context(
+    settings: Settings,
+    secrets: Secrets,
+    store: Store,
+    clock: Clock,
+    handover: Handover,
+    *,
+    is_worker: bool,
+    process: int | None,
+    test_token: str,
+) -> Context:
+    return Context(
+        store=store,
+        clock=clock,
+        handover=handover,
+        base_url=settings.base_url,
+        code_key=secrets.codes,
+        reply_key=secrets.envelope,
+        unseal=secrets.sealer.open,
+        test_token=test_token.encode(),
+        process=process,
+        about={
+            "version": __version__,
+            "python": platform.python_version(),
+            "database": "sqlite" if settings.database.startswith("sqlite") else "postgresql",
+        },
+        machine=Machine(
+            disk_free=lambda: shutil.disk_usage(settings.data).free,
+            certificate_until=lambda: certificate_until(settings.submission_cert),
+            backup_at=partial(backed_up_at, settings.data),
+        ),
+        is_worker=is_worker,
+        metrics_allow=settings.metrics_allow,
+        metrics_token=settings.metrics_token,
     )
 
 

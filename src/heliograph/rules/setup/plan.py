@@ -118,26 +118,7 @@ def plan(
         if is_new:
             opened.append((team.ref, own.get("credit", 0)))
             next_ref += 1
-        for step, domain in _entries(own, "domains", where):
-            planner.domain(team, domain, step)
-        for step, layout in _entries(own, "layouts", where):
-            planner.layout(team, layout, step)
-        for step, template in _entries(own, "templates", where):
-            planner.template(team, template, step)
-        planner.passthrough(team, own, where)
-        for step, key in _entries(own, "keys", where):
-            planner.passthrough(team, key, step)
-            planner.key(team, key, step)
-        for step, recipient in _entries(own, "recipients", where):
-            address = recipient["address"]
-            planner.owned("recipient", f"{team.id}/{address}", recipient, step, team, address)
-        for step, sender in _entries(own, "sender_ids", where):
-            country = sender["country"]
-            planner.owned("sender_id", f"{team.id}/{country}", sender, step, team, country)
-        for step, inbound in _entries(own, "inbound", where):
-            planner.inbound(team, inbound, step)
-        for step, webhook in _entries(own, "webhooks", where):
-            planner.webhook(team, webhook, step)
+        _plan_team(planner, team, own, where)
         for _, suppression in _entries(own, "suppressions", where):
             planner.suppression(team, suppression, suppressed)
     return Plan(
@@ -149,6 +130,29 @@ def plan(
         webhooks=planner.webhooks,
         problems=planner.problems,
     )
+
+
+def _plan_team(planner: "_Planner", team: TeamRecord, own: dict[str, Any], where: str) -> None:
+    for step, domain in _entries(own, "domains", where):
+        planner.domain(team, domain, step)
+    for step, layout in _entries(own, "layouts", where):
+        planner.layout(team, layout, step)
+    for step, template in _entries(own, "templates", where):
+        planner.template(team, template, step)
+    planner.passthrough(team, own, where)
+    for step, key in _entries(own, "keys", where):
+        planner.passthrough(team, key, step)
+        planner.key(team, key, step)
+    for step, recipient in _entries(own, "recipients", where):
+        address = recipient["address"]
+        planner.owned("recipient", f"{team.id}/{address}", recipient, step, team, address)
+    for step, sender in _entries(own, "sender_ids", where):
+        country = sender["country"]
+        planner.owned("sender_id", f"{team.id}/{country}", sender, step, team, country)
+    for step, inbound in _entries(own, "inbound", where):
+        planner.inbound(team, inbound, step)
+    for step, webhook in _entries(own, "webhooks", where):
+        planner.webhook(team, webhook, step)
 
 
 def next_version(old: Template | Layout, new: Template | Layout) -> int:
