@@ -40,7 +40,7 @@ from tests.service import PATIENCE_S, SETUP, TOKENS
 AT_ONCE = 128
 # Calls. A page of fifty messages is drawn by template functions, some twenty a row. How often work for
 # webhooks is looked for depends on how fast they answer: 44 to 46.
-ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 120, 88, 46, 66, 3108
+ACCEPT, HANDOVER, DELIVERY, READ, PAGE = 120, 90, 46, 66, 3108
 HANDOVER_SMTP = 325  # signed twice; 310 to 321, by how many share a trip to a thread
 # An SMS is rendered from a template, and goes by SMPP, with its receipt: 138 to 141, by how often that is looked for.
 ACCEPT_SMS, HANDOVER_SMS = 138, 141

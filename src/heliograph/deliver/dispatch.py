@@ -304,25 +304,33 @@ def to_change(
             return change(wanted="failed", detail=outcome.detail | own("uncertain", TWICE_SILENT))
         case Deferred(unreachable=True) | Deferred(held=True):
             return _hold(claim, change, outcome, now)
-        case Deferred(retry_after_ms=wish):
-            attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
-            due_at = next_attempt(claim.channel, attempt, first_at, now, jitter(), wish)
-            if due_at is None:
-                return change(wanted="failed", detail=outcome.detail | {EXPIRED: True})
-            due_at = min(due_at, claim.expires_at or due_at)
-            uncertain = carrier.id if carrier and outcome.uncertain else claim.uncertain
-            deferrals = _count(claim.deferrals, carrier)
-            absent_at = (claim.absent_at or now) if outcome.absent else None
-            again = Later(
-                due_at=due_at,
-                attempt=attempt,
-                deferrals=deferrals,
-                uncertain=uncertain,
-                absent_at=absent_at,
-                first_at=first_at,
-            )
-            delay = told_delay(first_at, due_at, first_at, claim.expires_at) if outcome.delayed else None
-            return change(again=again, delay=delay, detail=outcome.detail | {NEXT_AT: timestamp(due_at)})
+        case Deferred():
+            return _try_again(claim, carrier, change, outcome, now, jitter())
+
+
+def _try_again(
+    claim: Claim,
+    carrier: CarrierRecord | None,
+    change: Callable[..., Change],
+    outcome: Deferred,
+    now: int,
+    spread: float,
+) -> Change:
+    attempt, first_at = claim.attempt + 1, claim.first_at if claim.attempt else now
+    due_at = next_attempt(claim.channel, attempt, first_at, now, spread, outcome.retry_after_ms)
+    if due_at is None:
+        return change(wanted="failed", detail=outcome.detail | {EXPIRED: True})
+    due_at = min(due_at, claim.expires_at or due_at)
+    again = Later(
+        due_at=due_at,
+        attempt=attempt,
+        deferrals=_count(claim.deferrals, carrier),
+        uncertain=carrier.id if carrier and outcome.uncertain else claim.uncertain,
+        absent_at=(claim.absent_at or now) if outcome.absent else None,
+        first_at=first_at,
+    )
+    delay = told_delay(first_at, due_at, first_at, claim.expires_at) if outcome.delayed else None
+    return change(again=again, delay=delay, detail=outcome.detail | {NEXT_AT: timestamp(due_at)})
 
 
 def _hold(claim: Claim, change: Callable[..., Change], outcome: Deferred, now: int) -> Change:

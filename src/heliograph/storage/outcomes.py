@@ -365,6 +365,34 @@ class _Rows:
         self.told_delays: list[tuple[int, int, int]] = []
         self.told: list[Callable[[], None]] = []  # what the metrics are told when all is written
 
+    def tell(
+        self,
+        change: Change,
+        moved: Message,
+        recipient: RecipientRow,
+        type_: str,
+        status: str | None,
+        previous: str | None,
+        sequence: int | None,
+        detail: str | None,
+    ) -> None:
+        self.events.append(
+            Event(
+                id=self.publisher.new_id("evt_"),
+                team=moved.team,
+                subject=moved.id,
+                message=moved.key,
+                recipient=recipient.given,
+                sequence=sequence,
+                type=type_,
+                status=status,
+                previous_status=previous,
+                message_status=moved.status,
+                detail=detail,
+                created_at=change.at,
+            )
+        )
+
 
 async def _apply(
     tx: Tx,
@@ -422,6 +450,7 @@ def written(detail: dict[str, Any]) -> str | None:
 
 
 def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, everyone: list[RecipientRow]) -> None:
+    """Move a recipient and its message as far as the change leads, and collect what follows from that."""
     detail = written(change.detail)
     recipient.updated_at = change.at
     if change.claim and recipient.carrier is None:
@@ -435,35 +464,10 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
     # A recipient that was handed over once is no longer queued, even if it was deferred.
     wanted = recipient.status if change.note else change.wanted or "sending"
     path = message.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
-
-    def tell(
-        type_: str, status: str | None, previous: str | None, sequence: int | None, words: str | None = detail
-    ) -> None:
-        rows.events.append(
-            Event(
-                id=rows.publisher.new_id("evt_"),
-                team=moved.team,
-                subject=moved.id,
-                message=moved.key,
-                recipient=recipient.given,
-                sequence=sequence,
-                type=type_,
-                status=status,
-                previous_status=previous,
-                message_status=moved.status,
-                detail=words,
-                created_at=change.at,
-            )
-        )
-
     rows.steps.append((moved.team, moved.channel, change.at, recipient.status, path))
     is_real = moved.sandbox != CAUGHT and not magic.is_magic(recipient.address)
-    is_mail = moved.channel == "email" and is_real
-    if is_mail and any(counted := reputation.tally(recipient.status, path)):
-        place = (moved.team, change.at - change.at % HOUR_MS)
-        rows.counts[place] = rows.counts[place].plus(counted)
-    if path and path[-1] in COUNTED:
-        _tell_metrics(rows, change, moved, recipient, path, is_real=is_real)
+    if path:
+        _count(rows, change, moved, recipient, path, is_real=is_real)
     for status in path:
         previous, recipient.status = recipient.status, status
         if previous == "failed":
@@ -471,37 +475,50 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
         derived = message.derive(moved.channel, frozenset([r.status for r in everyone]))
         moved.status = message.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
-        tell(event.event_type(moved.channel, status), status, previous, moved.sequence)
-    if change.note and change.note != event.DELAYED:
-        tell(change.note, None, recipient.status, None)
-    elif not change.note and (not path or not change.wanted) and not change.quiet:
-        # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
-        tell("ignored" if change.wanted else PUT_OFF, change.wanted, recipient.status, None)
-    if change.delay:
-        moved.sequence += 1
-        words = written(change.detail | {event.DELAY: change.delay})
-        tell(event.DELAYED, recipient.status, recipient.status, moved.sequence, words)
-    if moved.channel == "email" and (change.again or change.note == PUT_OFF):
-        _put_off(rows, change)
-
+        type_ = event.event_type(moved.channel, status)
+        rows.tell(change, moved, recipient, type_, status, previous, moved.sequence, detail)
+    if not path or not change.wanted or change.note or change.delay or change.again:
+        _remark(rows, change, moved, recipient, detail, has_moved=bool(path))
     ended = not [r for r in everyone if r.status not in message.FINAL and not is_erased(r.address)]
     moved.ended_at = change.at if ended else None
-    if moved.charge == "held" and change.accepted:
-        moved.charge = "captured"
-        rows.money.append((moved, "capture", change.at))
-    elif moved.charge == "held" and ended:
-        moved.charge = "released"
-        rows.money.append((moved, "release", change.at))
-    if is_mail and path and path[-1] == "failed" and not moved.sandbox and change.detail.get("reason") in UNUSED:
-        rows.unused.append((moved, recipient.address))
-    listed = told_opt_out(change.detail) if path and path[-1] == "failed" and moved.channel != "email" else None
-    if listed and not magic.is_magic(recipient.address):
-        rows.opt_outs.append((moved.team, recipient.address, moved.channel, listed, change.at))
+    if moved.charge == "held" and (change.accepted or ended):
+        kind, moved.charge = ("capture", "captured") if change.accepted else ("release", "released")
+        rows.money.append((moved, kind, change.at))
+    if path and path[-1] == "failed":
+        _fail(rows, change, moved, recipient, is_real=is_real)
     # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
     if change.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(
             (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
         )
+
+
+def _remark(
+    rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, detail: str | None, *, has_moved: bool
+) -> None:
+    """Tell what a change says beside a new status, or in place of one."""
+    status = recipient.status
+    if change.note and change.note != event.DELAYED:
+        rows.tell(change, moved, recipient, change.note, None, status, None, detail)
+    elif not change.note and (not has_moved or not change.wanted) and not change.quiet:
+        # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
+        type_ = "ignored" if change.wanted else PUT_OFF
+        rows.tell(change, moved, recipient, type_, change.wanted, status, None, detail)
+    if change.delay:
+        moved.sequence += 1
+        words = written(change.detail | {event.DELAY: change.delay})
+        rows.tell(change, moved, recipient, event.DELAYED, status, status, moved.sequence, words)
+    if moved.channel == "email" and (change.again or change.note == PUT_OFF):
+        _put_off(rows, change)
+
+
+def _fail(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, *, is_real: bool) -> None:
+    """Collect what a failure means: quota that was not used, a phone that has opted out."""
+    if moved.channel == "email":
+        if is_real and not moved.sandbox and change.detail.get("reason") in UNUSED:
+            rows.unused.append((moved, recipient.address))
+    elif (listed := told_opt_out(change.detail)) and not magic.is_magic(recipient.address):
+        rows.opt_outs.append((moved.team, recipient.address, moved.channel, listed, change.at))
 
 
 def _put_off(rows: _Rows, change: Change) -> None:
@@ -516,11 +533,15 @@ def _put_off(rows: _Rows, change: Change) -> None:
         rows.told_delays.append((change.message, change.position, 1))
 
 
-def _tell_metrics(
+def _count(
     rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, path: Sequence[str], *, is_real: bool
 ) -> None:
+    """Count the way that a recipient goes, for the reputation of its team and for the metrics."""
+    if is_real and moved.channel == "email" and any(counted := reputation.tally(recipient.status, path)):
+        place = (moved.team, change.at - change.at % HOUR_MS)
+        rows.counts[place] = rows.counts[place].plus(counted)
     ends = path[-1]
-    if ends == "failed" and "reason" in change.detail:  # our own reasons are no bounces
+    if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own reasons are no bounces
         return
     if not is_real:
         who = SIMULATOR
@@ -533,8 +554,7 @@ def _tell_metrics(
         rows.told.append(partial(metrics.delivery_s[moved.channel, who].observe, took_s))
     elif moved.channel == "email":
         count = metrics.complained if ends == "complained" else metrics.bounced
-        why = category_of(ends, change.detail)
-        rows.told.append(count[who, why].inc)
+        rows.told.append(count[who, category_of(ends, change.detail)].inc)
 
 
 async def _move_money(tx: Tx, entries: list[tuple[Message, str, int]], unused: list[tuple[Message, str]]) -> None:

@@ -258,16 +258,7 @@ def _variable_problems(template: Template) -> Iterator[TemplateProblem]:
         if name.startswith(("customer.", "brand.")):
             yield problem("invalid_name", f"write {name!r} without its first part")
     for name, shape in template.shapes.items():
-        if shape.list and template.channel == "whatsapp":
-            yield problem("misplaced_block", f"{name!r} is a list: a WhatsApp template takes none")
-        if bad := next((field for field in shape.list if not NAME.fullmatch(field)), None):
-            yield problem("invalid_name", f"{name!r} has a field {bad!r}: write a-z, 0-9 and _, a letter first")
-        if len(set(shape.list)) < len(shape.list):
-            yield problem("duplicate_variable", f"{name!r} has a field twice")
-        if len(shape.list) > VARIABLES_MAX or not 1 <= shape.max <= LIST_MAX:
-            yield problem("too_many", f"{name!r} takes 1 to {LIST_MAX} items of at most {VARIABLES_MAX} fields")
-        if shape.max_length is not None and not 1 <= shape.max_length <= LENGTH_MAX:
-            yield problem("too_long", f"max_length of {name!r} is 1 to {LENGTH_MAX:,}")
+        yield from (problem(code, f"{name!r} {told}") for code, told in _shape_problems(shape, template.channel))
     for name in template.optional:
         if name not in template.variables:
             yield problem("unknown_variable", f"{name!r} is not in variables", "optional")
@@ -276,6 +267,19 @@ def _variable_problems(template: Template) -> Iterator[TemplateProblem]:
     if not is_timezone(template.timezone):
         told = f"{quoted(template.timezone)} is no time zone: write a name such as Europe/Vienna"
         yield problem("invalid_timezone", told, "timezone")
+
+
+def _shape_problems(shape: Shape, channel: Channel) -> Iterator[tuple[str, str]]:
+    if shape.list and channel == "whatsapp":
+        yield "misplaced_block", "is a list: a WhatsApp template takes none"
+    if bad := next((field for field in shape.list if not NAME.fullmatch(field)), None):
+        yield "invalid_name", f"has a field {bad!r}: write a-z, 0-9 and _, a letter first"
+    if len(set(shape.list)) < len(shape.list):
+        yield "duplicate_variable", "has a field twice"
+    if len(shape.list) > VARIABLES_MAX or not 1 <= shape.max <= LIST_MAX:
+        yield "too_many", f"takes 1 to {LIST_MAX} items of at most {VARIABLES_MAX} fields"
+    if shape.max_length is not None and not 1 <= shape.max_length <= LENGTH_MAX:
+        yield "too_long", f"has a max_length that is not 1 to {LENGTH_MAX:,}"
 
 
 def _price_problems(template: Template) -> Iterator[TemplateProblem]:
