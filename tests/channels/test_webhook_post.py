@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,29 @@ async def test_connections_are_used_again(poster: Poster) -> None:
         for _ in range(20):
             await poster.post(receiver.url, {}, BODY.encode())
         assert (len(receiver.received), receiver.accepted) == (20, 1)
+
+
+@pytest.mark.parametrize("stray", [b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", b"", b"\r\n"])
+async def test_what_nobody_asked_for_is_not_the_next_answer(stray: bytes, poster: Poster) -> None:
+    """What came after an answer, or its end, is still unread when the connection would be used again."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as peers:
+        server.settimeout(2.0)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+        def answer() -> socket.socket:
+            peer = peers.enter_context(server.accept()[0])
+            while not peer.recv(65536).endswith(BODY.encode()):
+                pass
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            return peer
+
+        for _ in range(2):
+            answering = asyncio.create_task(asyncio.to_thread(answer))
+            posted = await poster.post(url, {}, BODY.encode())
+            assert (posted.status, posted.error) == (200, None)
+            peer = await answering
+            # On the loop's own thread, which reads nothing meanwhile.
+            peer.sendall(stray) if stray else peer.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize(("word", "connections"), [("long", 1), ("huge", 2), ("trickle", 2)])

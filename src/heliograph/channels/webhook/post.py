@@ -101,7 +101,7 @@ class Poster:
         idle = self._idle.get((target.scheme, target.host, target.port))
         while idle:
             connection = idle.pop()
-            if connection.address in checked.addresses and not connection.transport.is_closing():
+            if connection.address in checked.addresses and connection.is_quiet():
                 return connection
             connection.transport.abort()
         return None
@@ -119,7 +119,7 @@ class Poster:
             found = await start_connection(ways, happy_eyeballs_delay=NEXT_ADDRESS_S)
             address = found.getpeername()[0]
             _, connection = await loop.create_connection(
-                lambda: _Connection(address), sock=found, ssl=tls, server_hostname=name
+                lambda: _Connection(address, found), sock=found, ssl=tls, server_hostname=name
             )
         except ssl.SSLCertVerificationError as failure:
             expired = failure.verify_code == CERTIFICATE_EXPIRED
@@ -158,8 +158,9 @@ class Poster:
 class _Connection(asyncio.Protocol):
     """One request after the other, and the answer as it arrives; the parser calls what is named on_…"""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, wire: socket.socket) -> None:
         self.address = address
+        self._wire = wire
         self.idle_since = 0.0
         self._came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._came.set_result(None)  # nothing was asked
@@ -171,6 +172,16 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+
+    def is_quiet(self) -> bool:
+        """Tell whether nothing came after the last answer, read or not: it would be taken for the next one."""
+        if self.transport.is_closing():
+            return False
+        try:
+            self._wire.recv(1, socket.MSG_PEEK)
+            return False
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
 
     def ask(self, request: bytes) -> "asyncio.Future[None]":
         """Return what is done when the answer is here; Failed: there is none."""
