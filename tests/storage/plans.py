@@ -348,6 +348,7 @@ INDEXES = {
     "insert_suppressions": "",
     "delete_outbox": "outbox_pkey",
     "postpone": "outbox_pkey",
+    "promise": "outbox_pkey",
     "count_people": "",
     "find_person": "",
     "lock_person": "",

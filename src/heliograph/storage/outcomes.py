@@ -171,7 +171,7 @@ async def record(
     }
     if parts:
         await tx.run("insert_parts", parts=list(parts.values()))
-    await _settle_outbox(tx, ours, messages)
+    await _settle_outbox(tx, ours)
     if [c for c in known if c.accepted and c.detail.get(event.SIMULATED) and messages[c.message].sandbox]:
         note(tx, INBOX)
     await carrier_use.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
@@ -607,9 +607,9 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
     )
 
 
-async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, Message]) -> None:
-    """Settle the work: what is done leaves, what to try again waits for its time, later reports become work."""
-    done, later, due = [], [], []
+async def _settle_outbox(tx: Tx, changes: Iterable[Change]) -> None:
+    """Settle the work: what is done leaves, what to try again or to report later waits for its time."""
+    done, later, promised = [], [], []
     for change in changes:
         if change.claim is None:
             continue
@@ -618,11 +618,10 @@ async def _settle_outbox(tx: Tx, changes: Iterable[Change], messages: dict[int, 
             deferrals = msgspec.json.encode(again.deferrals).decode()
             tried = (again.attempt, deferrals, again.uncertain, again.absent_at)
             later.append((key, again.due_at, *tried, again.first_at, again.held_at))
+        elif change.reports:
+            reports, in_ms = msgspec.json.encode(change.reports).decode(), change.reports[0].after_ms
+            note(tx, change.lane, in_ms)
+            promised.append((key, change.lane, reports, change.at + in_ms, change.at))
         else:
             done.append((key,))
-        if change.reports:
-            reports = msgspec.json.encode(change.reports).decode()
-            due_at, team = change.at + change.reports[0].after_ms, messages[change.message].team
-            note(tx, change.lane, change.reports[0].after_ms)
-            due.append((change.lane, team, change.message, change.position, reports, due_at, change.at, None))
-    await tx.write({"delete_outbox": done, "postpone": later, "insert_outbox": due})
+    await tx.write({"delete_outbox": done, "postpone": later, "promise": promised})

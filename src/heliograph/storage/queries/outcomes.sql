@@ -159,6 +159,14 @@ RETURNING team, address;
 -- name: delete_outbox
 DELETE FROM outbox WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 
+-- name: promise
+-- What was handed over, or one of its reports, becomes the work of the next report.
+UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = 0, deferrals = '{}', uncertain = NULL,
+                  absent_at = NULL, expires_at = NULL, held_at = NULL, lane = r.lane, promises = r.promises,
+                  due_at = r.due_at, first_at = r.first_at
+FROM rows(:promises, key bigint, lane text, promises text, due_at bigint, first_at bigint) AS r
+WHERE outbox.key = r.key;
+
 -- name: postpone
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = r.attempt, due_at = r.due_at,
                   deferrals = r.deferrals, uncertain = r.uncertain, absent_at = r.absent_at, held_at = r.held_at,
