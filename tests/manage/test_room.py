@@ -11,6 +11,7 @@ from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.setup.records import Domain
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Store
+from tests.clocks import TestClock
 from tests.entries import set_up
 from tests.manage.conftest import ADA
 
@@ -51,17 +52,19 @@ async def test_a_team_has_so_many(
     await add(store, COMMAND_LINE, 3)
 
 
-async def test_keys_are_bounded_with_those_that_ended(
-    store: Store, teams: None, monkeypatch: pytest.MonkeyPatch
+async def test_new_keys_are_bounded_with_those_that_ended(
+    store: Store, teams: None, clock: TestClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "KEYS_MAX", 3)
+    monkeypatch.setattr(keys, "NEW_MAX", 3)
     for _ in range(2):
         made = await keys.create(store, ADA, WantedKey(team="team_1"))
         await keys.revoke(store, ADA, made.key.id)
     made = await keys.create(store, ADA, WantedKey(team="team_1"))
-    with pytest.raises(InvalidRequest, match="at most 3 keys, with those that were revoked"):
+    with pytest.raises(InvalidRequest, match="at most 3 keys made within 30 days, with those that were revoked"):
         await keys.rotate(store, ADA, made.key.id, "team_1")
     await keys.create(store, ADA, WantedKey(team="team_2"))
+    clock.forward(keys.NEW_MS)
+    await keys.rotate(store, ADA, made.key.id, "team_1")  # however many were revoked before
 
 
 async def test_a_team_with_all_its_keys_rotates_one(store: Store, teams: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from heliograph.storage.store import Store
 
 OVERLAP_MS = DAY_MS  # for so long a rotated key still works
 NETWORKS_MAX = 20  # of a key
-KEYS_MAX = 5000  # of a team, with those that have ended
+NEW_MAX, NEW_MS = 5000, 30 * DAY_MS  # keys that a team makes within so long, with those that have ended since
 STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
@@ -165,14 +165,16 @@ def keys_of(setup: Setup, team: str | None) -> list[Key]:
 
 
 def _check_room(setup: Setup, actor: Actor, team: str, now: int, *, rotates: bool = False) -> None:
-    """Refuse one key more than a team may have; one that has ended is kept, so that it stays so.
+    """Refuse one key more than a team may have, or make in a month: one that has ended is kept, so that it stays so.
 
     A key that takes the place of another is one more for a day only, and one that leaked has to be replaced.
     """
-    states = [state_of(key, now) for key in keys_of(setup, team)]
-    check_room(actor, "name", len(states), "keys, with those that were revoked", most=KEYS_MAX)
+    keys = keys_of(setup, team)
+    new = sum(key.created_at > now - NEW_MS for key in keys)
+    check_room(actor, "name", new, "keys made within 30 days, with those that were revoked", most=NEW_MAX)
     if not rotates:
-        check_room(actor, "name", sum(state not in ("revoked", "expired") for state in states), "keys that work")
+        works = sum(state_of(key, now) not in ("revoked", "expired") for key in keys)
+        check_room(actor, "name", works, "keys that work")
 
 
 def state_of(key: Key, now: int) -> str:
