@@ -12,8 +12,8 @@ BUILDS := .venv/.builds
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 RULES := tests/rules tests/words
 FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
-# Two more than two cores: tests also wait for what they start.
-JOBS ?= 4
+# Three for each of two cores: tests also wait for what they start.
+JOBS ?= 6
 DIST ?= dist
 
 .PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-setup screenshots clients manifests fmt lock dist image image-base release clean

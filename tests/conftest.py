@@ -49,20 +49,21 @@ _lent: list["Lent"] = []  # emptied
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
-    """Nothing is garbage of what is read here, and it is looked through no more afterwards."""
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Nothing is garbage of what is read here, and it is looked through no more afterwards. Meanwhile another core does
+    the imports of the process that forks for all workers."""
+    is_shared = session.config.getoption("workers") and not session.config.option.collectonly
+    if is_shared:
+        forks.parent()
     gc.disable()
     try:
-        return (yield)
+        collected = yield
+        if is_shared:
+            forks.compile_pages()  # before the workers are forked: each would do it for itself
+        return collected
     finally:
         gc.freeze()
         gc.enable()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """One process that forks for all workers: its imports take three seconds."""
-    if session.config.getoption("workers") and not session.config.option.collectonly:
-        forks.parent()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -89,7 +89,8 @@ def _serve(control: socket.socket) -> None:
 def _watch(asked: bytes, ended: int, output: int) -> None:
     """In a process of its own, which waits for the one that was asked for."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may be run by nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may be run by nohup,
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and in the background of a shell
     child = os.fork()
     if child == 0:
         os.close(ended)
@@ -125,17 +126,22 @@ def _become(asked: bytes, output: int) -> None:
         os._exit(code if isinstance(code, int) else 1)
 
 
+def compile_pages() -> None:
+    from heliograph.dashboard.render import environment
+
+    for template in environment().list_templates():
+        environment().get_template(template)
+
+
 if __name__ == "__main__":
     import heliograph.cli.serve  # noqa: F401  the second that is saved
-    from heliograph.dashboard.render import environment
     from heliograph.storage.engine.query import Dialect, load_queries
     from tests.cheap import cheapen
 
     cheapen()
     for dialect in get_args(Dialect):
         load_queries(dialect)
-    for template in environment().list_templates():
-        environment().get_template(template)
+    compile_pages()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page of this process
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -138,6 +138,7 @@ def sockets(request: pytest.FixtureRequest) -> list[Path]:
     return [Path(parse_qs(urlsplit(url).query)["host"][0])]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_every_command_runs(kind: str, sockets: list[Path], tmp_path: Path) -> None:
     wanted = to_run(kind)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTS = """
-import os, pytest, warnings
+import os, pytest, time, warnings
 @pytest.fixture(scope="session", autouse=True)
 def ended(tmp_path_factory):
     yield
@@ -19,6 +19,23 @@ MORE = """
 def test_fails(): assert [1, 2] == [1, 3]
 def test_is_skipped(): pytest.skip("there is no judge")
 def test_warns(): warnings.warn("it is old", DeprecationWarning)
+"""
+APART = """
+@pytest.mark.apart
+@pytest.mark.parametrize("n", range(2))
+def test_meets(n):
+    there = os.path.dirname(__file__)
+    open(f"{there}/{n}", "w").close()
+    end = time.monotonic() + 60
+    while not os.path.exists(f"{there}/{1 - n}"):
+        assert time.monotonic() < end, "one worker has both"
+        time.sleep(0.01)
+"""
+ENDS_BADLY = """
+@pytest.fixture(scope="session", autouse=True)
+def badly():
+    yield
+    raise OSError("it does not end")
 """
 DIES = "def test_dies(): os._exit(1)\n"
 
@@ -38,6 +55,15 @@ def test_as_in_one_process(tmp_path: Path) -> None:
     assert "test_two.py::test_warns" in said and "DeprecationWarning: it is old" in said
     assert "At index 1 diff: 2 != 3" in said and "[100%]" in said
     assert len((tmp_path / "ended").read_text().split()) == 3  # each file's once; a busy machine's, all by one worker
+
+
+def test_what_is_apart_is_handed_out_alone(tmp_path: Path) -> None:
+    assert "5 passed" in run(tmp_path, one=APART)
+
+
+def test_what_the_session_ends_with_is_told(tmp_path: Path) -> None:
+    said = run(tmp_path, one=ENDS_BADLY)
+    assert "3 passed, 1 error" in said and "OSError: it does not end" in said
 
 
 def test_a_worker_that_dies(tmp_path: Path) -> None:

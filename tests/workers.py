@@ -1,9 +1,11 @@
-"""`--workers N`: tests are collected once and run by N forks, file by file. A fork has everything imported; where each
-worker collects for itself, each takes ten seconds more, and twenty where nothing is compiled yet."""
+"""`--workers N`: tests are collected once and run by N forks, file by file, or one by one if they are marked `apart`.
+A fork has everything imported; where each worker collects for itself, each takes ten seconds more, and twenty where
+nothing is compiled yet."""
 
 import os
 import random
 import traceback
+from itertools import pairwise
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,14 @@ from warnings import WarningMessage
 
 import pytest
 
-# Begun first, so that no worker is left with one of them while the others have ended.
-LONGEST = ("tests/test_pages.py", "tests/dashboard/test_access.py", "tests/proof/test_reads.py", "tests/journeys/")
-PLACE = 2  # octets of a file's place in the order; all of them fit into a pipe
+# Begun first and in this order, so that no worker is left with one of them while the others have ended.
+LONGEST = (
+    *("tests/test_pages.py", "tests/manage/test_every_change.py", "tests/dashboard/test_access.py"),
+    *("tests/proof/test_reads.py", "tests/proof/test_wrong_clocks.py", "tests/cli/test_capacity.py"),
+    *("tests/clients/", "tests/deliver/test_webhooks.py", "tests/submission/test_slow.py", "tests/cli/test_demo.py"),
+    *("tests/api/test_reading.py", "tests/storage/test_plans.py", "tests/test_growth.py"),
+)
+PLACE = 2  # octets of a place in the order; all of them fit into a pipe
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,30 +32,43 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     count = session.config.getoption("workers")
     if not count or session.testsfailed or session.config.option.collectonly:
         return None
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in sorted(session.items, key=lambda item: not item.nodeid.startswith(LONGEST)):
-        files.setdefault(item.path, []).append(item)
+    shares = _shares(session.items)
     places, write = os.pipe()
-    os.write(write, b"".join(place.to_bytes(PLACE) for place in range(len(files))))
+    os.write(write, b"".join(place.to_bytes(PLACE) for place in range(len(shares))))
     os.close(write)
     base = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
-    workers = [_fork(session.config, list(files.values()), places, base / f"worker{n}") for n in range(count)]
+    workers = [_fork(session, shares, places, base / f"worker{n}") for n in range(count)]
     try:
         _follow(session, dict(workers))
     finally:
-        os.read(places, 1 << 16)  # nobody takes another file
+        os.read(places, 1 << 16)  # nobody takes another share
         os.close(places)
         for _, pid in workers:
             os.waitpid(pid, 0)
     return True
 
 
-def _fork(config: pytest.Config, files: list[list[pytest.Item]], places: int, folder: Path) -> tuple[Connection, int]:
+def _shares(items: list[pytest.Item]) -> list[list[pytest.Item]]:
+    """What is handed out at a time, in order."""
+    found: dict[Path | str, list[pytest.Item]] = {}
+    for item in sorted(items, key=_turn):
+        found.setdefault(item.nodeid if item.get_closest_marker("apart") else item.path, []).append(item)
+    return list(found.values())
+
+
+def _turn(item: pytest.Item) -> int:
+    return next((turn for turn, begin in enumerate(LONGEST) if item.nodeid.startswith(begin)), len(LONGEST))
+
+
+def _fork(
+    session: pytest.Session, shares: list[list[pytest.Item]], places: int, folder: Path
+) -> tuple[Connection, int]:
     ours, theirs = Pipe(duplex=False)
     pid = os.fork()
     if pid:
         theirs.close()
         return ours, pid
+    config = session.config
     captured: Any = config.pluginmanager.get_plugin("capturemanager")
     try:
         random.seed()
@@ -58,7 +78,7 @@ def _fork(config: pytest.Config, files: list[list[pytest.Item]], places: int, fo
         captured.start_global_capturing()
         config.pluginmanager.unregister(name="terminalreporter")
         config.pluginmanager.register(Teller(config, theirs))
-        _work(files, places)
+        _work(session, shares, places)
         theirs.send(None)
     except KeyboardInterrupt:
         pass
@@ -69,18 +89,21 @@ def _fork(config: pytest.Config, files: list[list[pytest.Item]], places: int, fo
         os._exit(0)
 
 
-def _work(files: list[list[pytest.Item]], places: int) -> None:
-    """A file is taken when the last test of the one before begins, which must know what comes next."""
-    left = _next(files, places)
-    while left:
-        item = left.pop(0)
-        left = left or _next(files, places)
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=left[0] if left else None)
+def _work(session: pytest.Session, shares: list[list[pytest.Item]], places: int) -> None:
+    """Between two shares only what is the session's is kept: nobody knows which comes next before it is taken."""
+    item = None
+    while share := _next(shares, places):
+        for item, after in pairwise([*share, session]):
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+    if isinstance(item, pytest.Item):
+        ended = pytest.CallInfo.from_call(lambda: session._setupstate.teardown_exact(None), "teardown")
+        report = session.config.hook.pytest_runtest_makereport(item=item, call=ended)
+        session.config.hook.pytest_runtest_logreport(report=report)
 
 
-def _next(files: list[list[pytest.Item]], places: int) -> list[pytest.Item]:
+def _next(shares: list[list[pytest.Item]], places: int) -> list[pytest.Item]:
     place = os.read(places, PLACE)
-    return files[int.from_bytes(place)] if place else []
+    return shares[int.from_bytes(place)] if place else []
 
 
 class Teller:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.cli.capacity import report
+from heliograph.cli.capacity import _hand_over, report
 from heliograph.cli.sink import Sink
 from heliograph.rules.capacity import judge
 from tests.rules.test_capacity import QUICK
@@ -40,6 +40,21 @@ def test_ended_early_it_leaves_nothing_either(tmp_path: Path) -> None:
         process.terminate()
     assert process.returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == [] and not Path(f"/proc/{service}").exists()
+
+
+@pytest.mark.anyio
+async def test_a_busy_machine_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first mail may come later than it takes until no more of them seem to."""
+    for name in ("AHEAD_S", "GONE_S"):
+        monkeypatch.setattr(f"heliograph.cli.capacity.{name}", 0.0)
+    sink, process = Sink(), subprocess.Popen(["sleep", "3600"], text=True)
+    sink.count = 1
+    asyncio.get_running_loop().call_later(0.3, setattr, sink, "count", 3)
+    try:
+        assert (await _hand_over(process, sink, PATIENCE_S)).per_s > 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_words() -> None:

@@ -50,6 +50,7 @@ async def pages(store: Store, clock: TestClock) -> Pages:
     return Pages(make_context(store, clock))
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("who", ["viewer", "developer", "owner", OPERATOR, OBSERVER])
 async def test_nobody_is_offered_what_they_may_not(pages: Pages, who: str) -> None:

@@ -85,6 +85,7 @@ os.environ.update({environment!r})
         return [(int(pid), id_) for pid, id_ in (line.split() for line in lines)]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(("database_url", "case"), CASES if FULL else SHORT, indirect=["database_url"])
 def test_clocks_that_differ_send_nothing_twice(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str

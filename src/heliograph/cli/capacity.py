@@ -29,6 +29,7 @@ CONNECTIONS = 32
 TURN_S = 0.25
 TURNS = {"sync": 0.1, "signing": 0.1, "accepting": 0.35, "hand-over": 0.45}  # of the time
 FIRST_S = 30.0  # until the first mail comes: the domain's keys are made before
+GONE_S = 0.5  # without another mail: all that was accepted is handed over
 AHEAD_S = 1.0  # of a process's work before it is measured: connections, caches, keys
 TOKEN = make_token(b"capacity" * 8)
 SETUP = """
@@ -206,7 +207,7 @@ async def _hand_over(process: "subprocess.Popen[str]", sink: Sink, seconds: floa
         await asyncio.sleep(0.1)
         if sink.count > last:
             last, last_at = sink.count, time()
-        elif time() - last_at > 0.5:  # all that was accepted is gone
+        elif last > before and time() - last_at > GONE_S:
             break
     count = last - before
     if not count:
