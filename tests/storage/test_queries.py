@@ -13,7 +13,7 @@ from heliograph.opening import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.engine.query import Dialect, bound, load_queries, of_rows, read_query, together
-from heliograph.storage.engine.sqlite import TOGETHER, SqliteTx, drive
+from heliograph.storage.engine.sqlite import TOGETHER, SqliteTx, drive, open_sqlite
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql
 
@@ -122,9 +122,22 @@ def test_sqlite_inserts_many_rows_at_once(count: int) -> None:
 def test_sqlite_does_not_hold_the_contents_that_were_written_last(tmp_path: Path) -> None:
     file = apsw.Connection(str(tmp_path / "file"))
     file.execute("CREATE TABLE content (message, body)").fetchall()
-    rows, before = [(n, "x" * 1_000_000) for n in range(TOGETHER[0])], apsw.status(apsw.SQLITE_STATUS_MEMORY_USED)[0]
+    rows = [(n, "x" * 1_000_000) for n in range(TOGETHER[0])]
     drive(lambda tx: tx.run("insert_contents", contents=rows), SqliteTx(file, load_queries("sqlite")))
-    assert apsw.status(apsw.SQLITE_STATUS_MEMORY_USED)[0] - before < 8_000_000
+    assert 1_000_000 < file.status(apsw.SQLITE_DBSTATUS_STMT_USED)[0] < 8_000_000
+    file.close()
+
+
+def test_sqlite_has_memory_at_hand_beside_the_statements_that_are_kept(tmp_path: Path) -> None:
+    file = open_sqlite(tmp_path / "file")
+    file.execute("CREATE TABLE t (a, b, c, d)").fetchall()
+    put = read_query(
+        "INSERT INTO t (a, b, c, d) SELECT a, b, c, d FROM rows(:x, a text, b text, c text, d text) AS r",
+        "sqlite",
+        many=True,
+    )
+    drive(lambda tx: tx.run("put", x=[("a" * 40,) * 4] * TOGETHER[0]), SqliteTx(file, {"put": put}))
+    assert file.status(apsw.SQLITE_DBSTATUS_LOOKASIDE_MISS_FULL)[1] == 0
     file.close()
 
 

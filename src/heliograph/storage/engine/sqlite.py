@@ -19,6 +19,13 @@ from heliograph.storage.engine.query import Statement, bound, load_queries, of_r
 
 log = structlog.get_logger()
 
+# Before any connection is opened. SQLite does not count its memory, which is a lock for each piece of it; and each
+# connection has 1,000 pieces of 512 bytes at hand: the statements that are kept hold all that it usually has.
+apsw.shutdown()
+apsw.config(apsw.SQLITE_CONFIG_MEMSTATUS, False)
+apsw.config(apsw.SQLITE_CONFIG_LOOKASIDE, 512, 1000)
+apsw.initialize()
+
 BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
 RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
 BOUNDS = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
