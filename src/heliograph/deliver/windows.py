@@ -6,8 +6,10 @@ What waits in the outbox can still be ordered, called back and taken by another 
 from collections import Counter
 from collections.abc import Callable
 
-from heliograph.rules.delivery.lanes import PRIORITIES, QUEUES, SLOTS, WINDOW_FIRST, next_window, queue_of
+from heliograph.rules.delivery.lanes import PRIORITIES, QUEUE_OF, QUEUES, SLOTS, SOON_S, WINDOW_FIRST, next_window
 from heliograph.rules.setup.records import Priority
+
+LEAST_URGENT_FIRST = PRIORITIES[::-1]
 
 
 class Windows:
@@ -15,14 +17,17 @@ class Windows:
         """Make windows; `ring` tells a lane that there is room."""
         self._ring = ring
         self._size = {queue: min(WINDOW_FIRST, SLOTS[lane]) for queue, (lane, _) in QUEUES.items()}
+        self._slow: set[str] = set()  # the last of these waited for a connection
         self._used: Counter[str] = Counter()
         self._full: set[str] = set()
 
     def room(self, lane: str) -> dict[Priority, int]:
-        room = {}
-        for priority in PRIORITIES:
-            queue = queue_of(lane, priority)
-            room[priority] = max(0, self._size[queue] - self._used[queue])
+        """Return how many may be claimed; what is seldom sent is not passed by what is less urgent and has grown."""
+        room, least = {}, 0
+        for priority in LEAST_URGENT_FIRST:
+            queue = QUEUE_OF[lane, priority]
+            least = max(least, self._size[queue])
+            room[priority] = max(0, (self._size[queue] if queue in self._slow else least) - self._used[queue])
             if not room[priority]:
                 self._full.add(queue)
         return room
@@ -38,10 +43,15 @@ class Windows:
     def waited(self, queue: str, seconds: float) -> None:
         """Note that one hand-over waited for a connection."""
         self._size[queue] = next_window(self._size[queue], SLOTS[QUEUES[queue][0]], seconds)
+        if seconds > SOON_S:
+            self._slow.add(queue)
+        elif self._slow:
+            self._slow.discard(queue)
         if self._full:
             self._look(queue)
 
     def _look(self, queue: str) -> None:
-        if queue in self._full and self._used[queue] < self._size[queue]:
+        lane, priority = QUEUES[queue]
+        if queue in self._full and self.room(lane)[priority]:
             self._full.discard(queue)
-            self._ring(QUEUES[queue][0])
+            self._ring(lane)
