@@ -534,6 +534,7 @@ INDEXES = {
     "records_of": "message_pkey",
     "delete_tags": "tag_pkey",
     "purge_recipients": "recipient_pkey",
+    "keep_last_key": "message_pkey",
     "purge_messages": "message_pkey",
     "insert_seen": "",
     "purge_seen": "message_pkey recipient_pkey seen_recipient_pkey",

@@ -3,7 +3,9 @@
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
+from heliograph.rules.delivery.outcome import DueReport, Report
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.options import Added
 from heliograph.rules.setup.records import TeamRecord
@@ -161,6 +163,25 @@ async def test_one_message_is_put_away_before_its_time(store: Store, clock: Test
     ]
     assert (await counts(sql))["content"] == 1
     assert await sql("SELECT count(*) FROM audit") == [(1,)]
+
+
+async def test_what_is_still_to_come_of_a_deleted_message_meets_no_other(
+    store: Store, clock: TestClock, sql: Sql
+) -> None:
+    """It had been the newest: on SQLite the next one, of whichever team, had its key, and was read for nothing."""
+    gone = message(clock, "+15005550006", channel="whatsapp")
+    await store.messages.accept(gone)
+    (claim,) = await store.outbox.claim("phone", 10)
+    reports = [DueReport(0, Report(status="delivered")), DueReport(200, Report(status="read"))]
+    sent = Change(at=clock.now(), message=claim.message, position=0, wanted="sent", accepted=True, claim=claim.held)
+    await store.outbox.record(replace(sent, reports=reports, lane="phone"))
+    await store.outbox.claim("phone", 10)
+    assert await store.messages.put_away(1, gone.id, SET_UP, whole=True)
+    other = message(clock, "+447700900123", team=2, channel="whatsapp", price=500)
+    await store.messages.accept(other)
+    clock.forward(1000)
+    await store.outbox.claim("phone", 10)
+    assert await sql("SELECT id, status, charge FROM message") == [(other.id, "sending", "held")]
 
 
 async def test_everything_goes_however_much_it_is(

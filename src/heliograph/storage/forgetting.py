@@ -33,6 +33,7 @@ async def put_away(tx: Tx, message: int, *, whole: bool) -> bool:
 async def purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> None:
     if queries is WHOLE:
         await tx.run("lock_grams")
+        await tx.run("keep_last_key")
     ended = [tuple(row) for row in await tx.run("lock_ended", messages=rows)]
     if queries is WHOLE:
         await tags.forget(tx, ended)

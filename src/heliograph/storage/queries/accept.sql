@@ -35,11 +35,12 @@ SELECT team, address, created_at FROM rows(:rows, team bigint, address text, cre
 
 -- name: next_message_keys
 -- So that the rows of all tables are written at once. On SQLite whoever writes is alone; PostgreSQL has a sequence.
-WITH RECURSIVE next AS (                                           --sqlite
-    SELECT coalesce(max(key), 0) + 1 AS key FROM message           --sqlite
-    UNION ALL SELECT key + 1 FROM next LIMIT :count                --sqlite
-) SELECT key FROM next                                             --sqlite
-SELECT nextval('message_key_seq') FROM generate_series(1, :count)  --postgres
+WITH RECURSIVE next AS (                                                                                  --sqlite
+    SELECT max(coalesce((SELECT max(key) FROM message), 0),                                               --sqlite
+               coalesce((SELECT c.next FROM counter c WHERE c.name = 'message'), 0)) + 1 AS key           --sqlite
+    UNION ALL SELECT key + 1 FROM next LIMIT :count                                                       --sqlite
+) SELECT key FROM next                                                                                    --sqlite
+SELECT nextval('message_key_seq') FROM generate_series(1, :count)                                         --postgres
 ;
 
 -- name: insert_messages, many rows at once

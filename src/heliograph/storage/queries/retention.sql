@@ -138,6 +138,13 @@ DELETE FROM tag WHERE (team, tag, id) IN (SELECT team, tag, id FROM rows(:tags, 
 -- name: purge_callbacks
 DELETE FROM callback WHERE message IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
+-- name: keep_last_key
+-- What is still to come of a deleted message must not meet a new one with its key; PostgreSQL never gives one again.
+INSERT INTO counter (name, next) SELECT 'message', coalesce(max(key), 0) FROM message WHERE true  --sqlite
+ON CONFLICT (name) DO UPDATE SET next = max(next, excluded.next)                                  --sqlite
+SELECT 1 WHERE false                                                                              --postgres
+;
+
 -- name: purge_messages
 DELETE FROM message WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r);
 
