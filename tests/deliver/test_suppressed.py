@@ -10,7 +10,7 @@ import pytest
 from heliograph.deliver import suppressed
 from heliograph.deliver.suppressed import Suppressed
 from heliograph.storage.outbox import Claim
-from heliograph.storage.store import Store
+from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.storage.suppressions import Listing
 
 pytestmark = pytest.mark.anyio
@@ -28,6 +28,9 @@ class Lists:
     def time(self) -> float:
         return self.now
 
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
     async def of(self, places: Iterable[Listing]) -> list[Listing]:
         asked = list(places)
         self.looks.append("".join(place.address for place in asked))
@@ -39,7 +42,8 @@ class Lists:
 @pytest.fixture
 def lists(monkeypatch: pytest.MonkeyPatch) -> Lists:
     made = Lists()
-    monkeypatch.setattr(suppressed, "asyncio", SimpleNamespace(Lock=asyncio.Lock, get_running_loop=lambda: made))
+    fake = SimpleNamespace(Lock=asyncio.Lock, get_running_loop=lambda: made, sleep=made.sleep)
+    monkeypatch.setattr(suppressed, "asyncio", fake)
     return made
 
 
@@ -97,3 +101,25 @@ async def test_a_look_that_finds_who_has_left_counts_for_no_later_try(lists: Lis
     lists.listed.clear()
     entered(asks, "b")
     assert await asks.has(quick) is False
+
+
+@pytest.mark.parametrize("asked", ["waiting", "again"])
+async def test_a_look_that_fails_is_repeated_for_all_that_wait_by_then(
+    lists: Lists, asks: Suppressed, asked: str
+) -> None:
+    (first,) = entered(asks, "a")
+    if asked == "again":
+        await asks.has(first)
+    lists.now = 1.0
+
+    async def fail() -> None:
+        lists.meanwhile = None
+        entered(asks, "b")
+        lists.listed.add("b")  # after its claim, which would have told
+        raise StoreUnavailable("away for one look")
+
+    lists.meanwhile = fail
+    assert await asks.has(first) is False
+    (late,) = (claim for claim, _ in asks._waiting.values())
+    assert await asks.has(late) is True
+    assert lists.looks == {"waiting": ["a", "ab"], "again": ["a", "a", "b"]}[asked]

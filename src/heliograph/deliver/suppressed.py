@@ -34,14 +34,15 @@ class Suppressed:
     async def has(self, claim: Claim) -> bool:
         """Tell whether the address was suppressed since its claim, which told whether it was then.
 
-        It goes then, however long that takes: nobody looks for it any longer, unless another carrier asks again.
+        It goes then, however long that takes: nobody looks for it any longer, unless a carrier asks again.
         """
         if claim.key not in self._waiting:
-            await self._look([claim])
+            while await self._look([claim]) is None:
+                pass
         elif self._is_old(claim):
             async with self._looking:
-                while self._is_old(claim):
-                    self._looked = await self._look([claim for claim, _ in self._waiting.values()])
+                while self._is_old(claim):  # whoever came during a look that failed is looked for by the next
+                    self._looked = await self._look([claim for claim, _ in self._waiting.values()]) or self._looked
         self._waiting.pop(claim.key, None)
         return claim.key in self._found
 
@@ -49,16 +50,16 @@ class Suppressed:
         seen = max(self._waiting[claim.key][1], self._looked)
         return asyncio.get_running_loop().time() - seen > FRESH_S
 
-    async def _look(self, claims: Sequence[Claim]) -> float:
-        """Look who of them is on a list; returns when that was so."""
+    async def _look(self, claims: Sequence[Claim]) -> float | None:
+        """Look who of them is on a list; returns when that was so, or None after a while if nobody could say."""
         places = defaultdict[Listing, list[int]](list)
         for claim in claims:
             places[Listing(claim.team, claim.address)].append(claim.key)
-        while True:
-            began = asyncio.get_running_loop().time()
-            try:
-                for place in await self._store.suppressions.of(places):
-                    self._found.update(places[place])
-                return began
-            except StoreUnavailable:
-                await asyncio.sleep(AGAIN_S)
+        began = asyncio.get_running_loop().time()
+        try:
+            for place in await self._store.suppressions.of(places):
+                self._found.update(places[place])
+        except StoreUnavailable:
+            await asyncio.sleep(AGAIN_S)
+            return None
+        return began
