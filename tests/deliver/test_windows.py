@@ -27,3 +27,29 @@ def test_what_is_seldom_sent_has_no_smaller_window_than_what_is_less_urgent() ->
 def test_what_waits_for_its_own_connections_keeps_its_own_window() -> None:
     assert learned(email=0, email_critical=2 * SOON_S)["critical"] == WINDOW_LEAST
     assert learned(email=2 * SOON_S)["critical"] == WINDOW_FIRST
+
+
+def test_one_that_did_not_wait_opens_no_whole_window() -> None:
+    windows = Windows(lambda lane: None)
+    for _ in range(200):
+        windows.waited("email.bulk", 0)
+        windows.waited("email", 2 * SOON_S)
+    rooms = []
+    for _ in range(WINDOW_FIRST):
+        windows.waited("email", 0)
+        rooms.append(windows.room("email")["normal"])
+    assert rooms == [*range(WINDOW_LEAST + 1, WINDOW_LEAST + WINDOW_FIRST), SLOTS["email"]]
+
+
+def test_a_full_one_hears_of_the_room_that_a_less_urgent_one_makes() -> None:
+    rung: list[str] = []
+    windows = Windows(rung.append)
+    for _ in range(WINDOW_FIRST):
+        windows.enter("email.critical")
+    assert windows.room("email")["critical"] == 0
+    windows.waited("email", 2 * SOON_S)
+    windows.leave("email")
+    assert rung == []
+    for _ in range(3):
+        windows.waited("email.bulk", 0)
+    assert rung == ["email"] and windows.room("email")["critical"] == 3

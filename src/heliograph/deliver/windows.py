@@ -17,7 +17,7 @@ class Windows:
         """Make windows; `ring` tells a lane that there is room."""
         self._ring = ring
         self._size = {queue: min(WINDOW_FIRST, SLOTS[lane]) for queue, (lane, _) in QUEUES.items()}
-        self._slow: set[str] = set()  # the last of these waited for a connection
+        self._wary = dict.fromkeys(QUEUES, 0)  # so many in a row must not wait before its window is another's
         self._used: Counter[str] = Counter()
         self._full: set[str] = set()
 
@@ -27,7 +27,7 @@ class Windows:
         for priority in LEAST_URGENT_FIRST:
             queue = QUEUE_OF[lane, priority]
             least = max(least, self._size[queue])
-            room[priority] = max(0, (self._size[queue] if queue in self._slow else least) - self._used[queue])
+            room[priority] = max(0, (self._size[queue] if self._wary[queue] else least) - self._used[queue])
             if not room[priority]:
                 self._full.add(queue)
         return room
@@ -37,21 +37,23 @@ class Windows:
 
     def leave(self, queue: str) -> None:
         self._used[queue] -= 1
-        if self._full:
-            self._look(queue)
+        if queue in self._full:
+            self._look(QUEUES[queue][0])
 
     def waited(self, queue: str, seconds: float) -> None:
         """Note that one hand-over waited for a connection."""
-        self._size[queue] = next_window(self._size[queue], SLOTS[QUEUES[queue][0]], seconds)
+        lane = QUEUES[queue][0]
+        self._size[queue] = next_window(self._size[queue], SLOTS[lane], seconds)
         if seconds > SOON_S:
-            self._slow.add(queue)
-        elif self._slow:
-            self._slow.discard(queue)
+            self._wary[queue] = WINDOW_FIRST
+        elif self._wary[queue]:
+            self._wary[queue] -= 1
         if self._full:
-            self._look(queue)
+            self._look(lane)
 
-    def _look(self, queue: str) -> None:
-        lane, priority = QUEUES[queue]
-        if queue in self._full and self.room(lane)[priority]:
-            self._full.discard(queue)
+    def _look(self, lane: str) -> None:
+        """Ring when one that was full has room, its own or that of a less urgent one which has grown."""
+        free = {QUEUE_OF[lane, priority] for priority, left in self.room(lane).items() if left}
+        if not self._full.isdisjoint(free):
+            self._full -= free
             self._ring(lane)
