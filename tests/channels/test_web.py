@@ -1,6 +1,8 @@
 """The carriers' HTTP client: what was certainly not sent, what maybe was, and what an answer may not do to us."""
 
+import asyncio
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from socket import socket
@@ -92,6 +94,23 @@ async def test_a_request_goes_out_as_it_is_and_its_answer_comes_back(web: Web) -
 async def test_no_connection_is_certainly_not_sent(web: Web, url: str, why: str) -> None:
     with pytest.raises(Unreachable, match=why):
         await ask(web, url)
+
+
+async def test_who_cannot_load_what_asks_has_asked_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.delitem(sys.modules, "aiohttp")
+    monkeypatch.setattr(asyncio, "to_thread", fail)
+    with pytest.raises(Unreachable, match="RuntimeError before anybody was asked"):
+        await Web().ask("GET", "http://127.0.0.1:9/", headers={})
+
+
+async def test_what_is_loaded_asks_without_a_thread(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few that look up names may have taken all of them."""
+    monkeypatch.delattr(asyncio, "to_thread")
+    with pytest.raises(Unreachable, match="refused"):
+        await ask(web, "http://127.0.0.1:1/")
 
 
 @pytest.mark.parametrize("step", ["hang", "swallow", "drop", "cut"])

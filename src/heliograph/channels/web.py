@@ -6,6 +6,7 @@ import hmac
 import re
 import socket
 import ssl
+import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -168,7 +169,11 @@ class Web:
 
     async def _open(self) -> "aiohttp.ClientSession":
         """Open the session. The loop does not wait while aiohttp is loaded, which takes 0.2 s and 8 MB."""
-        await asyncio.to_thread(import_module, "aiohttp")
+        if not hasattr(sys.modules.get("aiohttp"), "ClientSession"):
+            try:
+                await asyncio.to_thread(import_module, "aiohttp")
+            except (RuntimeError, ImportError, OSError) as error:  # no thread can be started, or no file opened
+                raise Unreachable(f"{type(error).__name__} before anybody was asked") from error
         import aiohttp
 
         if self._session is None:
