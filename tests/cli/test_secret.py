@@ -17,13 +17,17 @@ def secret(run: Run, example: str) -> Path:
     return Path("heliograph-data/secret")
 
 
-@pytest.mark.parametrize("command", [SERVE, ("apply", "setup.toml"), ("webhook", "rotate", "whk_1")])
+@pytest.mark.parametrize(
+    "command",
+    [SERVE, ("apply", "setup.toml"), ("webhook", "rotate", "whk_1"), ("key", "create", "--team", "team_example")],
+)
 def test_a_lost_secret_is_not_replaced_in_silence(run: Run, secret: Path, command: tuple[str, ...]) -> None:
     secret.unlink()
     here = ("--database", "sqlite:///heliograph.db", "--data", "heliograph-data")
     ended = run(*command, *here)
     assert ended.code == 1
     assert "heliograph secret replace" in ended.err
+    assert not secret.exists()
     assert run("pause", *here).code == 0  # needs none
     found = [line for line in run("doctor", *here).out.splitlines() if "  secret: " in line]
     assert len(found) == 1 and found[0].startswith("FAIL  secret: the master secret is gone")

@@ -106,7 +106,7 @@ def create(
     async def story(store: Store) -> MadeKey:
         return await keys.create(store, COMMAND_LINE, wanted, make_secrets(settings, store).sealer.seal)
 
-    made = with_store(settings, "Making the key", story, seals=hook)
+    made = with_store(settings, "Making the key", story, seals=True)
     _show(made, as_json)
 
 
