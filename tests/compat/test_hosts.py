@@ -11,6 +11,8 @@ from heliograph.rules.setup.records import Foreign
 from tests.service import TOKENS, Service, until
 
 HOSTS = {f"{name}.acme.test": name for name in get_args(Foreign)}
+NAMED = ", ".join(f'"{host.title()}" = "{name}"' for host, name in HOSTS.items())
+SETUP = "[platform]\ncompat_hosts = {{ {} }}\n"
 MAIL = {"from": "hello@acme.test", "to": ["delivered@simulator.test"], "subject": "Hi", "text": "Hello"}
 
 
@@ -20,8 +22,7 @@ def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with Service(f"sqlite:///{folder / 'heliograph.db'}", folder / "data") as running:
         running.apply()
         file = folder / "hosts.toml"
-        named = ", ".join(f'"{host.title()}" = "{name}"' for host, name in HOSTS.items())
-        file.write_text(f"[platform]\ncompat_hosts = {{ {named} }}\n")
+        file.write_text(SETUP.format(NAMED))
         running.apply(file)
         running.start()
         yield running
@@ -82,6 +83,6 @@ def test_a_wrong_one_changes_nothing(hosting: Service, tmp_path: Path) -> None:
 
 def test_a_running_service_follows(hosting: Service, tmp_path: Path) -> None:
     file = tmp_path / "more.toml"
-    file.write_text('[platform]\ncompat_hosts = { "resend.acme.test" = "resend", "new.acme.test" = "resend" }\n')
+    file.write_text(SETUP.format(f'{NAMED}, "new.acme.test" = "resend"'))
     hosting.apply(file)
     assert until(lambda: hosting.get("/emails", headers={"Host": "new.acme.test"}).status == 200)
