@@ -5,7 +5,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from heliograph.rules.delivery.outcome import DueReport, Report
+from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql
@@ -114,8 +117,13 @@ async def test_the_queues(store: Store, clock: TestClock, sql: Sql) -> None:
     words = [await word()]
     await send(store, clock, "eml_", "ada@example.com")
     words.append(await word())
-    assert len(await store.outbox.claim("email", 1)) == 1
+    (claim,) = await store.outbox.claim("email", 1)
     words.append(await word())
+    clock.forward(1)
+    sent = Change(at=clock.now(), message=claim.message, position=0, wanted="sent", accepted=True, claim=claim.held)
+    reports = [DueReport(200, Report(status="delivered"))]
+    await store.outbox.record(replace(sent, reports=reports, lane="email"))
+    words.append(await word())  # the same row waits again, for a report
     await sql("""UPDATE recipient SET detail = '{"reason":"quarantined"}'""")
     words.append(await word())
     assert len({str(one) for one in words}) == len(words)

@@ -198,9 +198,10 @@ FROM (SELECT event, attempt, created_at, state FROM delivery WHERE webhook = :we
       ORDER BY event DESC LIMIT :shown) AS shown;
 
 -- name: queues_pulse
--- Counted no further than `most`: what moves in a longer queue moves its ends.
+-- Counted no further than `most`: what moves in a longer queue moves its ends. What waits is told by when it is due: a
+-- simulator's report waits in the row that was handed over.
 SELECT (SELECT min(key) FROM outbox), (SELECT max(key) FROM outbox),
-       (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE owner IS NULL LIMIT :most) AS waiting),
+       (SELECT CAST(sum(due_at) AS BIGINT) FROM (SELECT due_at FROM outbox WHERE owner IS NULL LIMIT :most) AS waiting),
        (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE owner IS NOT NULL LIMIT :most) AS working),
        (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state = 'waiting' LIMIT :most) AS untold),
        (SELECT max(message) FROM recipient WHERE substr(detail, 1, 23) = '{"reason":"quarantined"'),
