@@ -10,11 +10,13 @@ RECORDS_MAX = 500  # of a kind that a team makes by itself: every process has al
 ONE_LINE = "Write one line of up to 200 characters."
 
 
-def check_room(actor: Actor, param: str, many: int, what: str, most: int = 0) -> None:
+def check_room(
+    actor: Actor, param: str, many: int, what: str, most: int = 0, cure: str = "Remove one that is not needed"
+) -> None:
     """Raises InvalidRequest when a team has as many of a kind as it may make; the command line may make more."""
     most = most or RECORDS_MAX
     if many >= most and actor != COMMAND_LINE:
-        why = f"A team has at most {most} {what}. Remove one that is not needed, or ask the operator."
+        why = f"A team has at most {most} {what}. {cure}, or ask the operator."
         raise InvalidRequest(why, param=param)
 
 

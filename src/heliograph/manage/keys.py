@@ -171,7 +171,8 @@ def _check_room(setup: Setup, actor: Actor, team: str, now: int, *, rotates: boo
     """
     keys = keys_of(setup, team)
     new = sum(key.created_at > now - NEW_MS for key in keys)
-    check_room(actor, "name", new, "keys made within 30 days, with those that were revoked", most=NEW_MAX)
+    what = "keys made within 30 days, with those that were revoked"
+    check_room(actor, "name", new, what, most=NEW_MAX, cure="Use those there are")
     if not rotates:
         works = sum(state_of(key, now) not in ("revoked", "expired") for key in keys)
         check_room(actor, "name", works, "keys that work")
