@@ -1,7 +1,9 @@
 """The proxies' examples in deploy/, run by the programs themselves: in front of a ready process, and of none."""
 
+import http.client
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -9,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.channels.smtp_peer import Authority
 from tests.npm import miss
 from tests.service import Answer, Service, free_port, until
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
+NAME, AUTHORITY = "mail.example.com", Authority()
+LETS_ENCRYPT = f"/etc/letsencrypt/live/{NAME}"
 BODY = {"from": "hi@acme.test", "to": "delivered@simulator.test", "subject": "Hi", "text": "Hi"}
 
 
@@ -33,12 +38,33 @@ def command(name: str, port: int, upstream: int, folder: Path) -> tuple[list[str
             return arguments, told | {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
         case _:
             site = (DEPLOY / "nginx.conf").read_text("utf-8")
-            for was, here in (("127.0.0.1:8700", f"127.0.0.1:{upstream}"), ("listen 80", f"listen 127.0.0.1:{port}")):
-                assert was in site
+            (folder / "both.pem").write_bytes(AUTHORITY.pem(NAME)[0])
+            changes = {
+                "127.0.0.1:8700": f"127.0.0.1:{upstream}",
+                "listen 80;": f"listen unix:{folder}/80;",
+                "listen 443 ssl;": f"listen unix:{folder}/443 ssl; listen 127.0.0.1:{port};",
+                f"{LETS_ENCRYPT}/fullchain.pem": f"{folder}/both.pem",
+                f"{LETS_ENCRYPT}/privkey.pem": f"{folder}/both.pem",
+            }
+            for was, here in changes.items():
+                assert site.count(was) == 1
                 site = site.replace(was, here)
             logs = f"pid {folder}/pid; error_log {folder}/errors; daemon off; events {{}}"
             (folder / "nginx.conf").write_text(f"{logs} http {{ access_log off; {site} }}")
             return [program, "-p", str(folder), "-c", str(folder / "nginx.conf")], {}
+
+
+@contextmanager
+def running(name: str, upstream: int, folder: Path) -> Iterator[int]:
+    port = free_port()
+    arguments, told = command(name, port, upstream, folder)
+    with open(folder / "said", "wb") as said:
+        process = subprocess.Popen(arguments, env=os.environ | told, stdout=said, stderr=said)
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
 
 
 Before = Callable[[int], AbstractContextManager[int]]  # the port of a process â†’ the proxy's
@@ -46,19 +72,7 @@ Before = Callable[[int], AbstractContextManager[int]]  # the port of a process â
 
 @pytest.fixture(params=["haproxy", "caddy", "nginx"])
 def proxy(request: pytest.FixtureRequest, tmp_path: Path) -> Before:
-    @contextmanager
-    def before(upstream: int) -> Iterator[int]:
-        port = free_port()
-        arguments, told = command(request.param, port, upstream, tmp_path)
-        with open(tmp_path / "said", "wb") as said:
-            running = subprocess.Popen(arguments, env=os.environ | told, stdout=said, stderr=said)
-        try:
-            yield port
-        finally:
-            running.terminate()
-            running.wait()
-
-    return before
+    return lambda upstream: running(request.param, upstream, tmp_path)
 
 
 def answer(service: Service, port: int) -> Answer | None:
@@ -88,3 +102,22 @@ def test_before_nobody(proxy: Before, shared_service: Service) -> None:
     assert refused.json["error"]["request_id"] == refused.headers["x-request-id"]
     assert refused.headers["content-type"].startswith("application/json")
     assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_nginx_has_the_certificate(tmp_path: Path) -> None:
+    """Caddy gets one by itself, and HAProxy's file has none."""
+
+    def get(place: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(NAME)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(tmp_path / place))
+        if place == "443":
+            connection.sock = AUTHORITY.trusted().wrap_socket(connection.sock, server_hostname=NAME)
+        connection.request("GET", "/v1/me?a=b")
+        return connection.getresponse()
+
+    with running("nginx", free_port(), tmp_path):
+        until((tmp_path / "443").exists)
+        plain, secure = get("80"), get("443")
+        assert (plain.status, plain.headers["Location"]) == (308, f"https://{NAME}/v1/me?a=b")
+        assert (secure.status, secure.headers["Retry-After"]) == (503, "1")
