@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from heliograph.rules.delivery.outcome import DueReport, Report
 from heliograph.rules.limits import DAY_MS, HOUR_MS
 from heliograph.rules.options import Added
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.records import TeamClock, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import retention
 from heliograph.storage.forgetting import WHOLE, purge_ended
@@ -182,6 +182,21 @@ async def test_what_is_still_to_come_of_a_deleted_message_meets_no_other(
     clock.forward(1000)
     await store.outbox.claim("phone", 10)
     assert await sql("SELECT id, status, charge FROM message") == [(other.id, "sending", "held")]
+
+
+async def test_a_test_clock_takes_nothing_of_other_teams(store: Store, clock: TestClock, sql: Sql) -> None:
+    """When it arrives it purges what its team keeps no longer; the others keep theirs for as long as they say."""
+    moving = TeamRecord(id="team_1", name="One", ref=1, test_clock=True)
+    keeping = TeamRecord(id="team_2", name="Two", ref=2, keep_content_days=60)
+    ahead = TeamClock(team="team_1", ahead=0, target=1000)
+    rows = [to_row("team", team.id, team, team.id) for team in (moving, keeping)]
+    await set_up(store, rows=[*rows, to_row("test_clock", "team_1", ahead, "team_1")])
+    for team in (1, 2):
+        await store.messages.accept(message(clock, team=team))
+    await end(store, clock)
+    clock.forward(10 * DAY_MS)
+    assert await store.team_clocks.step(store.setup.current.teams["team_1"])
+    assert await sql("SELECT team, has_body FROM message ORDER BY team") == [(1, 0), (2, 1)]
 
 
 async def test_everything_goes_however_much_it_is(

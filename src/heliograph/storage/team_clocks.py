@@ -28,7 +28,8 @@ class TeamClocks:
         if stop is None:
             return False
         if stop == clock_of(team).target:
-            await retention.purge(self._database, self._clock.now(), [team.record], {team.record.ref: stop})
+            teams, moved = [one.record for one in seen.teams.values()], {**self._clock.moved, team.record.ref: stop}
+            await retention.purge(self._database, self._clock.now(), teams, moved)
         await self._database.write(lambda tx: self._move(tx, seen, team))
         await self._setup.refresh()
         return True
