@@ -321,3 +321,11 @@ async def test_housekeeping_does_not_undo_a_check_that_it_waited_for(
     await expiring
     await checking.close()
     assert await sql("SELECT status FROM verification") == [("verified",)]
+
+
+async def test_a_code_that_was_on_its_way_when_its_team_was_forgotten(store: Store, clock: TestClock) -> None:
+    begun = start(clock)
+    await store.verifications.start(begun)
+    await store.database.write(lambda tx: tx.run("forget_verifications", team=begun.team))
+    await store.verifications.finish(finish(begun, clock))
+    assert await store.verifications.get(begun.team, begun.id) is None

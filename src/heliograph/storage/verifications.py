@@ -231,10 +231,12 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
     accounts = await lock_accounts(tx, {i.team for i in items})
     done, entries, events, keys, failed = [], [], [], [], []
     for item in items:
-        row = rows[item.team, item.id]
+        row = rows.get((item.team, item.id))
+        if row is None or row.owner != item.owner:
+            # Housekeeping took us for dead and gave it up, or its team was forgotten: the answer still says what the
+            # carrier said.
+            continue
         price, charge = row.price, row.charge
-        if row.owner != item.owner:
-            continue  # housekeeping took us for dead and gave it up: the answer still says what the carrier said
         if charge == "held":
             kind = "release" if item.status == "failed" else "capture"
             SETTLE[kind](accounts[item.team], price)
