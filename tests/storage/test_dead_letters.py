@@ -233,13 +233,13 @@ async def test_webhooks_with_something_to_be_told(store: Store) -> None:
 async def test_how_long_a_webhook_is_behind_counts_from_the_first_try(store: Store, clock: TestClock) -> None:
     """Each try moves the time of the next one."""
     began = clock.now()
-    await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
+    event = await store.deliveries.tell(1, "whk_a", "webhook.test", "whk_a", {}, ENTRY)
     [hook] = await store.dead_letters.waiting_hooks()
     assert began <= hook.since <= clock.now()
     first = clock.now() + 5_000
     for number in range(2):
         at = first + number * 60_000
-        tried = (1, number, 0, "waiting", at + 3_600_000, at)
+        tried = (1, event, number, 0, "waiting", at + 3_600_000, at)
 
         async def put_off(tx: Tx, tried: tuple[Any, ...] = tried) -> None:
             await tx.run("record_tries", tries=[tried])

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.setup.records import Webhook
+from heliograph.rules.setup.records import TeamRecord, Webhook
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage import deliveries
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents
 from heliograph.storage.engine.migrate import schema_files
@@ -19,6 +20,7 @@ from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
+from tests.entries import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY, message
 from tests.storage.test_events import subscribe
@@ -394,3 +396,17 @@ async def test_a_webhook_is_forgotten(
     assert await sql("SELECT count(*) FROM endpoint") == [(0,)]
     with pytest.raises(NotOurs):
         await store.deliveries.record(tried(lease, work[1], clock))
+
+
+async def test_a_try_of_what_was_forgotten_meanwhile_is_nobody_elses(store: Store, clock: TestClock, sql: Sql) -> None:
+    """Its test clock was turned off during the try; on SQLite the next event's delivery has the same key."""
+    team = TeamRecord(id="team_1", name="One", ref=1, test_clock=True)
+    hook = Webhook(id=HOOK, team=team.id, url="https://a.example/", secret="")
+    await set_up(store, rows=[to_row("team", team.id, team, team.id), to_row("webhook", hook.id, hook, team.id)])
+    await store.deliveries.tell(1, HOOK, "domain.verified", "before", {}, ENTRY)
+    lease, (flying,) = await own(store), await due(store)
+    await set_up(store, rows=[to_row("team", team.id, replace(team, test_clock=False), team.id)])
+    event = await store.deliveries.tell(1, HOOK, "domain.verified", "after", {}, ENTRY)
+    await store.deliveries.record(tried(lease, flying, clock))
+    assert await sql("SELECT event, state FROM delivery") == [(event, "waiting")]
+    assert await sql("SELECT delivery FROM attempt") == []

@@ -200,12 +200,12 @@ async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
     for made in tries:
         if made.state == "waiting":
             note(tx, WEBHOOKS, made.due_at - made.at)
-    rows = [(t.due.key, t.due.attempt, t.due.earlier, t.state, t.due_at, t.at) for t in tries]
-    written = {row[0] for row in await tx.run("record_tries", tries=rows)}
+    rows = [(t.due.key, t.due.event, t.due.attempt, t.due.earlier, t.state, t.due_at, t.at) for t in tries]
+    written = {tuple(row) for row in await tx.run("record_tries", tries=rows)}
     attempts = [
         (t.due.key, t.due.attempt + 1, t.at, t.status, t.reason, t.error, t.duration_ms, t.answer)
         for t in tries
-        if t.due.key in written
+        if (t.due.key, t.due.event) in written
     ]
     if attempts:
         await tx.run("insert_attempts", attempts=attempts)

@@ -89,13 +89,14 @@ LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
 LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject;
 
 -- name: record_tries
--- A delivery that was replayed or dropped during the try stays as it is now.
+-- A delivery that was replayed or dropped during the try stays as it is now, and so does one that has its key since:
+-- SQLite gives it again.
 UPDATE delivery SET state = r.state, attempt = r.attempt + 1, due_at = r.due_at,
                     first_at = coalesce(delivery.first_at, r.at)
-FROM rows(:tries, key bigint, attempt bigint, earlier bigint, state text, due_at bigint, at bigint) AS r
-WHERE delivery.key = r.key AND delivery.state = 'waiting'
+FROM rows(:tries, key bigint, event text, attempt bigint, earlier bigint, state text, due_at bigint, at bigint) AS r
+WHERE delivery.key = r.key AND delivery.event = r.event AND delivery.state = 'waiting'
   AND delivery.attempt = r.attempt AND delivery.earlier = r.earlier
-RETURNING delivery.key;
+RETURNING delivery.key, delivery.event;
 
 -- name: insert_attempts
 INSERT INTO attempt (delivery, number, at, status, reason, error, duration_ms, answer)
