@@ -42,6 +42,7 @@ class Ready(msgspec.Struct, frozen=True):
 class Kept(msgspec.Struct):
     lock: asyncio.Lock  # of whoever builds it
     octets: int  # of its content
+    blobs: Sequence[str] = ()  # that it is sent with
     ready: Ready | None = None
 
 
@@ -102,19 +103,21 @@ class Outgoing:
         """Return the whole mail in memory, unsigned: for display, not for sending. It waits for `room`."""
         read = await LOOKING.run_large(len(content), _content.decode, content)
         await room(sum(file.size for file in read.attachments if file.blob))
-        await self._bring(read)
+        await self._bring(_blobs(read))
         return await LOOKING.run(lambda: b"".join(self._mail(message_id, read).chunks()))
 
-    async def _bring(self, content: EmailContent) -> None:
-        for file in content.attachments:
-            if file.blob:
-                await self._bring_blob(file.blob)
+    async def _bring(self, blobs: Sequence[str]) -> None:
+        for blob in blobs:
+            await self._bring_blob(blob)
 
     async def _shared(self, parcel: Parcel) -> Ready:
         """Return the mail that the first recipient's hand-over builds; the others wait for the same one."""
         kept = self._keep(parcel)
         async with kept.lock:
-            kept.ready = kept.ready or await self._make(parcel)
+            if kept.ready:
+                await self._bring(kept.blobs)  # they may have left since an earlier try
+            else:
+                kept.ready = await self._make(parcel, kept)
             return kept.ready
 
     def _keep(self, parcel: Parcel) -> Kept:
@@ -126,14 +129,15 @@ class Outgoing:
                 self._octets -= self._kept.popitem(last=False)[1].octets
         return kept
 
-    async def _make(self, parcel: Parcel) -> Ready:
+    async def _make(self, parcel: Parcel, kept: Kept) -> Ready:
         content = await _started(BUILDING.run_large(len(parcel.content), _content.decode, parcel.content))
         sender = parse_address(content.from_address)
         if sender is None:
             raise ValueError("the sender is not an email address")
         if not self._keys_of(sender.domain):
             await self._ensure_keys(sender.domain)
-        await self._bring(content)
+        kept.blobs = _blobs(content)
+        await self._bring(kept.blobs)
         build = partial(self._build, parcel.message_id, content, sender.domain)
         work = build().sign if _is_quick(parcel, content) else lambda: build().sign()
         return await self._in_thread(parcel.priority, work)
@@ -187,6 +191,10 @@ class Outgoing:
             known = (keys, Signer(domain, keys) if keys else None)
             self._signers[domain] = known
         return known[1]
+
+
+def _blobs(content: EmailContent) -> list[str]:
+    return [file.blob for file in content.attachments if file.blob]
 
 
 def _is_quick(parcel: Parcel, content: EmailContent) -> bool:
