@@ -529,6 +529,21 @@ async def test_close_waits_for_answers_and_unbinds() -> None:
         assert len(smsc.connections) == 1
 
 
+async def test_what_waits_for_a_place_while_it_closes_is_certainly_not_sent() -> None:
+    """An answer gives its place to the next, which would leave just before the unbind, and maybe have come."""
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port, window=1) as carrier:
+        first, second = (asyncio.create_task(carrier.hand_over(parcel())) for _ in range(2))
+        await until(lambda: smsc.held)
+        closing = asyncio.create_task(carrier.close())
+        await asyncio.sleep(0.02)
+        smsc.release()
+        await closing
+        outcome = await second
+        assert isinstance(await first, Accepted)
+        assert isinstance(outcome, Deferred) and outcome.unreachable and not outcome.uncertain
+        assert smsc.names() == ["bind", "submit", "unbind"]
+
+
 @pytest.mark.parametrize("script", [{"unbind": HANG}, {"unbind": DROP}, {"bind": HANG}, {"submit": HANG}])
 async def test_close_ends_whatever_the_carrier_does(script: Script) -> None:
     async with Smsc(script) as smsc, carrier_of(smsc.port, timings=QUICK) as carrier:

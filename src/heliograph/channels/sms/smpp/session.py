@@ -57,6 +57,7 @@ class SmppSession(asyncio.Protocol):
         self._heard = 0.0
         self._unwritten: list[bytes] = []
         self._pulse: asyncio.TimerHandle | None = None
+        self._unbinding = False
         self.gone: asyncio.Future[str] = self._loop.create_future()  # why
 
     # -- what the event loop calls --
@@ -118,13 +119,16 @@ class SmppSession(asyncio.Protocol):
                 await parcel.passage.admit()
             if self.gone.done():
                 raise Unsent(self.gone.result())
+            if first and self._unbinding:  # it would leave just before the end, and nobody could say whether it came
+                raise Unsent("is being unbound")
         except BaseException:
             self._slots.give_back()
             raise
         return await self._ask(command.SUBMIT_SM, body)
 
     async def unbind(self) -> None:
-        """Unbind once all requests are answered."""
+        """Unbind once all requests are answered; what waits for a place in the window does not go any more."""
+        self._unbinding = True
         try:
             if answers := [asked.answer for asked in self._asked.values()]:
                 await asyncio.wait(answers, timeout=self._timings.close)
