@@ -1,5 +1,7 @@
 """Ids of a clock: unique, in order and of their time, however many are made in a millisecond."""
 
+import threading
+
 import pytest
 
 from heliograph.rules.ids import ulid_ms
@@ -26,3 +28,27 @@ def test_ids_have_their_time() -> None:
     times = [ulid_ms(clock.new_id("eml_")[4:]) for _ in range(5000)]
     assert times[0] == clock.now()
     assert times[-1] - times[0] < 100
+
+
+def test_another_thread_makes_no_id_in_the_middle_of_one() -> None:
+    """The event loop makes some and the thread that writes others: it took the random numbers that were left."""
+    made: list[str] = []
+
+    class Switched(Clock):
+        """In the middle of an id the interpreter switches to another thread."""
+
+        other: threading.Thread | None = None
+
+        def now(self) -> int:
+            if self.other is None:
+                self.other = threading.Thread(target=lambda: made.append(self.new_id("evt_")))
+                self.other.start()
+                self.other.join(0.1)
+            return 1_763_200_000_000
+
+    clock = Switched()
+    clock._pool = [1, 2, 3, 4, 5]
+    made.append(clock.new_id("eml_"))
+    assert clock.other
+    clock.other.join()
+    assert [id_[:4] for id_ in made] == ["eml_", "evt_"] and made[0][4:] < made[1][4:]

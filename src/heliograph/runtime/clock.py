@@ -7,6 +7,7 @@ that all processes share agrees with it.
 import os
 import secrets
 import struct
+import threading
 import time
 from collections.abc import Mapping
 from functools import cached_property
@@ -26,6 +27,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 class Clock:
     def __init__(self) -> None:
+        self._making = threading.Lock()  # of an id: the event loop makes some, and the thread that writes others
         self._pool: list[int] = []  # of 32 random bits each
         # Of the last id: its time, all but its last 40 bits, and those.
         self._last_ms, self._start, self._end = 0, "", 0
@@ -74,16 +76,17 @@ class Clock:
 
     def new_id(self, prefix: str) -> str:
         """Make a public id. Ids of one process increase, also within a millisecond."""
-        if len(self._pool) < 5:
-            self._pool = list(struct.unpack(f"{POOL}I", os.urandom(4 * POOL)))
-        ms, pool, p = self.now(), self._pool, PAIRS
-        end = self._end + 1 + pool.pop()  # a random step: ordered, yet not guessable
-        if ms > self._last_ms or end >> STEPS_BITS:
-            self._last_ms = max(ms, self._last_ms + 1)
-            self._start = ulid_start(self._last_ms, pool.pop() << 8 ^ pool.pop())
-            end = pool.pop() << 8 ^ pool.pop()
-        self._end = end
-        return f"{prefix}{self._start}{p[end >> 30]}{p[end >> 20 & 1023]}{p[end >> 10 & 1023]}{p[end & 1023]}"
+        with self._making:
+            if len(self._pool) < 5:
+                self._pool = list(struct.unpack(f"{POOL}I", os.urandom(4 * POOL)))
+            ms, pool, p = self.now(), self._pool, PAIRS
+            end = self._end + 1 + pool.pop()  # a random step: ordered, yet not guessable
+            if ms > self._last_ms or end >> STEPS_BITS:
+                self._last_ms = max(ms, self._last_ms + 1)
+                self._start = ulid_start(self._last_ms, pool.pop() << 8 ^ pool.pop())
+                end = pool.pop() << 8 ^ pool.pop()
+            self._end, start = end, self._start
+        return f"{prefix}{start}{p[end >> 30]}{p[end >> 20 & 1023]}{p[end >> 10 & 1023]}{p[end & 1023]}"
 
     def entropy(self, size: int) -> bytes:
         return secrets.token_bytes(size)
