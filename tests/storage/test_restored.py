@@ -12,9 +12,13 @@ from heliograph.datafolder import keep_number, seen_numbers
 from heliograph.manage.pause import set_paused
 from heliograph.opening import leave, open_store, pause_if_turned_back
 from heliograph.rules.audit import COMMAND_LINE
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
 from heliograph.storage.restored import COPIED, TURNED_BACK
 from heliograph.storage.store import Store
+from tests.entries import set_up
+from tests.storage.conftest import Sql
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +133,19 @@ async def test_a_copy_as_new_as_its_original(tmp_path: Path, files: Callable[[st
         platform = (await store.setup.refresh()).platform
         assert (platform.paused, platform.paused_reason) == (not stopped, "" if stopped else COPIED)
         assert not await pause_if_turned_back(store, tmp_path, copy)
+
+
+async def test_a_process_that_runs_on_knows_what_the_database_says(store: Store, sql: Sql) -> None:
+    """It has seen versions of the setup that the database has no longer, and gives to others."""
+    before, after = (TeamRecord(id="team_1", name=name, ref=1) for name in ("before", "after"))
+    await set_up(store, rows=[to_row("team", "team_1", before, "team_1")])
+    seen = await store.upkeep.pause_if_turned_back({})
+    kept = await sql("SELECT body, version FROM setting WHERE kind = 'team'")
+    for _ in range(3):
+        await set_up(store, rows=[to_row("team", "team_1", after, "team_1")])
+    ((body, version),) = kept
+    await sql(f"UPDATE setting SET body = '{body}', version = {version} WHERE kind = 'team'")
+    await sql(f"UPDATE counter SET next = {version} WHERE name = 'setting'")
+    assert (await store.upkeep.pause_if_turned_back({seen.identity: seen.number + 5})).turned_back
+    assert await is_paused(store)
+    assert store.setup.current.teams["team_1"].record.name == "before"

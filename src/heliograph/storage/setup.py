@@ -66,10 +66,13 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
 async def load(tx: Tx, seen: Setup) -> Setup:
     """Return the setup as it is now; the same object when nothing changed."""
     ((version,),) = await tx.run("setup_version")
-    if version == seen.version:
-        return seen
-    rows = await tx.run("load_settings", since=seen.version)
-    return updated(seen, [Row(*row) for row in rows], version)
+    return seen if version == seen.version else await _since(tx, seen, version)
+
+
+async def _since(tx: Tx, seen: Setup, version: int) -> Setup:
+    """Return what became of it; of a database that was turned back, all that it has: what was seen may be gone."""
+    known = seen if seen.version < version else Setup()
+    return updated(known, [Row(*row) for row in await tx.run("load_settings", since=known.version)], version)
 
 
 async def change(
@@ -125,7 +128,7 @@ async def observe(tx: Tx, domain: str, checked_at: int, failures: Callable[[Doma
 async def locked(tx: Tx, seen: Setup) -> Setup:
     """Return the newest setup under its next version, which is also the lock: changes happen one after the other."""
     ((version,),) = await tx.run("next_setup_version")
-    return updated(seen, [Row(*row) for row in await tx.run("load_settings", since=seen.version)], version)
+    return await _since(tx, seen, version)
 
 
 async def save(tx: Tx, rows: Sequence[Row], version: int) -> None:
