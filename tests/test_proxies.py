@@ -93,8 +93,10 @@ def test_through_it(proxy: Before, shared_service: Service) -> None:
 
 
 def test_before_nobody(proxy: Before, shared_service: Service) -> None:
-    with proxy(free_port()) as port:
-        refused = until(lambda: answer(shared_service, port))
+    with socket.socket() as nobody:  # who has the port, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        with proxy(nobody.getsockname()[1]) as port:
+            refused = until(lambda: answer(shared_service, port))
     assert refused.status == 503
     ours = shared_service.get("/nothing").json["error"]
     assert refused.code == "service_unavailable"

@@ -19,7 +19,7 @@ def newest(service: Service) -> str:
     page = feed(service)
     while page["has_more"]:
         page = feed(service, page["data"][-1]["id"])
-    return str(page["data"][-1]["id"]) if page["data"] else "evt_"
+    return str(page["data"][-1]["id"]) if page["data"] else ""
 
 
 def told(service: Service, message: Any, after: str) -> Any:
