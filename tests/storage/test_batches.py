@@ -146,7 +146,8 @@ async def test_two_processes_that_end_the_last_two_tell_it_once(
     first = asyncio.create_task(store.database.write(slowly))
     await written.wait()
     second = asyncio.ensure_future(other.outbox.record(theirs[0]))
-    while not await sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while not await sql(waiting):
         assert not second.done()
         await asyncio.sleep(0.01)
     go_on.set()

@@ -315,7 +315,8 @@ async def test_housekeeping_does_not_undo_a_check_that_it_waited_for(
     await transaction.start()
     await checking.execute(f"UPDATE verification SET status = 'verified' WHERE id = '{begun.id}'")
     expiring = asyncio.create_task(store.outbox.reclaim())
-    while not await sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while not await sql(waiting):
         await asyncio.sleep(0.01)
     await transaction.commit()
     await expiring
