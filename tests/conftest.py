@@ -14,22 +14,20 @@ from typing import Any
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as drawing
 
 from heliograph.opening import open_store
 from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
-from tests import forks, postgres_server
+from tests import forks, hypothesis_profile, postgres_server  # noqa: F401
 from tests.cheap import cheapen
 from tests.clocks import TestClock
 from tests.postgres_server import PostgresServer
 from tests.proof.size import FULL
 from tests.service import PATIENCE_S, Service
 
-pytest_plugins = ["tests.skips", "tests.workers"]
+pytest_plugins = ["tests.side_effects", "tests.skips", "tests.workers"]
 DATABASES = ("sqlite", "postgres")
 MIGRATED = "migrated"
 # Their tests ask what a request, a change or a page comes to, not how a database does it: on SQLite, unless they are
@@ -39,8 +37,6 @@ LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
 cheapen()
-drawing.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-drawing.load_profile("any machine")
 PHONES = (f"+1500555{line}" for line in range(1001, 1030))  # no test names one of these
 _numbers = itertools.count(1)
 _lent: list["Lent"] = []  # emptied

@@ -1,0 +1,9 @@
+"""One hypothesis profile for every way to run the tests: no example has a deadline, however slow the machine is.
+
+`conftest.py` imports it, and so do the packages whose tests `make test-rules` runs without any conftest.
+"""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
