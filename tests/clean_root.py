@@ -58,6 +58,10 @@ class Case:
     is_root: bool
     command: str
 
+    @property
+    def account(self) -> str:
+        return "root" if self.is_root else USER
+
     def __str__(self) -> str:
         return f"{self.suite} (Python {SUITES[self.suite]}) as {'root' if self.is_root else 'a user'}"
 
@@ -203,7 +207,7 @@ def configure(root: Path, case: Case) -> dict[str, str]:
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     if not case.is_root:
         subprocess.run(["chroot", str(root), "useradd", "-m", "-u", str(USER_ID), "-s", "/bin/bash", USER], check=True)
-    home = "/root" if case.is_root else f"/home/{USER}"
+    home = homes(root)[case.account]
     passed = {name: value for name, value in os.environ.items() if re.match(r"PIP_|(https?|no)_proxy$", name, re.I)}
     settings = [Path("/etc/pip.conf"), *(Path.home() / name for name in (".pip/pip.conf", ".config/pip/pip.conf"))]
     texts = [path.read_text("utf-8") for path in settings if path.exists()]
@@ -219,8 +223,14 @@ def configure(root: Path, case: Case) -> dict[str, str]:
             (root / str(local)[1:]).mkdir(parents=True, exist_ok=True)
             mount("--bind", "-o", "ro", str(local), str(root / str(local)[1:]))
     own(root / home[1:], case)
-    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    return {**passed, "HOME": home, "USER": "root" if case.is_root else USER, "PATH": path, "LANG": "C.UTF-8"}
+    programs = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {**passed, "HOME": home, "USER": case.account, "PATH": programs, "LANG": "C.UTF-8"}
+
+
+def homes(root: Path) -> dict[str, str]:
+    """The home folders of root and of the user."""
+    accounts = [line.split(":") for line in (root / "etc/passwd").read_text("utf-8").splitlines()]
+    return {account[0]: account[5] for account in accounts if account[0] in ("root", USER)}
 
 
 def own(path: Path, case: Case) -> None:
@@ -242,10 +252,10 @@ def git(folder: Path, *words: str) -> str:
 
 def describe(root: Path, case: Case) -> dict[str, object]:
     """What no command may change."""
-    homes = [root / "root", *(root / "home").iterdir()]
-    checkout = homes[0 if case.is_root else 1] / "heliograph"
+    folders = {name: root / home[1:] for name, home in homes(root).items()}
+    checkout = folders[case.account] / "heliograph"
     return {
-        "modes of home folders": {str(home.relative_to(root)): oct(home.stat().st_mode) for home in homes},
+        "modes of home folders": {name: oct(folder.stat().st_mode) for name, folder in folders.items()},
         "accounts": [(root / f"etc/{name}").read_text("utf-8") for name in ("passwd", "group")],
         "processes": running_processes(),
         "git status": git(checkout, "status", "--porcelain").splitlines(),

@@ -59,7 +59,12 @@ def bin_path() -> Path:
 def _remove_at_exit(folder: Path) -> None:
     """Not by workers, which are forked from the process that made it and share it."""
     maker = os.getpid()
-    atexit.register(lambda: os.getpid() == maker and shutil.rmtree(folder, ignore_errors=True))
+
+    def remove() -> None:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
 
 
 def _reachable_folder(prefix: str) -> Path:
