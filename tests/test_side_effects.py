@@ -1,6 +1,8 @@
 """A run of the tests that changes the machine fails and names the change."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,8 +31,7 @@ def test_run_that_changes_the_machine_fails(tmp_path: Path, change: str, ended: 
     options = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "tests.side_effects", "-s"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
-    for line in ran.stdout.splitlines():
-        if line.startswith("left "):
-            os.kill(int(line.split()[1]), 9)
+    for pid in re.findall(r"left (\d+)", ran.stdout):
+        os.kill(int(pid), signal.SIGKILL)
     assert (ran.returncode, "THIS RUN CHANGED THE MACHINE" in ran.stdout) == (ended, bool(ended)), ran.stdout
     assert expected in ran.stdout
