@@ -125,13 +125,13 @@ def test_a_dump_of_postgres_under_load(postgres: str, tmp_path: Path) -> None:
             for number in rounds("P16", size("P16 restores of PostgreSQL")):
                 load.more(chance.randint(1, 60))
                 before, file = dict(load.accepted), tmp_path / f"dump{number}.sql"
-                subprocess.run([bin_path() / "pg_dump", "-d", service.database, "-f", file], check=True)
+                subprocess.run([f"{bin_path()}/pg_dump", "-d", service.database, "-f", file], check=True)
                 dumps.append((file, before))
             load.more(20)
         assert service.stop() == 0
     for file, before in dumps:
         url = fresh_database(postgres, "template1")
-        command = [bin_path() / "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", file]
+        command = [f"{bin_path()}/psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", str(file)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         check_at_rest(url, before)
         with Service(url, tmp_path / "data", step_ms=1) as restored:
