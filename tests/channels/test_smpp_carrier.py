@@ -289,7 +289,7 @@ async def test_a_payload_is_one_message() -> None:
         ([0, 0x58], Deferred, False, 5, "ESME_RTHROTTLED) (part 2 of 3)"),
         ([0x58], Deferred, False, 1, "ESME_RTHROTTLED) (part 1 of 3)"),
         ([0, 0, 0x0B], Refused, False, 3, "ESME_RINVDSTADR) (part 3 of 3)"),
-        ([0, 0x04], Deferred, False, 2, "ESME_RINVBNDSTS) (part 2 of 3)"),
+        ([0, 0x04, 0], Accepted, False, 4, "accepted"),
         ([0, HANG], Deferred, True, 2, "may have been sent (part 2 of 3)"),
         ([0, DROP], Deferred, True, 2, "may have been sent (part 2 of 3)"),
     ],
@@ -305,13 +305,25 @@ async def test_a_part_in_trouble(
     assert len(smsc.received) == sent
 
 
-async def test_the_connection_ends_between_two_parts() -> None:
+async def test_unbind_between_two_parts_sends_the_rest_over_the_next_session() -> None:
     good_bye = encode(command.SUBMIT_SM | command.RESP, 2, b"1\0") + encode(command.UNBIND, 1)
-    outcome, smsc = await one({"submit": good_bye}, parcel(LONG))
-    assert isinstance(outcome, Deferred)
-    assert not outcome.unreachable and not outcome.uncertain  # the rest is surely not sent, the first part is
-    assert outcome.detail["text"] == "127.0.0.1 ended the session (part 2 of 3)"
-    assert len(smsc.received) == 1
+    outcome, smsc = await one({"submit": [good_bye, 0]}, parcel(LONG))
+    assert isinstance(outcome, Accepted) and len(outcome.parts) == 3
+    assert [sm.text[5] for sm in smsc.received] == [1, 2, 3]
+    assert smsc.names().count("bind") == 2
+
+
+async def test_close_between_two_parts_sends_the_rest_first() -> None:
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port, throughput=20) as carrier:
+        task = asyncio.create_task(carrier.hand_over(parcel(LONG)))
+        await until(lambda: smsc.held)
+        closing = asyncio.create_task(carrier.close())
+        while not task.done():
+            smsc.release()
+            await asyncio.sleep(0.005)
+        await closing
+    assert isinstance(await task, Accepted)
+    assert smsc.names() == ["bind", "submit", "submit", "submit", "unbind"]
 
 
 # -- window, throughput, cancelling ------------------------------------------------------------------------
@@ -552,6 +564,122 @@ async def test_close_ends_whatever_the_carrier_does(script: Script) -> None:
         async with asyncio.timeout(60):
             await carrier.close()
         assert isinstance(await task, Accepted | Deferred)
+
+
+# -- sessions that the SMSC ends -----------------------------------------------------------------------------
+
+
+async def send_until_accepted(carrier: Smpp, **fields: Any) -> list[Outcome]:
+    """Send one message as the delivery worker does; return all outcomes."""
+    outcomes: list[Outcome] = []
+    while not outcomes or isinstance(outcomes[-1], Deferred):
+        if outcomes:
+            await asyncio.sleep(0.01)
+        outcomes.append(await carrier.hand_over(parcel(**fields)))
+    return outcomes
+
+
+async def unbind_under_load(smsc: Smsc, messages: int, unbinds: int, *, answers_before_unbind_resp: bool) -> None:
+    """Send `messages` while the SMSC unbinds `unbinds` times and closes as soon as it may."""
+    thresholds = [messages * times // (unbinds + 1) for times in range(1, unbinds + 1)]
+
+    async def answer() -> None:
+        while True:
+            if not thresholds or len(smsc.received) < thresholds[0]:
+                smsc.release()
+            await asyncio.sleep(0.002)
+
+    async def unbind() -> None:
+        while thresholds:
+            await until(lambda: len(smsc.received) >= thresholds[0] and smsc.held)
+            session = smsc.bound[-1]
+            unbound = session.ask(command.UNBIND)
+            if answers_before_unbind_resp:
+                await session.ask(command.ENQUIRE_LINK)
+                smsc.release()
+            await unbound
+            smsc.release()
+            session.transport.close()
+            session.bound = False
+            del thresholds[0]
+
+    close = 60.0 if answers_before_unbind_resp else 1.0
+    timings = msgspec.structs.replace(PATIENT, close=close)
+    async with carrier_of(smsc.port, timings=timings, window=20) as carrier:
+        tasks = [asyncio.create_task(answer()), asyncio.create_task(unbind())]
+        numbers = [f"+4477{n:08d}" for n in range(messages)]
+        outcomes = await asyncio.gather(*(send_until_accepted(carrier, to=number) for number in numbers))
+        await tasks[1]
+        assert not [outcome for tries in outcomes for outcome in tries if getattr(outcome, "uncertain", False)]
+        tasks[0].cancel()
+
+
+@pytest.mark.parametrize(("unbinds", "answers_before_unbind_resp"), [(5, True), (1, False)])
+async def test_unbind_by_the_smsc_under_load_doubles_no_sms(unbinds: int, answers_before_unbind_resp: bool) -> None:
+    async with Smsc({"submit": HOLD}) as smsc:
+        await unbind_under_load(smsc, 300, unbinds, answers_before_unbind_resp=answers_before_unbind_resp)
+    assert len(smsc.received) == len({sm.destination.value for sm in smsc.received}) == 300
+    assert smsc.names().count("bind") == unbinds + 1
+
+
+async def test_unbind_by_the_smsc_stops_new_submits_and_is_answered_last() -> None:
+    async with Smsc({"submit": HOLD}) as smsc, carrier_of(smsc.port, window=1) as carrier:
+        first, second = (asyncio.create_task(carrier.hand_over(parcel())) for _ in range(2))
+        await until(lambda: smsc.held)
+        session = smsc.bound[0]
+        unbound = session.ask(command.UNBIND)
+        await session.ask(command.ENQUIRE_LINK)
+        again = session.ask(command.UNBIND)  # a second unbind is answered at once
+        assert (await again).status == 0 and not unbound.done()
+        smsc.release()
+        assert isinstance(await first, Accepted)
+        assert was_unreachable(await second)
+        assert (await unbound).command == command.UNBIND | command.RESP
+    assert len(smsc.received) == 1
+
+
+async def test_unbind_by_an_smsc_that_never_answers_submits_ends_in_time() -> None:
+    timings = msgspec.structs.replace(QUICK, close=0.05, answer=20.0)
+    async with Smsc({"submit": [HANG, 0]}) as smsc, carrier_of(smsc.port, timings=timings) as carrier:
+        task = asyncio.create_task(carrier.hand_over(parcel()))
+        await until(lambda: smsc.received)
+        assert (await smsc.bound[0].ask(command.UNBIND)).status == 0
+        outcome = await task
+        assert isinstance(outcome, Deferred) and outcome.uncertain
+        await until(lambda: smsc.names().count("bind") == 2 and smsc.bound)
+        assert isinstance(await carrier.hand_over(parcel()), Accepted)
+
+
+@pytest.mark.parametrize("why", ["silent", "lost bind", "generic_nack", "alert_notification"])
+async def test_session_in_trouble_doubles_no_sms_that_is_answered_in_time(why: str) -> None:
+    """A submit in flight keeps its own time to be answered, whatever ends the use of its session."""
+    timings = msgspec.structs.replace(QUICK, enquire=60.0, answer=4.0)
+    async with Smsc({"submit": [HOLD, HOLD, 0]}) as smsc, carrier_of(smsc.port, timings=timings) as carrier:
+        first = asyncio.create_task(carrier.hand_over(parcel(to="+447700900001")))
+        await until(lambda: len(smsc.held) == 1)
+        if why == "silent":
+            await asyncio.sleep(timings.answer * 0.75)
+        second = asyncio.create_task(carrier.hand_over(parcel(to="+447700900002")))
+        await until(lambda: len(smsc.held) == 2)
+        session, octets = smsc.held.pop(0)
+        match why:
+            case "silent":  # the first one times out, and nothing was heard meanwhile
+                assert getattr(await first, "uncertain", False)
+            case "lost bind":
+                session.transport.write(octets[:8] + status.RINVBNDSTS.to_bytes(4) + octets[12:])
+                assert was_unreachable(await first)
+            case "generic_nack":
+                session.transport.write(encode(command.GENERIC_NACK, 0, status=status.RINVCMDID))
+                session.transport.write(octets)
+                assert isinstance(await first, Accepted)
+            case _:
+                session.transport.write(encode(command.ALERT_NOTIFICATION, 7, b"") + octets)
+                assert isinstance(await first, Accepted)
+        if why in ("silent", "lost bind"):  # the next session is bound meanwhile
+            await until(lambda: smsc.names().count("bind") == 2)
+            assert isinstance(await carrier.hand_over(parcel()), Accepted)
+        smsc.release()
+        assert isinstance(await second, Accepted)
 
 
 # -- TLS ---------------------------------------------------------------------------------------------------

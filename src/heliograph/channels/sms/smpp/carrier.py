@@ -51,6 +51,7 @@ class Smpp(Carrier):
         self._timings = timings
         self._opted_out = frozenset(map(plain_code, options.opted_out)) - {""}
         self._pace = Pace(options.throughput)
+        self._partly_sent: set[asyncio.Future[None]] = set()  # one for each message with parts still to be sent
         self._intake = Intake(report)
         self._texts = Intake(take_texts)
         self._link = SmppLink(
@@ -69,6 +70,9 @@ class Smpp(Carrier):
     async def close(self) -> None:
         await self._intake.close(self._timings.close)
         await self._texts.close(self._timings.close)
+        await self._link.stop()
+        if self._partly_sent:
+            await asyncio.wait(self._partly_sent, timeout=self._timings.close)
         await self._link.close()
 
     # -- out --
@@ -91,9 +95,16 @@ class Smpp(Carrier):
         if parcel.uncertain and options.uncertain == "stop":
             text = "it is unknown whether the message was sent, and this carrier is set not to send it again"
             return Refused(detail=detail | own("uncertain", text))
-        return await self._send(bodies, parcel, detail)
+        all_sent = asyncio.get_running_loop().create_future()
+        all_sent.add_done_callback(self._partly_sent.discard)
+        try:
+            return await self._send(bodies, parcel, detail, all_sent)
+        finally:
+            all_sent.set_result(None)
 
-    async def _send(self, bodies: list[bytes], parcel: Parcel, detail: dict[str, Any]) -> Outcome:
+    async def _send(
+        self, bodies: list[bytes], parcel: Parcel, detail: dict[str, Any], all_sent: asyncio.Future[None]
+    ) -> Outcome:
         ids: list[str] = []
         for number, body in enumerate(bodies, 1):
             where = f" (part {number} of {len(bodies)})" if len(bodies) > 1 else ""
@@ -111,6 +122,7 @@ class Smpp(Carrier):
                     return Refused(detail=detail | own(OPTED_OUT, text) | {"code": code})
                 return _refusal(answer.status, detail | {"code": code, "text": text}, number == 1)
             ids.append(issued_id(read_id(answer.body), self._options.receipt_id))
+            self._partly_sent.add(all_sent)
         detail |= {"code": status.code(status.ROK), "text": "accepted"}
         known = tuple(dict.fromkeys(filter(None, ids)))  # some carriers have one for all parts
         if len(known) > 1:
@@ -118,21 +130,31 @@ class Smpp(Carrier):
         return Accepted(carrier_id=known[0] if known else None, detail=detail)
 
     async def _submit(self, body: bytes, parcel: Parcel, *, first: bool) -> Pdu:
+        """Submit a part; of a message that is partly sent, the further ones also over the next session."""
         tries = 1 if first else PART_TRIES
         while True:
-            session = self._link.bound or await self._link.session()
-            if self._pace.limits:  # and no need to wait for an unreachable carrier
-                await self._pace.turn(parcel)
-                session = await self._link.session()
-            answer = await session.submit(body, parcel, first=first)
-            verdict, tries = status.verdict(answer.status), tries - 1
-            if verdict == "throttled":
-                self._pace.pause(self._timings.throttled)
-            if answer.status == status.RINVBNDSTS:
-                session.end("lost the bind")
-            if not tries or verdict not in ("throttled", "deferred"):
-                return answer
+            tries -= 1
+            try:
+                answer = await self._submit_once(body, parcel, first=first)
+            except Unsent:
+                if not tries:
+                    raise
+            else:
+                if not tries or status.verdict(answer.status) not in ("throttled", "deferred", "unbound"):
+                    return answer
             await asyncio.sleep(self._timings.throttled)
+
+    async def _submit_once(self, body: bytes, parcel: Parcel, *, first: bool) -> Pdu:
+        session = self._link.bound or await self._link.session()
+        if self._pace.limits:  # and no need to wait for an unreachable carrier
+            await self._pace.turn(parcel)
+            session = await self._link.session()
+        answer = await session.submit(body, parcel, first=first)
+        if status.verdict(answer.status) == "throttled":
+            self._pace.pause(self._timings.throttled)
+        if answer.status == status.RINVBNDSTS:
+            session.retire("lost the bind")
+        return answer
 
     # -- in --
 

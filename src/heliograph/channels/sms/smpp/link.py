@@ -32,6 +32,7 @@ class SmppLink:
         self._tried = asyncio.Event()  # cleared during an attempt
         self.bound: SmppSession | None = None
         self._trouble = "is not connected"
+        self._is_stopping = False
         self._closed = False
 
     def open(self) -> None:
@@ -49,6 +50,13 @@ class SmppLink:
             raise Unsent(self._trouble)
         return self.bound
 
+    async def stop(self) -> None:
+        """Send no new message over the bound session, and wait for the responses of those sent."""
+        self._is_stopping = True
+        if self.bound:
+            self.bound.stop()
+            await self.bound.wait_for_submits()
+
     async def close(self) -> None:
         self._closed, self._trouble = True, "is closed"
         self._tried.set()
@@ -65,6 +73,8 @@ class SmppLink:
             self._tried.clear()
             try:
                 self.bound = await self._connect()
+                if self._is_stopping:
+                    self.bound.stop()
             except Exception as error:
                 self._tell(_words(error, self._timings))
                 self._tried.set()

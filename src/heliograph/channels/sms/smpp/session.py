@@ -57,8 +57,10 @@ class SmppSession(asyncio.Protocol):
         self._heard = 0.0
         self._unwritten: list[bytes] = []
         self._pulse: asyncio.TimerHandle | None = None
-        self._unbinding = False
-        self.gone: asyncio.Future[str] = self._loop.create_future()  # why
+        self._unbinding: asyncio.Task[None] | None = None  # answers the peer's unbind
+        self._is_stopping = False  # no new message may be sent
+        self._is_closed = False
+        self.gone: asyncio.Future[str] = self._loop.create_future()  # why nothing more can be sent
 
     # -- what the event loop calls --
 
@@ -95,9 +97,10 @@ class SmppSession(asyncio.Protocol):
                 self._deliver(self, pdu)
             case command.ENQUIRE_LINK:
                 self.answer(pdu)
-            case command.UNBIND:
+            case command.UNBIND if self._unbinding:
                 self.answer(pdu)
-                self.end("ended the session")
+            case command.UNBIND:
+                self._unbinding = self._loop.create_task(self._answer_unbind(pdu))
             case command.OUTBIND | command.ALERT_NOTIFICATION:
                 pass
             case _:
@@ -112,30 +115,51 @@ class SmppSession(asyncio.Protocol):
         self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
 
     async def submit(self, body: bytes, parcel: Parcel, *, first: bool = True) -> Pdu:
-        """Submit a part; `first` says that it is the message's first: once that has left, the others follow."""
+        """Submit one part of a message; after `stop`, only the further parts of a message that was begun."""
         await self._slots.take(parcel)
         try:
             if first:
                 await parcel.passage.admit()
             if self.gone.done():
                 raise Unsent(self.gone.result())
-            if first and self._unbinding:  # it would leave just before the end, and nobody could say whether it came
+            if self._unbinding:
+                raise Unsent("is ending the session")
+            if first and self._is_stopping:  # its response might not arrive before the unbind
                 raise Unsent("is being unbound")
         except BaseException:
             self._slots.give_back()
             raise
         return await self._ask(command.SUBMIT_SM, body)
 
+    def stop(self) -> None:
+        """Send no new message."""
+        self._is_stopping = True
+
+    async def wait_for_submits(self) -> None:
+        """Wait until all submits are answered, for at most `close` seconds."""
+        if answers := [asked.answer for asked in self._asked.values() if asked.command == command.SUBMIT_SM]:
+            await asyncio.wait(answers, timeout=self._timings.close)
+
     async def unbind(self) -> None:
-        """Unbind once all requests are answered; what waits for a place in the window does not go any more."""
-        self._unbinding = True
+        """Unbind once all submits are answered."""
+        self.stop()
         try:
-            if answers := [asked.answer for asked in self._asked.values()]:
-                await asyncio.wait(answers, timeout=self._timings.close)
+            await self.wait_for_submits()
             if not self.gone.done():
                 await asyncio.wait([self._ask(command.UNBIND)], timeout=self._timings.close)
         finally:
             self.end("was unbound")
+
+    async def _answer_unbind(self, pdu: Pdu) -> None:
+        """Answer the peer's unbind once all submits are answered, then close.
+
+        Many SMSCs close the connection when they get unbind_resp, and what they have not answered by then would be
+        sent again. Some answer submits only after unbind_resp.
+        """
+        await self.wait_for_submits()
+        self.answer(pdu)
+        await self.wait_for_submits()
+        self.end("ended the session")
 
     def _enquire(self) -> None:
         """Send without waiting; a missing answer is noticed by its timeout."""
@@ -168,8 +192,8 @@ class SmppSession(asyncio.Protocol):
         for sequence in over:
             self._fail(sequence, f"did not answer within {self._timings.answer:g} s")
         if over and self._heard <= now - self._timings.answer:
-            self.end(f"was silent for {self._timings.answer:g} s")
-        elif self._asked:
+            self.retire(f"was silent for {self._timings.answer:g} s")
+        if self._asked:
             self._timer = self._loop.call_at(next(iter(self._asked.values())).until, self._expire)
 
     def _fail(self, sequence: int, why: str) -> None:
@@ -182,6 +206,8 @@ class SmppSession(asyncio.Protocol):
         asked = self._asked.pop(sequence)
         if asked.command == command.SUBMIT_SM:
             self._slots.give_back()
+        if self.gone.done() and not self._asked:
+            self._close()
         return asked
 
     # -- answering, writing, ending --
@@ -207,14 +233,30 @@ class SmppSession(asyncio.Protocol):
             self._transport.write(b"".join(self._unwritten))
         self._unwritten.clear()
 
-    def end(self, why: str) -> None:
-        if self.gone.done():
+    def retire(self, why: str) -> None:
+        """Send nothing more, and close once every request is answered or timed out."""
+        if self._unbinding or self.gone.done():
             return
         self.gone.set_result(why)
-        for timer in filter(None, (self._pulse, self._timer)):
-            timer.cancel()
+        if self._pulse:
+            self._pulse.cancel()
+        if not self._asked:
+            self._close()
+
+    def end(self, why: str) -> None:
+        """Close now; requests without a response fail."""
+        if not self.gone.done():
+            self.gone.set_result(why)
         for sequence in list(self._asked):
             self._fail(sequence, why)
+        self._close()
+
+    def _close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for timer in filter(None, (self._pulse, self._timer)):
+            timer.cancel()
         self._flush()
         self._transport.close()
         self._loop.call_later(LINGER_S, self._transport.abort)
