@@ -1,20 +1,28 @@
 """Mail providers behind a relay: what we send along, whose callbacks are believed, and what each event means."""
 
 import base64
+import hmac
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from heliograph.channels.carrier import Callback, CallbackAnswer, Parcel
+from heliograph.channels import web as channels_web
+from heliograph.channels.carrier import Callback, CallbackAnswer, CallbackTooLarge, Carrier, Parcel
 from heliograph.channels.email.pool import Prepared
 from heliograph.channels.email.provided import to_reports
 from heliograph.channels.email.providers.told import ProviderEvent
 from heliograph.channels.email.relay import Relay, id_in
 from heliograph.channels.email.smtp import SmtpOptions
+from heliograph.channels.sms.http import Http
+from heliograph.channels.sms.twilio import Twilio
 from heliograph.channels.web import Unreachable, Web, WebAnswer
+from heliograph.channels.whatsapp.cloud_api import CloudApi
 from heliograph.rules.delivery.outcome import Accepted, ProviderReport, Report
-from heliograph.rules.setup.carrier_kinds import RelayOptions
+from heliograph.rules.limits import CALLBACK_EVENTS_MAX, CALLBACK_ID_KEPT_MS, CALLBACK_USUAL, HOUR_MS
+from heliograph.rules.setup.carrier_kinds import CloudApiOptions, HttpOptions, RelayOptions, TwilioOptions
 from tests.channels.providers import CERT, GOLDEN, OPTIONS, OWN, TO, gzipped, payload, signed
 from tests.channels.smtp_peer import OFFERS, Authority, Peer
 from tests.channels.test_http_carrier import COMMON, documented
@@ -180,12 +188,34 @@ async def test_what_is_not_signed_is_refused(provider: str, fault: str) -> None:
 TOKEN = {"ses": b"Amazon SES Email", "mailgun": b"a8ce0edb", "sendgrid": b"gsmtp", "resend": b"receipt"}
 
 
-@pytest.mark.parametrize("provider", ["mailgun", "sendgrid", "resend"])
-@pytest.mark.parametrize("off_ms", [-301_000, 301_000])
-async def test_what_is_stale_is_refused(provider: str, off_ms: int) -> None:
-    answer = await heard(provider, *signed(provider, payload(provider, ANY[provider]), NOW + off_ms))
+@pytest.mark.parametrize(
+    ("provider", "age_ms", "status"),
+    [
+        ("resend", 299_000, 200),
+        ("resend", 301_000, 401),  # each of its retries has its own time
+        *((provider, 8 * HOUR_MS, 200) for provider in ("mailgun", "sendgrid")),  # a retry with the first time
+        *((provider, CALLBACK_ID_KEPT_MS, 401) for provider in ("mailgun", "sendgrid")),  # its id may be forgotten
+        *((provider, -301_000, 401) for provider in ("mailgun", "sendgrid", "resend")),
+    ],
+)
+async def test_callback_signed_earlier_is_taken_while_its_id_is_remembered(
+    provider: str, age_ms: int, status: int
+) -> None:
+    answer = await heard(provider, *signed(provider, payload(provider, ANY[provider]), NOW - age_ms))
     assert answer
-    assert answer.status == 401
+    assert answer.status == status
+    assert answer.replay_id or status != 200
+
+
+async def test_mailgun_callback_with_digits_moved_between_time_and_token_is_refused() -> None:
+    """The signature covers time and token without a separator: the token must not become another one."""
+    for token in ("12345", "0abc"):
+        event = msgspec.json.decode(signed("mailgun", payload("mailgun", "delivered"), NOW, token)[1])
+        for moved in (-1, 1):
+            joined, cut = event["signature"]["timestamp"] + token, len(event["signature"]["timestamp"]) + moved
+            other = event["signature"] | {"timestamp": joined[:cut], "token": joined[cut:]}
+            answer = await heard("mailgun", {}, msgspec.json.encode(event | {"signature": other}))
+            assert answer and answer.status == 401
 
 
 @pytest.mark.parametrize(
@@ -230,23 +260,47 @@ def sns(body: bytes, **fields: str) -> bytes:
 
 
 HOST = "https://sns.eu-central-1.amazonaws.com"
+PEM = "SimpleNotificationService-1.pem"
+CONFIRM = f"{HOST}/?Action=ConfirmSubscription&TopicArn={OPTIONS['ses']['callback_topic']}"
 TOPIC_ONLY = {"callback_topic": OPTIONS["ses"]["callback_topic"]}
 
 
 @pytest.mark.parametrize(
     ("url", "status", "fetched"),
     [
-        (f"{HOST}/SimpleNotificationService-1.pem", 200, True),
-        (f"{HOST}:443/x.pem", 200, True),
-        (f"{HOST}:8443/x.pem", 401, False),
-        (f"{HOST}/x.txt", 401, False),
-        ("http://sns.eu-central-1.amazonaws.com/x.pem", 401, False),
-        ("https://sns.us-east-1.amazonaws.com/x.pem", 401, False),
-        ("https://sns.eu-central-1.amazonaws.com.evil.example/x.pem", 401, False),
-        ("https://a@sns.eu-central-1.amazonaws.com/x.pem", 401, False),
-        ("https://evil.example/sns.eu-central-1.amazonaws.com/x.pem", 401, False),
-        ("https://127.0.0.1/x.pem", 401, False),
+        (f"{HOST}/{PEM}", 200, True),
+        (f"{HOST}/SimpleNotificationService-9c6465fa7f48f5cacd23014631ec1136.pem", 200, True),
+        (f"{HOST}:443/{PEM}", 401, False),
+        (f"{HOST}:8443/{PEM}", 401, False),
+        (f"{HOST}/x.pem", 401, False),
+        (f"{HOST}/{PEM}?x=1", 401, False),
+        (f"{HOST}/{PEM}?", 401, False),
+        (f"{HOST}/{PEM}#x", 401, False),
+        (f"{HOST}/{PEM};x", 401, False),
+        (f"{HOST}/{PEM}\n", 401, False),
+        (f"{HOST}/{PEM}/../x.pem", 401, False),
+        (f"{HOST}/x/{PEM}", 401, False),
+        (f"{HOST}//{PEM}", 401, False),
+        (f"{HOST}/?Action=Publish&x={PEM}", 401, False),
+        (f"{HOST}/SimpleNotificationService-.pem", 401, False),
+        (f"{HOST}/SimpleNotificationService-xyz.pem", 401, False),
+        (f"{HOST}/SimpleNotificationService-1.pem.txt", 401, False),
+        (f"{HOST}/SimpleNotificationService-1%2e.pem", 401, False),
+        (f"{HOST.upper()}/{PEM}", 401, False),
+        (f"{HOST}.cn/{PEM}", 401, False),
+        (f"{HOST}./{PEM}", 401, False),
+        (f"{HOST}\\@evil.example/{PEM}", 401, False),
+        (f" {HOST}/{PEM}", 401, False),
+        (f"http://sns.eu-central-1.amazonaws.com/{PEM}", 401, False),
+        (f"https://sns.us-east-1.amazonaws.com/{PEM}", 401, False),
+        (f"https://sns.eu-central-1.amazonaws.com.evil.example/{PEM}", 401, False),
+        (f"https://sns.eu-central-1xamazonaws.com/{PEM}", 401, False),
+        (f"https://a@sns.eu-central-1.amazonaws.com/{PEM}", 401, False),
+        (f"https://a:b@sns.eu-central-1.amazonaws.com/{PEM}", 401, False),
+        (f"https://evil.example/sns.eu-central-1.amazonaws.com/{PEM}", 401, False),
+        (f"https://127.0.0.1/{PEM}", 401, False),
         ("https://[::1", 401, False),
+        ("", 401, False),
     ],
 )
 async def test_where_a_certificate_may_come_from(url: str, status: int, fetched: bool) -> None:
@@ -278,8 +332,19 @@ async def test_another_topic_is_refused_before_anything_is_fetched() -> None:
 @pytest.mark.parametrize(
     ("url", "reply", "status"),
     [
-        (f"{HOST}/?Action=ConfirmSubscription&Token=2336", b"<ok/>", 200),
-        (f"{HOST}/?Action=ConfirmSubscription&Token=2336", None, 503),  # SNS asks again
+        (f"{CONFIRM}&Token=2336", b"<ok/>", 200),
+        (f"{CONFIRM.replace(':sns', '%3Asns')}&Token=2336", b"<ok/>", 200),
+        (f"{CONFIRM}&Token=2336", None, 503),  # SNS asks again
+        (f"{HOST}/?Action=ConfirmSubscription&Token=2336", b"<ok/>", 503),
+        (f"{CONFIRM}&Token=", b"<ok/>", 503),
+        (f"{CONFIRM}&Token=2336&Token=2337", b"<ok/>", 503),
+        (f"{CONFIRM}&Token=2336&Endpoint=x", b"<ok/>", 503),
+        (f"{CONFIRM}x&Token=2336", b"<ok/>", 503),
+        (f"{CONFIRM.replace('Confirm', 'Un')}&Token=2336", b"<ok/>", 503),
+        (f"{CONFIRM.replace('.com/', '.com:443/')}&Token=2336", b"<ok/>", 503),
+        (f"{CONFIRM.replace('.com/', '.com/x')}&Token=2336", b"<ok/>", 503),
+        (f"{CONFIRM.replace('https://', 'https://a@')}&Token=2336", b"<ok/>", 503),
+        (f"{CONFIRM.replace('https:', 'http:')}&Token=2336", b"<ok/>", 503),
         ("https://evil.example/?Action=ConfirmSubscription", b"<ok/>", 503),
     ],
 )
@@ -289,7 +354,7 @@ async def test_a_subscription_is_confirmed_there_alone(url: str, reply: bytes | 
     answer = await relay("ses", web, **OPTIONS["ses"]).hear(callback({}, body))
     assert answer
     assert (answer.status, answer.told) == (status, ())
-    assert web.asked == ([url] if url.startswith(HOST) else [])
+    assert web.asked == ([url] if status == 200 or reply is None else [])
 
 
 # -- the hand-over -----------------------------------------------------------------------------------------------
@@ -357,3 +422,105 @@ def test_a_silent_hard_bounce_is_the_providers_own_word() -> None:
     assert told.report == Report(
         status="bounced", suppress="bounce", detail={"carrier": "brevo", "event": "hard_bounce"}
     )
+
+
+async def test_certificate_of_the_china_partition_comes_from_its_own_host() -> None:
+    topic = "arn:aws-cn:sns:cn-north-1:123456789012:heliograph"
+    web = Sns(CERT.encode())
+    url = f"https://sns.cn-north-1.amazonaws.com.cn/{PEM}"
+    body = sns(payload("ses", "bounce"), SigningCertURL=url, TopicArn=topic)
+    answer = await relay("ses", web, callback_topic=topic).hear(callback({}, body))
+    assert answer and answer.status == 200
+    assert web.asked == [url]
+
+
+# -- large callbacks ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def decoding_threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each JSON document and form was decoded in the main thread."""
+    threads: list[bool] = []
+
+    def note(decode: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            threads.append(threading.current_thread() is threading.main_thread())
+            return decode(*args, **kwargs)
+
+        return noted
+
+    monkeypatch.setattr(channels_web.msgspec.json, "decode", note(msgspec.json.decode))
+    monkeypatch.setattr(channels_web, "parse_qsl", note(channels_web.parse_qsl))
+    return threads
+
+
+@pytest.mark.parametrize("provider", OPTIONS)
+@pytest.mark.parametrize("is_genuine", [True, False])
+@pytest.mark.parametrize("is_large", [True, False])
+async def test_callback_larger_than_usual_is_decoded_in_a_thread(
+    provider: str, is_genuine: bool, is_large: bool, decoding_threads: list[bool]
+) -> None:
+    headers, body = signed(provider, payload(provider, ANY[provider]), NOW)
+    if is_large:
+        padded = payload(provider, ANY[provider]) + b" " * CALLBACK_USUAL
+        headers, body = signed(provider, padded, NOW)
+        body = body if len(body) > CALLBACK_USUAL else body + b" " * CALLBACK_USUAL
+    if not is_genuine:
+        headers, body = {}, body.replace(b'ature":"', b'ature":"AA')
+    carrier = relay(provider, **OPTIONS[provider])
+    decoding_threads.clear()
+    answer = await carrier.hear(callback(headers, body))
+    assert answer and answer.status == (200 if is_genuine else 401)
+    assert set(decoding_threads) <= {not is_large}
+    assert decoding_threads or not is_genuine
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "headers"),
+    [
+        ("twilio", b"MessageSid=" + b"%41" * CALLBACK_USUAL, {}),
+        ("http", b"[" * CALLBACK_USUAL * 2, {}),
+        ("cloud_api", b'{"entry": []}' + b" " * CALLBACK_USUAL, {}),
+    ],
+)
+async def test_phone_carriers_callback_larger_than_usual_is_decoded_in_a_thread(
+    name: str, body: bytes, headers: dict[str, str], decoding_threads: list[bool]
+) -> None:
+    signature = hmac.new(b"s", body, "sha256").hexdigest()
+    headers = {"x-signature": signature, "x-hub-signature-256": f"sha256={signature}"}
+    carriers: dict[str, Carrier] = {
+        "twilio": Twilio(TwilioOptions(account_sid="AC", auth_token="s"), Web(), "https://h"),
+        "http": Http(
+            msgspec.convert(
+                {"url": "http://h/", "callback_secret": "s", "callback": {"id": "$.i", "status": "$.s"}},
+                HttpOptions,
+            ),
+            Web(),
+            "https://h",
+        ),
+        "cloud_api": CloudApi(CloudApiOptions(phone_number_id="1", access_token="t", app_secret="s"), Web()),
+    }
+    answer = await carriers[name].hear(callback(headers, body))
+    assert answer
+    assert decoding_threads == [False]
+
+
+@pytest.mark.parametrize("provider", ["sendgrid", "brevo"])
+async def test_callback_with_more_events_than_a_provider_sends_is_refused(provider: str) -> None:
+    event = {"event": "delivered", "email": TO}
+    whole = msgspec.json.encode([event] * CALLBACK_EVENTS_MAX)
+    if provider == "sendgrid":
+        answer = await heard(provider, *gzipped(whole, NOW))
+        assert answer and len(answer.told) == CALLBACK_EVENTS_MAX
+    for count in (CALLBACK_EVENTS_MAX + 1, 340_000):
+        body = msgspec.json.encode([event] * count)
+        headers, body = gzipped(body, NOW) if provider == "sendgrid" else signed(provider, body, NOW)
+        with pytest.raises(CallbackTooLarge):
+            await heard(provider, headers, body)
+
+
+@pytest.mark.parametrize("provider", ["mailgun", "ses"])
+async def test_callback_with_too_many_values_is_not_decoded(provider: str, decoding_threads: list[bool]) -> None:
+    with pytest.raises(CallbackTooLarge):
+        await heard(provider, {}, b"[" + b"[]," * 300_000 + b"[]]")
+    assert decoding_threads == []

@@ -1,15 +1,24 @@
-"""Callbacks of carriers: when the last verified one came is kept."""
+"""Callbacks of carriers: taken once, in batches, and the time of the last verified one is kept."""
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
 
 import pytest
 
-from heliograph.channels.carrier import Callback, CallbackAnswer, Carrier, Carriers, Parcel
+from heliograph.channels.carrier import LARGE_OF_CLIENT, Callback, CallbackAnswer, Carrier, Carriers, Parcel
 from heliograph.deliver.reports import take_callback
-from heliograph.rules.delivery.outcome import Accepted, Outcome
+from heliograph.rules.delivery.outcome import Accepted, CarrierReport, IncomingText, Outcome, ProviderReport, Report
+from heliograph.rules.limits import CALLBACK_USUAL, HOUR_MS
 from heliograph.rules.setup.records import CarrierRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Store
+from tests.channels.providers import OPTIONS, payload, signed
+from tests.channels.test_providers import relay
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.entries import SET_UP, set_up
+from tests.storage.test_reports import hand_over, handed, mail, told
 
 pytestmark = pytest.mark.anyio
 
@@ -45,3 +54,130 @@ async def test_a_verified_callback_is_noted(
     callback = Callback(method=method, url="", query={}, headers={}, body=b"", now=clock.now())
     await take_callback(store, Carriers(lambda _: Answering(answer)), "c", callback, no_body)
     assert await store.carrier_use.callbacks() == ({"c": callback.now} if is_kept else {})
+
+
+REPLAYS = 200
+BOUNCES = {
+    "ses": "bounce",
+    "postmark": "hard_bounce",
+    "mailgun": "failed_permanent",
+    "sendgrid": "bounce",
+    "resend": "bounced",
+    "brevo": "hard_bounce",
+}
+
+
+@pytest.mark.parametrize("provider", OPTIONS)
+async def test_callback_repeated_for_8_hours_changes_nothing_twice(
+    store: Store, clock: TestClock, provider: str
+) -> None:
+    await set_up(
+        store, rows=[to_row("carrier", "relay", CarrierRecord(id="relay", channel="email", kind="smtp"), None)]
+    )
+    id_ = await mail(store, clock)
+    await hand_over(store, clock)
+    carriers = Carriers(lambda _: relay(provider, **OPTIONS[provider]))
+    bounce = payload(provider, BOUNCES[provider], id_, "ada@example.com")
+    headers, body = signed(provider, bounce, clock.now())
+
+    async def take() -> int:
+        callback = Callback(method="POST", url="", query={}, headers=headers, body=b"", now=clock.now())
+        answer = await take_callback(store, carriers, "relay", callback, lambda: asyncio.sleep(0, body))
+        return answer.status if answer else 404
+
+    clock.forward(8 * HOUR_MS)  # the service was down
+    if provider == "resend":  # its retries have their own time
+        headers, body = signed(provider, bounce, clock.now())
+    assert await take() == 200
+    timeline = await told(store, id_)
+    assert "email.bounced" in timeline
+    await store.suppressions.remove(1, "ada@example.com", SET_UP)
+    for _ in range(REPLAYS):
+        assert await take() == 200
+    assert await told(store, id_) == timeline
+    assert await store.suppressions.get(1, "ada@example.com") is None
+
+
+@pytest.mark.parametrize("status", ["delivered", "read", "failed"])
+async def test_meta_callback_repeated_changes_nothing_twice(store: Store, clock: TestClock, status: str) -> None:
+    await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="http"), None)])
+    id_ = await handed(store, clock, carrier_id="wamid.1")
+    report = CarrierReport("wamid.1", Report(status=status, detail={"at": "1"}))
+    carriers = Carriers(lambda _: Answering(CallbackAnswer(reports=[report])))
+    callback = Callback(method="POST", url="", query={}, headers={}, body=b"", now=clock.now())
+    await take_callback(store, carriers, "c", callback, no_body)
+    timeline = await told(store, id_)
+    for _ in range(REPLAYS):
+        await take_callback(store, carriers, "c", callback, no_body)
+    assert await told(store, id_) == timeline
+
+
+async def test_callback_with_many_events_is_stored_in_batches(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="http"), None)])
+    sizes: dict[str, list[int]] = defaultdict(list)
+
+    def note(owner: object, name: str) -> None:
+        kept = getattr(owner, name)
+
+        async def noted(first: object, items: Sequence[object], **more: object) -> object:
+            sizes[name].append(len(items))
+            return await kept(first, items, **more)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    for owner, name in ((store.reports, "by_carrier"), (store.reports, "by_provider"), (store.texts, "take")):
+        note(owner, name)
+    report = Report(status="delivered")
+    answer = CallbackAnswer(
+        reports=[CarrierReport(f"{n}", report) for n in range(1_001)],
+        texts=[IncomingText(id=f"{n}", sender="+447700900123", to="+12025550123", text="hi") for n in range(101)],
+        told=[ProviderReport(carrier_ids=(f"{n}",), report=report) for n in range(250)],
+        replay_id="once",
+    )
+    callback = Callback(method="POST", url="", query={}, headers={}, body=b"", now=clock.now())
+    for _ in range(2):
+        await take_callback(store, Carriers(lambda _: Answering(answer)), "c", callback, no_body)
+    assert sizes["by_carrier"] == [*[100] * 10, 1] * 2
+    assert sizes["take"] == [100, 1] * 2
+    assert sizes["by_provider"] == [100, 100, 50] * 2
+
+
+async def test_large_callbacks_of_one_client_beyond_the_limit_are_told_to_come_later(
+    store: Store, clock: TestClock
+) -> None:
+    await set_up(store, rows=[to_row("carrier", "c", CarrierRecord(id="c", channel="sms", kind="http"), None)])
+    release = threading.Event()
+
+    class Slow(Answering):
+        most = running = 0
+
+        def read_callback(self, callback: Callback) -> CallbackAnswer | None:
+            if callback.body:
+                self.running += 1
+                self.most = max(self.most, self.running)
+                release.wait()
+                self.running -= 1
+            return CallbackAnswer()
+
+    slow = Slow(None)
+    carriers = Carriers(lambda _: slow)
+
+    async def take(client: str, size: int) -> int:
+        callback = Callback(method="POST", url="", query={}, headers={}, body=b"", now=clock.now(), client=client)
+        answer = await take_callback(store, carriers, "c", callback, lambda: asyncio.sleep(0, b"x" * size))
+        assert answer
+        return answer.status
+
+    large = [asyncio.create_task(take("192.0.2.1", CALLBACK_USUAL + 1)) for _ in range(LARGE_OF_CLIENT + 3)]
+    other = asyncio.create_task(take("192.0.2.2", CALLBACK_USUAL + 1))
+    async with asyncio.timeout(60):
+        while sum(task.done() for task in large) < 3:
+            await asyncio.sleep(0.005)
+    assert not other.done()
+    release.set()
+    assert sorted(await asyncio.gather(*large)) == [200] * LARGE_OF_CLIENT + [503] * 3
+    assert await other == 200
+    assert slow.most == 1  # of one carrier one at a time
+    assert await take("192.0.2.1", CALLBACK_USUAL + 1) == 200

@@ -4,12 +4,24 @@ from heliograph.api.call import Call
 from heliograph.channels.carrier import Callback
 from heliograph.deliver.reports import take_callback
 from heliograph.rules.limits import MIB
-from heliograph.rules.refusals import CallbackNotVerified, InvalidSignature, NotFound, Refusal, ServiceUnavailable
+from heliograph.rules.refusals import (
+    CallbackNotVerified,
+    InvalidSignature,
+    NotFound,
+    PayloadTooLarge,
+    Refusal,
+    ServiceUnavailable,
+)
 from heliograph.web.request import Response
 
 CALLBACK_MAX = MIB  # Meta folds many statuses into one request
 
-REFUSALS: dict[int, type[Refusal]] = {401: InvalidSignature, 403: CallbackNotVerified, 503: ServiceUnavailable}
+REFUSALS: dict[int, type[Refusal]] = {
+    401: InvalidSignature,
+    403: CallbackNotVerified,
+    413: PayloadTooLarge,
+    503: ServiceUnavailable,
+}
 
 
 async def callback(call: Call) -> Response:
@@ -30,6 +42,7 @@ async def callback(call: Call) -> Response:
         headers={name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()},
         body=b"",
         now=context.clock.now(),
+        client=request.address,
     )
     answer = await take_callback(context.store, context.handover.carriers, call.params["id"], asked, body)
     if answer is None:

@@ -2,7 +2,10 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -15,9 +18,16 @@ from heliograph.rules.delivery.outcome import (
     Refused,
     own,
 )
-from heliograph.rules.limits import IN_THREAD, SECOND_MS
+from heliograph.rules.limits import CALLBACK_USUAL, SECOND_MS
 from heliograph.rules.setup import records
 from heliograph.rules.templates.upstream import UpstreamNews
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GZIP = b"\x1f\x8b"
+# Large callbacks that are read or wait to be read at once. None of them is verified yet.
+LARGE_OF_CARRIER, LARGE_OF_CLIENT = 32, 8
 
 
 class Barred(Exception):
@@ -75,6 +85,16 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]  # names in lower case
     body: bytes
     now: int  # ms
+    client: str = ""  # address of the client
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether its body is larger than usual, or may be once it is unpacked."""
+        return len(self.body) > CALLBACK_USUAL or self.body.startswith(GZIP)
+
+
+class CallbackTooLarge(Exception):
+    """A callback has more values or events than any provider sends."""
 
 
 class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,13 +105,14 @@ class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     content_type: bytes = b"text/plain; charset=utf-8"
     reports: Sequence[CarrierReport] = ()
     texts: Sequence[IncomingText] = ()
-    untimed: bool = False  # it has no time: an exact repetition is ignored
     told: Sequence[ProviderReport] = ()  # by a mail provider
     templates: Sequence[UpstreamNews] = ()
     replay_id: str = ""  # the same when the same callback comes again, which then changes nothing
 
 
 class Carrier(ABC):
+    _large: asyncio.Lock | None = None  # held while a large callback is read
+
     @abstractmethod
     async def hand_over(self, parcel: Parcel) -> Outcome:
         """Try once. A temporary failure is Deferred; so is an exception."""
@@ -104,9 +125,17 @@ class Carrier(ABC):
         return None
 
     async def hear(self, callback: Callback) -> CallbackAnswer | None:
-        """Read the callback with its body there, off the loop when that is large."""
-        large = len(callback.body) > IN_THREAD
-        return await asyncio.to_thread(self.read_callback, callback) if large else self.read_callback(callback)
+        """Verify and read a callback with its body, in a thread if that is large."""
+        return await self.run_for(callback, self.read_callback, callback)
+
+    async def run_for(self, callback: Callback, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` on a callback: in a thread if its body is large, one at a time for each carrier."""
+        if not callback.is_large:
+            return work(*args, **kwargs)
+        if self._large is None:
+            self._large = asyncio.Lock()
+        async with self._large:
+            return await asyncio.to_thread(work, *args, **kwargs)
 
     async def close(self) -> None:  # noqa: B027
         """Close its connections."""
@@ -133,6 +162,19 @@ class Carriers:
         self._make = make
         self._live: dict[str, tuple[records.CarrierRecord, Carrier]] = {}
         self._kept: set[str] = set()
+        self._large: Counter[tuple[str, str]] = Counter()  # large callbacks by ("carrier", id) and ("client", address)
+
+    @contextmanager
+    def admit_large(self, carrier: str, client: str) -> Iterator[bool]:
+        """Count a large callback; yields False if the carrier or the client has too many already."""
+        counted = ("carrier", carrier), ("client", client)
+        is_admitted = self._large[counted[0]] < LARGE_OF_CARRIER and self._large[counted[1]] < LARGE_OF_CLIENT
+        self._large.update(counted if is_admitted else ())
+        try:
+            yield is_admitted
+        finally:
+            self._large.subtract(counted if is_admitted else ())
+            self._large += Counter()  # drops zeros
 
     async def get(self, record: records.CarrierRecord) -> Carrier:
         known = self._live.get(record.id)

@@ -17,10 +17,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from heliograph.channels.carrier import FREE, CallbackAnswer, Parcel
+from heliograph.channels.carrier import FREE, CallbackAnswer, CallbackTooLarge, Parcel
 from heliograph.channels.line import Line
 from heliograph.rules.delivery.outcome import Deferred, Refused
-from heliograph.rules.limits import SECOND_MS
+from heliograph.rules.limits import CALLBACK_VALUES_MAX, SECOND_MS
 from heliograph.rules.text import CONTROLS
 
 if TYPE_CHECKING:
@@ -288,7 +288,9 @@ def put_off(detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
 
 
 def read_json(octets: bytes) -> Any:
-    """Read JSON; None when it is not JSON."""
+    """Decode JSON; None if it is not JSON. Raises CallbackTooLarge if it has too many values."""
+    if len(octets) > CALLBACK_VALUES_MAX and sum(map(octets.count, b",[{")) > CALLBACK_VALUES_MAX:
+        raise CallbackTooLarge
     try:
         return msgspec.json.decode(octets)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

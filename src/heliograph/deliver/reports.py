@@ -4,13 +4,14 @@ A report names its message by the carrier's own id, or by message and position. 
 its hand-over is kept until that is there; those of a long message's parts fold into one state.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 import structlog
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Callback, CallbackAnswer, Carriers
+from heliograph.channels.carrier import Callback, CallbackAnswer, CallbackTooLarge, Carrier, Carriers
 from heliograph.rules.audit import SERVICE
 from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report
 from heliograph.rules.phones.opt_out import PhoneChannel
@@ -24,22 +25,25 @@ from heliograph.storage.texts import Way
 PORTION = 100  # events of a batch in one transaction
 LATER = CallbackAnswer(status=503)
 
+Item = TypeVar("Item")
+
 log = structlog.get_logger()
 
 
 async def take_by_carrier(
-    store: Store, carrier: str, reports: Sequence[CarrierReport], *, untimed: bool = False
+    store: Store, carrier: str, reports: Sequence[CarrierReport], *, skip_known: bool = False
 ) -> None:
-    if reports:
-        await store.reports.by_carrier(carrier, reports, skip_known=untimed)
+    """Store reports, in batches; `skip_known`: those that are stored verbatim already change nothing."""
+    for batch in _batches(reports):
+        await store.reports.by_carrier(carrier, batch, skip_known=skip_known)
 
 
 async def take_texts(
     store: Store, carrier: str, channel: PhoneChannel, texts: Sequence[IncomingText], *, team: int | None = None
 ) -> None:
     """Take what people wrote to us through this carrier; `team` is whom it is for, if that is known."""
-    if texts:
-        await store.texts.take(Way(carrier=carrier, channel=channel, team=team), texts)
+    for batch in _batches(texts):
+        await store.texts.take(Way(carrier=carrier, channel=channel, team=team), batch)
 
 
 async def take_by_recipient(store: Store, message_id: str, position: int, report: Report) -> None:
@@ -66,19 +70,35 @@ async def take_callback(
     heard = await carriers.get(record) if record else None
     if heard is None or heard.read_callback(callback) is None:
         return None
-    answer = await heard.hear(replace(callback, body=await body()))
+    callback = replace(callback, body=await body())
+    answer = await _hear(carriers, carrier, heard, callback)
     if answer is None:
         return None
     if answer.status >= 400:
         log.warning("callback refused", carrier=carrier, status=answer.status)
     elif callback.method == "POST":
         await store.carrier_use.heard(carrier, callback.now)
-    await take_by_carrier(store, carrier, answer.reports, untimed=answer.untimed)
+    await take_by_carrier(store, carrier, answer.reports, skip_known=True)
     if record and record.channel != "email":
         await take_texts(store, carrier, record.channel, answer.texts)
     for news in answer.templates:
         await take_template_news(store, carrier, news, callback.now)
     return await take_from_provider(store, carrier, answer) if answer.told else answer
+
+
+async def _hear(carriers: Carriers, id_: str, carrier: Carrier, callback: Callback) -> CallbackAnswer | None:
+    """Verify and read a callback; 503 if too many large ones wait, 413 if it is larger than any provider sends."""
+    try:
+        if not callback.is_large:
+            return await carrier.hear(callback)
+        with carriers.admit_large(id_, callback.client) as is_admitted:
+            return await carrier.hear(callback) if is_admitted else LATER
+    except CallbackTooLarge:
+        return CallbackAnswer(status=413)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (items[start : start + PORTION] for start in range(0, len(items), PORTION))
 
 
 async def take_template_news(store: Store, carrier: str, news: UpstreamNews, now: int) -> None:
@@ -109,9 +129,9 @@ def _heard(setup: Setup, _: int, *, team_id: str, news: UpstreamNews, now: int) 
 
 async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer) -> CallbackAnswer:
     """Return its answer, once what it told is stored; 503, so that it comes again, for what cannot be kept yet."""
-    told, replay_id = answer.told, answer.replay_id
-    for start in range(0, len(told), PORTION):
-        taken = await store.reports.by_provider(carrier, told[start : start + PORTION], replay_id=replay_id)
+    for number, batch in enumerate(_batches(answer.told)):
+        replay_id = f"{answer.replay_id}/{number}" if answer.replay_id and number else answer.replay_id
+        taken = await store.reports.by_provider(carrier, batch, replay_id=replay_id)
         for result in taken:
             metrics.provider_event[carrier, result].inc()
         if "later" in taken:

@@ -34,6 +34,12 @@ PARSED = 32  # a character that is looked for words, tags or placeholders takes 
 JSON_DEPTH_MAX = 32
 JSON_VALUES_MAX = 200_000
 
+# Callbacks of carriers (contract 17)
+CALLBACK_USUAL = 16 * KIB  # larger bodies are verified and read in a thread
+CALLBACK_VALUES_MAX = 100_000  # JSON values of a callback: msgspec holds the interpreter lock while it decodes them
+CALLBACK_EVENTS_MAX = 10_000  # events in a callback
+CALLBACK_ID_KEPT_MS = 30 * DAY_MS  # how long a callback's id is remembered; longer than any provider retries
+
 BATCH_MAX = 500  # messages (contract 16)
 SHARED_MIN = 16 * KIB  # of a sandbox mail: larger ones keep once what they have in common
 BATCH_CONTENT_MAX = 64 * MIB  # of all its messages together, as rendered: one transaction, held in memory

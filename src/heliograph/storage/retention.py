@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from heliograph.rules.delivery.retry import ABSENT_KEPT_MS
-from heliograph.rules.limits import DAY_MS
+from heliograph.rules.limits import CALLBACK_ID_KEPT_MS, DAY_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.storage import deliveries, imports, outcomes, requests, tags, texts
 from heliograph.storage.engine.database import Database, Tx
@@ -22,7 +22,6 @@ FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
 # Free pages of SQLite's file are given back beyond so many, and beyond this share of all: what comes uses the rest.
 FREE_PAGES, FREE_SHARE = 1000, 10
 PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wait long for it
-CALLBACKS_KEPT_MS = 30 * DAY_MS  # longer than any provider repeats one
 # What is deleted by age alone, and at which age.
 AGES = {
     "purge_idempotency": 0,
@@ -32,7 +31,7 @@ AGES = {
     "purge_answers": DAY_MS,
     "purge_early_reports": outcomes.EARLY_MS,
     "purge_early_returns": outcomes.EARLY_RETURN_MS,
-    "purge_callbacks_seen": CALLBACKS_KEPT_MS,
+    "purge_callbacks_seen": CALLBACK_ID_KEPT_MS,
     "purge_absent": ABSENT_KEPT_MS,
     "purge_reputation": COUNTS_KEPT_MS,
     "purge_conversion": COUNTS_KEPT_MS,

@@ -3,10 +3,13 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Callback, CallbackAnswer, Carrier, Parcel
+from heliograph.channels.carrier import Callback, CallbackAnswer, CallbackTooLarge, Carrier, Parcel
 from heliograph.channels.email.pool import LIMITS, Pool, PoolLimits, Prepare, Prepared, tell
 from heliograph.channels.email.provided import to_reports
 from heliograph.channels.email.providers import make_provider
@@ -15,7 +18,7 @@ from heliograph.channels.email.smtp import DEFAULT_OPTIONS, Destination, Login, 
 from heliograph.channels.email.tls import Tls
 from heliograph.channels.web import UNSIGNED, Web
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, ProviderReport
-from heliograph.rules.limits import IN_THREAD, SECOND_MS
+from heliograph.rules.limits import CALLBACK_EVENTS_MAX, SECOND_MS
 from heliograph.rules.mail.smtp_reply import pauses_host
 from heliograph.rules.setup.carrier_kinds import RelayOptions
 
@@ -68,13 +71,13 @@ class Relay(Carrier):
         provider = self._provider
         if provider is None or not provider.hears:
             return None
-        if not await provider.is_genuine(callback):
+        genuine = await provider.authenticate(callback, partial(self.run_for, callback))
+        if genuine is None:
             return UNSIGNED
-        if (greeted := await provider.greet(callback)) is not None:
+        if (greeted := await provider.greet(genuine.payload)) is not None:
             return CallbackAnswer(status=200 if greeted else 503)
-        large = len(callback.body) > IN_THREAD
-        told = await asyncio.to_thread(_read, provider, callback.body) if large else _read(provider, callback.body)
-        return CallbackAnswer(told=told, replay_id=provider.replay_id(callback))
+        told = await self.run_for(callback, _read, provider, genuine.payload)
+        return CallbackAnswer(told=told, replay_id=genuine.replay_id)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -98,8 +101,11 @@ def _provider(options: RelayOptions, web: Web) -> MailProvider | None:
     return make_provider(options.provider, given, web)
 
 
-def _read(provider: MailProvider, body: bytes) -> list[ProviderReport]:
-    return to_reports(provider.name, provider.read(body))
+def _read(provider: MailProvider, payload: Any) -> list[ProviderReport]:
+    events = list(islice(provider.read(payload), CALLBACK_EVENTS_MAX + 1))
+    if len(events) > CALLBACK_EVENTS_MAX:
+        raise CallbackTooLarge
+    return to_reports(provider.name, events)
 
 
 def _with(mail: Prepared, fields: dict[str, str]) -> Prepared:

@@ -93,10 +93,9 @@ class Http(Carrier):
             pick(given, self._options.callback_timestamp), callback.now
         ):
             return FORBIDDEN
-        untimed = not self._options.callback_timestamp
         if options.incoming and (text := _text(given, options.incoming, callback.body)):
             return CallbackAnswer(texts=[text])
-        return CallbackAnswer(reports=_reports(given, options.callback) if options.callback else [], untimed=untimed)
+        return CallbackAnswer(reports=_reports(given, options.callback) if options.callback else [])
 
     def _values(self, parcel: Parcel, body: str, sender: str) -> dict[str, str]:
         return {

@@ -167,7 +167,7 @@ class Twilio(Carrier):
         number = whole_number(code, 9)
         words = status if number is None else _words(number)
         detail = reply(NAME, code or status, words, **_price(fields.get("Price"), fields.get("PriceUnit")))
-        return CallbackAnswer(reports=[CarrierReport(id_, Report(status=STATES[status], detail=detail))], untimed=True)
+        return CallbackAnswer(reports=[CarrierReport(id_, Report(status=STATES[status], detail=detail))])
 
     def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
         given = answer.json

@@ -1,9 +1,10 @@
 """Brevo: webhooks with a token, one event or a batch of them."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from heliograph.channels.carrier import Callback
-from heliograph.channels.email.providers.provider import MailProvider
+from heliograph.channels.email.providers.provider import Genuine, MailProvider
 from heliograph.channels.email.providers.told import FIELD, ProviderEvent, What, own_id, str_of, text_of
 from heliograph.channels.web import read_json, same
 
@@ -31,13 +32,14 @@ class Brevo(MailProvider):
     def along(self, message_id: str) -> dict[str, str]:
         return {FIELD: message_id, "X-Mailin-custom": f"{FIELD}:{message_id}"}
 
-    async def is_genuine(self, callback: Callback) -> bool:
+    def verify(self, callback: Callback) -> Genuine | None:
         kind, _, token = callback.headers.get("authorization", "").partition(" ")
-        return same(token.strip(), self.options.secret) and kind.lower() == "bearer"
+        if not same(token.strip(), self.options.secret) or kind.lower() != "bearer":
+            return None
+        return Genuine(payload=read_json(callback.body))
 
-    def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        events = read_json(body)
-        for event in events if isinstance(events, list) else [events]:
+    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+        for event in payload if isinstance(payload, list) else [payload]:
             what = EVENTS.get(str(event.get("event"))) if isinstance(event, dict) else None
             if what is None:
                 continue

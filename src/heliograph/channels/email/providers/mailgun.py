@@ -1,4 +1,8 @@
-"""Mailgun: webhooks signed over a time and a token, which must not come twice."""
+"""Mailgun: webhooks signed over a time and a token, which counts once.
+
+The signature does not cover the body, and a retry has the first time and token: so the time may be as old as tokens are
+remembered, and no older.
+"""
 
 import hashlib
 import hmac
@@ -6,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heliograph.channels.carrier import Callback
-from heliograph.channels.email.providers.provider import MailProvider, is_fresh
+from heliograph.channels.email.providers.provider import Genuine, MailProvider, is_remembered
 from heliograph.channels.email.providers.told import (
     FIELD,
     ProviderEvent,
@@ -41,17 +45,19 @@ class Mailgun(MailProvider):
     def along(self, message_id: str) -> dict[str, str]:
         return {FIELD: message_id, "X-Mailgun-Variables": f'{{"{FIELD}": "{message_id}"}}'}
 
-    async def is_genuine(self, callback: Callback) -> bool:
-        signed = _signed(callback)
+    def verify(self, callback: Callback) -> Genuine | None:
+        payload = read_json(callback.body)
+        signed = fields_of(fields_of(payload).get("signature"))
         text = f"{signed.get('timestamp')}{signed.get('token')}"
         expected = hmac.new(self.options.secret.encode(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
-        return same(str(signed.get("signature")), expected) and is_fresh(signed.get("timestamp"), callback.now)
+        if not same(str(signed.get("signature")), expected):
+            return None
+        if not is_remembered(signed.get("timestamp"), callback.now):
+            return None
+        return Genuine(payload=payload, replay_id=str(signed.get("token")))
 
-    def replay_id(self, callback: Callback) -> str:
-        return str(_signed(callback).get("token"))
-
-    def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        event = fields_of(fields_of(read_json(body)).get("event-data"))
+    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+        event = fields_of(fields_of(payload).get("event-data"))
         what = _what(event)
         if what is None:
             return
@@ -73,10 +79,6 @@ class Mailgun(MailProvider):
             ),
             at=str_of(event.get("timestamp")),
         )
-
-
-def _signed(callback: Callback) -> Mapping[str, Any]:
-    return fields_of(fields_of(read_json(callback.body)).get("signature"))
 
 
 def _what(event: Mapping[str, Any]) -> What | None:

@@ -1,9 +1,10 @@
 """Postmark: webhooks with a login; each has a RecordType, and a bounce a Type."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from heliograph.channels.carrier import Callback
-from heliograph.channels.email.providers.provider import MailProvider, decoded
+from heliograph.channels.email.providers.provider import Genuine, MailProvider, decoded
 from heliograph.channels.email.providers.told import FIELD, ProviderEvent, What, along_in, fields_of, str_of, text_of
 from heliograph.channels.web import read_json, same
 
@@ -31,13 +32,15 @@ class Postmark(MailProvider):
     def along(self, message_id: str) -> dict[str, str]:
         return {FIELD: message_id, f"X-PM-Metadata-{FIELD}": message_id}
 
-    async def is_genuine(self, callback: Callback) -> bool:
+    def verify(self, callback: Callback) -> Genuine | None:
         kind, _, login = callback.headers.get("authorization", "").partition(" ")
         given = decoded(login.strip()).decode("utf-8", "replace")
-        return same(given, self.options.secret) and kind.lower() == "basic"
+        if not same(given, self.options.secret) or kind.lower() != "basic":
+            return None
+        return Genuine(payload=read_json(callback.body))
 
-    def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        event = fields_of(read_json(body))
+    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+        event = fields_of(payload)
         record, type_ = str(event.get("RecordType")), str(event.get("Type"))
         what = _what(record, type_, bool(event.get("SuppressSending")))
         if what is None:

@@ -3,17 +3,21 @@
 import base64
 import binascii
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from heliograph.channels.carrier import Callback
 from heliograph.channels.email.providers.told import FIELD, ProviderEvent
 from heliograph.channels.web import Web
-from heliograph.rules.limits import MINUTE_MS, SECOND_MS
+from heliograph.rules.limits import CALLBACK_ID_KEPT_MS, DAY_MS, MINUTE_MS, SECOND_MS
 from heliograph.rules.text import whole_number
 
 WINDOW_MS = 5 * MINUTE_MS  # how far a callback's own time may be off
+SIGNED_MAX_MS = CALLBACK_ID_KEPT_MS - DAY_MS  # age of a signature whose callback is known by its id
+
+Run = Callable[..., Awaitable[Any]]  # runs a function on a callback, in a thread if that is large
 
 
 class CallbackOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +27,13 @@ class CallbackOptions(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     topic: str = ""
     cert: str = ""
+
+
+class Genuine(msgspec.Struct, frozen=True, kw_only=True):
+    """A callback whose signature is valid."""
+
+    payload: Any  # the decoded body
+    replay_id: str = ""  # the same when the same callback comes again; empty if there is nothing of the kind
 
 
 class MailProvider(ABC):
@@ -40,19 +51,20 @@ class MailProvider(ABC):
         """Return the header fields that it gives back with each event."""
         return {FIELD: message_id}
 
-    @abstractmethod
-    async def is_genuine(self, callback: Callback) -> bool:
-        """Tell whether the provider sent it."""
+    async def authenticate(self, callback: Callback, run: Run) -> Genuine | None:
+        """Return the callback if the provider sent it, else None."""
+        genuine: Genuine | None = await run(self.verify, callback)
+        return genuine
+
+    def verify(self, callback: Callback) -> Genuine | None:
+        """Return the callback if its signature is valid, else None."""
+        raise NotImplementedError
 
     @abstractmethod
-    def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        """Return what it tells; nothing of what we do not know or need. Whatever the body is, it does not raise."""
+    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+        """Yield the events that we know and need. Does not raise, whatever the payload is."""
 
-    def replay_id(self, callback: Callback) -> str:
-        """Return what is the same when the same callback comes again; empty when nothing is."""
-        return ""
-
-    async def greet(self, callback: Callback) -> bool | None:
+    async def greet(self, payload: Any) -> bool | None:
         """Confirm the address if a genuine callback asks for it; return whether we did, None when it does not ask."""
         return None
 
@@ -60,6 +72,12 @@ class MailProvider(ABC):
 def is_fresh(seconds: object, now: int) -> bool:
     number = whole_number(str(seconds), 11)
     return number is not None and abs(now - number * SECOND_MS) <= WINDOW_MS
+
+
+def is_remembered(seconds: object, now: int) -> bool:
+    """Return whether a callback of this time that came before is still known by its id."""
+    number = whole_number(str(seconds), 11)
+    return number is not None and -WINDOW_MS <= now - number * SECOND_MS <= SIGNED_MAX_MS
 
 
 def decoded(text: str) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heliograph.channels.carrier import Callback
-from heliograph.channels.email.providers.provider import MailProvider, decoded, is_fresh
+from heliograph.channels.email.providers.provider import Genuine, MailProvider, decoded, is_fresh
 from heliograph.channels.email.providers.told import ProviderEvent, What, along_in, fields_of, own_id, str_of, text_of
 from heliograph.channels.web import read_json, same
 
@@ -25,18 +25,18 @@ LISTED = ("Suppressed", "OnAccountSuppressionList")  # subtypes of a bounce that
 class ResendProvider(MailProvider):
     name = "resend"
 
-    async def is_genuine(self, callback: Callback) -> bool:
+    def verify(self, callback: Callback) -> Genuine | None:
+        """Verify a callback; each retry is signed with its own time, so an old signature is a replay."""
         id_, time, given = (_header(callback, name) for name in ("id", "timestamp", "signature"))
         key = decoded(self.options.secret.removeprefix("whsec_"))
         made = hmac.digest(key, f"{id_}.{time}.".encode() + callback.body, hashlib.sha256)
         expected = f"v1,{base64.b64encode(made).decode()}"
-        return any(same(one, expected) for one in given.split()) and bool(key) and is_fresh(time, callback.now)
+        if not key or not any(same(one, expected) for one in given.split()) or not is_fresh(time, callback.now):
+            return None
+        return Genuine(payload=read_json(callback.body), replay_id=id_)
 
-    def replay_id(self, callback: Callback) -> str:
-        return _header(callback, "id")
-
-    def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        event = fields_of(read_json(body))
+    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+        event = fields_of(payload)
         data = fields_of(event.get("data"))
         bounce, word = fields_of(data.get("bounce")), str(event.get("type"))
         what = _bounced(bounce) if word == "email.bounced" else EVENTS.get(word)

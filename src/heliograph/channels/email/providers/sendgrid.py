@@ -1,5 +1,6 @@
 """SendGrid: batches of events, gzipped or not, signed with ECDSA over the time and the body as it came."""
 
+import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,14 +10,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-from heliograph.channels.carrier import Callback
-from heliograph.channels.email.providers.provider import CallbackOptions, MailProvider, decoded, is_fresh
+from heliograph.channels.carrier import GZIP, Callback, CallbackTooLarge
+from heliograph.channels.email.providers.provider import CallbackOptions, Genuine, MailProvider, decoded, is_remembered
 from heliograph.channels.email.providers.told import FIELD, ProviderEvent, What, along_in, own_id, str_of, text_of
 from heliograph.channels.web import Web, read_json
 from heliograph.rules.limits import MIB
 
-PLAIN_MAX = 8 * MIB  # of a gzipped body
-GZIP = b"\x1f\x8b"
+PLAIN_MAX = 4 * MIB  # of a gzipped body, unpacked; SendGrid's batches have 768 KiB
 HEADER = "x-twilio-email-event-webhook-"
 
 EVENTS: dict[str, What] = {
@@ -46,18 +46,21 @@ class SendGrid(MailProvider):
     def along(self, message_id: str) -> dict[str, str]:
         return {FIELD: message_id, "X-SMTPAPI": f'{{"unique_args": {{"{FIELD}": "{message_id}"}}}}'}
 
-    async def is_genuine(self, callback: Callback) -> bool:
+    def verify(self, callback: Callback) -> Genuine | None:
+        """Verify a callback; its time may be old: a retry may have the first one, and the same callback counts once."""
         signature, time = (callback.headers.get(HEADER + name, "") for name in ("signature", "timestamp"))
         try:
             if self._key:
                 self._key.verify(decoded(signature), time.encode() + callback.body, ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
-            return False
-        return is_fresh(time, callback.now)
+            return None
+        if not is_remembered(time, callback.now):
+            return None
+        id_ = hashlib.sha256(time.encode() + callback.body).hexdigest()
+        return Genuine(payload=read_json(_plain(callback.body)), replay_id=id_)
 
-    def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        events = read_json(_plain(body))
-        for event in events if isinstance(events, list) else [events]:
+    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+        for event in payload if isinstance(payload, list) else [payload]:
             what = _what(event) if isinstance(event, dict) else None
             if what:
                 yield _told(what, event)
@@ -78,9 +81,12 @@ def _plain(body: bytes) -> bytes:
     if not body.startswith(GZIP):
         return body
     try:
-        return zlib.decompressobj(wbits=31).decompress(body, PLAIN_MAX)
+        plain = zlib.decompressobj(wbits=31).decompress(body, PLAIN_MAX + 1)
     except zlib.error:
         return b""
+    if len(plain) > PLAIN_MAX:
+        raise CallbackTooLarge
+    return plain
 
 
 def _what(event: Mapping[str, Any]) -> What | None:

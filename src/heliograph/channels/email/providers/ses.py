@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from heliograph.channels.carrier import Callback
-from heliograph.channels.email.providers.provider import CallbackOptions, MailProvider, decoded
+from heliograph.channels.email.providers.provider import CallbackOptions, Genuine, MailProvider, Run, decoded
 from heliograph.channels.email.providers.told import (
     FIELD,
     ProviderEvent,
@@ -37,7 +37,8 @@ FIELDS = {
 }
 DIGESTS: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}
 LISTED = ("Suppressed", "OnAccountSuppressionList")  # subtypes of what SES did not even try
-_REGION = re.compile("arn:aws[a-z-]*:sns:([a-z0-9-]{1,40}):[0-9]{1,20}:.{1,256}")
+_REGION = re.compile("arn:(aws[a-z-]*):sns:([a-z0-9-]{1,40}):[0-9]{1,20}:[A-Za-z0-9_.-]{1,256}")
+_TOKEN = re.compile("[A-Za-z0-9_-]{1,1000}")
 
 
 class Ses(MailProvider):
@@ -51,7 +52,8 @@ class Ses(MailProvider):
             raise ValueError(
                 f"callback_topic {options.topic!r} is not an SNS topic's ARN: arn:aws:sns:region:account:name"
             )
-        self._host = f"sns.{region[1]}.amazonaws.com" if region else ""
+        self._host = f"sns.{region[2]}.amazonaws.com{'.cn' if region[1] == 'aws-cn' else ''}" if region else ""
+        self._cert_url = re.compile(rf"https://{re.escape(self._host)}/SimpleNotificationService-[0-9a-f]{{1,64}}\.pem")
         self._pinned = read_cert(options.cert) if options.cert else None
         self._certs: dict[str, tuple[int, rsa.RSAPublicKey]] = {}
 
@@ -62,34 +64,29 @@ class Ses(MailProvider):
     def along(self, message_id: str) -> dict[str, str]:
         return {FIELD: message_id, "X-SES-MESSAGE-TAGS": f"{FIELD}={message_id}"}
 
-    async def is_genuine(self, callback: Callback) -> bool:
-        envelope = _envelope(callback.body)
+    async def authenticate(self, callback: Callback, run: Run) -> Genuine | None:
+        envelope = fields_of(await run(read_json, callback.body))
         if not same(str(envelope.get("TopicArn")), self.options.topic):
-            return False
+            return None
         fields, digest = FIELDS.get(str(envelope.get("Type"))), DIGESTS.get(str(envelope.get("SignatureVersion")))
         key = self._pinned or await self._key(str(envelope.get("SigningCertURL")), callback.now)
         if fields is None or digest is None or key is None:
-            return False
+            return None
         text = "".join(f"{name}\n{envelope[name]}\n" for name in fields if name in envelope)
         try:
             key.verify(decoded(str(envelope.get("Signature"))), text.encode(), padding.PKCS1v15(), digest)
         except InvalidSignature:
-            return False
-        return True
-
-    def replay_id(self, callback: Callback) -> str:
-        return str(_envelope(callback.body).get("MessageId"))
-
-    async def greet(self, callback: Callback) -> bool | None:
-        envelope = _envelope(callback.body)
-        if envelope.get("Type") != "SubscriptionConfirmation":
             return None
-        url = str(envelope.get("SubscribeURL"))
-        return self._is_theirs(url) and await self._fetch(url) is not None
+        return Genuine(payload=envelope, replay_id=str(envelope.get("MessageId")))
 
-    def read(self, body: bytes) -> Iterable[ProviderEvent]:
-        envelope = _envelope(body)
-        event = fields_of(read_json(str(envelope.get("Message")).encode()))
+    async def greet(self, payload: Any) -> bool | None:
+        if payload.get("Type") != "SubscriptionConfirmation":
+            return None
+        url = str(payload.get("SubscribeURL"))
+        return self._confirms(url) and await self._fetch(url) is not None
+
+    def read(self, payload: Any) -> Iterable[ProviderEvent]:
+        event = fields_of(read_json(str(payload.get("Message")).encode()))
         kind = str(event.get("eventType") or event.get("notificationType"))
         part = fields_of(event.get(PARTS.get(kind, "")))
         what = _what(kind, part)
@@ -114,7 +111,7 @@ class Ses(MailProvider):
             )
 
     async def _key(self, url: str, now: int) -> rsa.RSAPublicKey | None:
-        if not self._is_theirs(url) or not urlsplit(url).path.endswith(".pem"):
+        if not self._cert_url.fullmatch(url):
             return None
         known = self._certs.get(url)
         if known and known[0] > now:
@@ -130,12 +127,17 @@ class Ses(MailProvider):
             self._certs[url] = (now + KEPT_MS, key)
         return key
 
-    def _is_theirs(self, url: str) -> bool:
-        try:
-            parts = urlsplit(url)
-            return (parts.scheme, parts.hostname, parts.port or 443, parts.username) == ("https", self._host, 443, None)
-        except ValueError:
-            return False
+    def _confirms(self, url: str) -> bool:
+        """Return whether a URL has the form of SNS's own that confirms a subscription to our topic."""
+        address, _, query = url.partition("?")
+        fields = parse_qsl(query, keep_blank_values=True)
+        (action, topic, token) = (dict(fields).get(name, "") for name in ("Action", "TopicArn", "Token"))
+        return (
+            address == f"https://{self._host}/"
+            and len(fields) == 3
+            and (action, topic) == ("ConfirmSubscription", self.options.topic)
+            and _TOKEN.fullmatch(token) is not None
+        )
 
     async def _fetch(self, url: str) -> bytes | None:
         try:
@@ -195,10 +197,6 @@ def _what(kind: str, part: Mapping[str, Any]) -> What | None:
             return "suppressed"
         return None if part.get("complaintFeedbackType") == "not-spam" else "complained"
     return KINDS.get(kind)
-
-
-def _envelope(body: bytes) -> Mapping[str, Any]:
-    return fields_of(read_json(body))
 
 
 def _recipients(kind: str, part: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, Any]]]:
