@@ -80,7 +80,8 @@ class OptOutTexts(Setting, frozen=True):
 
     words: tuple[str, ...] = (
         *("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"),
-        *("ARRET", "STOPP", "BAJA", "PARAR", "STOPPEN"),
+        *("ARRET", "STOPP", "BAJA", "PARAR", "STOPPEN", "ALTO", "SAIR", "ABMELDEN", "AFMELDEN", "IPTAL", "BERHENTI"),
+        *("СТОП", "ОТПИСАТЬСЯ", "停止", "退订", "退訂", "配信停止", "수신거부", "توقف", "إيقاف", "הסר", "หยุด"),
     )
     start_words: tuple[str, ...] = ("START", "UNSTOP")
     stop_text: str = "You will get no more messages from us. Reply START to get them again."
