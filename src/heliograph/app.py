@@ -64,7 +64,7 @@ from heliograph.manage.management import Management
 from heliograph.manage.notices import ChatHooks
 from heliograph.manage.webhooks import RefusalOf, Webhooks
 from heliograph.opening import MEND_LOG, log_fault, pause_if_turned_back, sqlite_path
-from heliograph.rules.delivery.outcome import CarrierReport, IncomingText
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, TextPart
 from heliograph.rules.limits import MIB
 from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.phones.opt_out import PhoneChannel
@@ -113,7 +113,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     web: Web
     checked_web: Web  # for addresses that others name
     report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with its own connection
-    take_texts: Callable[[str, PhoneChannel, Sequence[IncomingText]], Awaitable[None]]
+    take_texts: Callable[[str, PhoneChannel, Sequence[IncomingText | TextPart]], Awaitable[None]]
     base_url: str
     mailbox: Incoming  # where what simulators answer goes
 
@@ -373,6 +373,7 @@ def worker_duties(
         "delays": every(1.0, store.delays.tell_due),
         "notices": every(1.0, teller.round),
         "domain watch": every(2.5, domains.check_watched),  # of domains that were changed lately
+        "incomplete texts": every(5.0, store.texts.report_incomplete),
         "reclaim": every(5.0, partial(reclaim_dead, store)),
         # A copy of the database that is older than this is recognised when it is restored.
         "turned back": every(10.0, partial(pause_if_turned_back, store, settings.data, sqlite_path(settings))),

@@ -14,11 +14,11 @@ import structlog
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.sms.smpp import command, intake, status
 from heliograph.channels.sms.smpp.carrier import Smpp
-from heliograph.channels.sms.smpp.pdu import ShortMessage, SmppAddress, decode_short_message, encode
+from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, ShortMessage, SmppAddress, decode_short_message, encode
 from heliograph.channels.sms.smpp.session import Timings
 from heliograph.channels.sms.smpp.text import to_octets
 from heliograph.rules.delivery.content import SmsContent
-from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused, Report
+from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused, Report, TextPart
 from heliograph.rules.phones.carrier_codes import told_opt_out
 from heliograph.rules.setup.carrier_kinds import SmppOptions
 from tests.channels.smsc import DROP, HALF, HANG, HOLD, NACK, Script, Smsc, receipt
@@ -51,10 +51,10 @@ class Texts:
     """Of a store that takes what people wrote."""
 
     def __init__(self, fail: int = 0) -> None:
-        self.taken: list[IncomingText] = []
+        self.taken: list[Any] = []
         self.fail = fail
 
-    async def __call__(self, texts: Sequence[IncomingText]) -> None:
+    async def __call__(self, texts: Sequence[IncomingText | TextPart]) -> None:
         if self.fail:
             self.fail -= 1
             raise OSError("disk full")
@@ -815,7 +815,10 @@ async def test_ids_of_another_form() -> None:
         (0, 0, to_octets("Stop @ €5")[1], "Stop @ €5"),
         (3, 0, "Arrêt".encode("latin-1"), "Arrêt"),
         (8, 0, "Привет".encode("utf-16-be"), "Привет"),
-        (0, 0x40, b"\x05\x00\x03\x07\x02\x01part one", "part one"),  # with a header, as a part of a long one
+        (0, 0x40, b"\x04\x05\x02\x0b\x84with ports", "with ports"),  # a header that is not a part's
+        (0, 0x40, b"\x05\x00\x03\x07\x01\x01one of one", "one of one"),
+        (0, 0x40, b"\x05\x00\x03\x07\x02\x03three of two", "three of two"),
+        (0, 0x40, b"\x05\x00\x03\x07\x02\x00none of two", "none of two"),
         (0, 0, b"", ""),
     ],
 )
@@ -836,6 +839,41 @@ async def test_what_somebody_wrote(coding: int, esm_class: int, octets: bytes, t
     one, again = texts.taken
     assert (one.sender, one.to, one.text, one.is_unnamed) == ("+447700900123", "+12025550123", text, True)
     assert again.id == one.id and not reports.calls
+
+
+SAR = {0x020C: b"\x01\x07", 0x020E: b"\x03", 0x020F: b"\x02"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "reference"),
+    [
+        ({"esm_class": 0x40, "text": b"\x05\x00\x03\x07\x03\x02two"}, "0:7"),
+        ({"esm_class": 0x40, "text": b"\x06\x08\x04\x01\x07\x03\x02two"}, "8:263"),
+        ({"esm_class": 0x40, "text": b"\x0a\x24\x01\x01\x25\x00\x00\x03\x07\x03\x02two"}, "0:7"),  # with other elements
+        ({"esm_class": 0x40, "tlvs": {MESSAGE_PAYLOAD: b"\x05\x00\x03\x07\x03\x02two"}}, "0:7"),
+        ({"text": b"two", "tlvs": SAR}, "sar:263"),
+        ({"tlvs": SAR | {MESSAGE_PAYLOAD: b"two"}}, "sar:263"),
+    ],
+)
+async def test_part_of_a_long_text_is_passed_on_with_its_reference(fields: dict[str, Any], reference: str) -> None:
+    texts = Texts()
+    source, destination = SmppAddress(1, 1, "447700900123"), SmppAddress(1, 1, "12025550123")
+    sms = ShortMessage(source=source, destination=destination, coding=3, **fields)
+    async with Smsc() as smsc, carrier_of(smsc.port, texts=texts) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        assert (await smsc.deliver(sms)).status == 0
+    assert texts.taken == [
+        TextPart(
+            sender="+447700900123",
+            to="+12025550123",
+            reference=reference,
+            total=3,
+            number=2,
+            coding=3,
+            octets=b"two",
+        )
+    ]
 
 
 async def test_a_text_that_cannot_be_stored_comes_again() -> None:

@@ -1,19 +1,22 @@
 """Texts that came in: to whom they are told, what they do, what they are answered, and repeats (contract 17)."""
 
+import asyncio
 import json
+import random
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from heliograph.rules.delivery.outcome import IncomingText
+from heliograph.rules.delivery.outcome import IncomingText, TextPart
 from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.phones.opt_out import PhoneChannel
 from heliograph.rules.setup.records import SenderId, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.runtime import metrics
+from heliograph.storage import retention
 from heliograph.storage.outcomes import Change
-from heliograph.storage.store import Store
+from heliograph.storage.store import Store, make_store
 from heliograph.storage.texts import Way
 from tests.clocks import TestClock
 from tests.entries import set_up
@@ -157,3 +160,77 @@ async def test_answers_are_free(texting: Store, clock: TestClock, sql: Sql, chan
         assert await texting.outbox.record(outcome(claim, clock.now(), "sent"))
     assert (await sql(LEDGER), await sql(f"{ACCOUNTS} ORDER BY team")) == before
     assert await sql("SELECT DISTINCT price FROM message") == [(0,)]
+
+
+# -- long texts in parts ------------------------------------------------------------------------------------------
+
+
+def part(number: int, words: str, *, total: int = 3, reference: str = "0:7", sender: str = PHONE) -> TextPart:
+    return TextPart(
+        sender=sender,
+        to=OWN,
+        reference=reference,
+        total=total,
+        number=number,
+        coding=0,
+        octets=words.encode(),
+    )
+
+
+async def take(store: Store, *parts: TextPart, carrier: str = "c") -> None:
+    await store.texts.take(Way(carrier=carrier, channel="sms"), parts)
+
+
+async def test_parts_that_come_to_two_processes_are_joined_once(texting: Store, clock: TestClock) -> None:
+    processes = texting, make_store(texting.database, texting.blobs, clock, "seat/1")
+    await processes[1].setup.refresh()
+    for number in range(20):
+        parts = [part(n, f"{number} {n} ", reference=f"8:{number}") for n in (1, 2, 3)]
+        given = [*parts, *parts]
+        random.Random(number).shuffle(given)
+        await asyncio.gather(*(take(processes[at % 2], one) for at, one in enumerate(given)))
+    expected = [("sms.received", "".join(f"{number} {n} " for n in (1, 2, 3))) for number in range(20)]
+    assert sorted(await told(texting, clock)) == sorted(expected)
+
+
+async def test_parts_of_different_texts_are_not_mixed(texting: Store, clock: TestClock) -> None:
+    others = [
+        part(1, "a", total=2),
+        part(1, "b", total=2, reference="8:7"),
+        part(1, "c", total=2, sender="+447700900999"),
+        part(1, "d", total=4),
+    ]
+    await take(texting, *others)
+    await take(texting, part(1, "e", total=2), part(2, "f", total=2), carrier="other")
+    assert await told(texting, clock) == [("sms.received", "ef")]
+
+
+async def test_incomplete_text_is_reported_after_ten_minutes_once(texting: Store, clock: TestClock, sql: Sql) -> None:
+    await take(texting, part(3, "three"), part(1, "one "))
+    clock.forward(10 * MINUTE_MS - 5_000)
+    await texting.texts.report_incomplete()
+    assert await told(texting, clock) == []
+    clock.forward(5_000)
+    other = make_store(texting.database, texting.blobs, clock, "seat/1")
+    await other.setup.refresh()
+    await asyncio.gather(*(store.texts.report_incomplete() for store in (texting, other, texting, other)))
+    assert await told(texting, clock) == [("sms.received", "one three")]
+    (event,) = await texting.events.feed(1, "", 10)
+    assert json.loads(event.detail or "")["incomplete"] is True
+    await take(texting, part(1, "one "))  # a repeat
+    assert len(await told(texting, clock)) == 1
+    await take(texting, part(2, "two "))  # late, but not lost
+    assert (await told(texting, clock))[1:] == [("sms.received", "two ")]
+
+
+async def test_joined_text_is_purged_and_an_open_one_is_not(texting: Store, clock: TestClock, sql: Sql) -> None:
+    await take(texting, *(part(n, "x") for n in (1, 2, 3)))
+    clock.forward(11 * MINUTE_MS)
+    await take(texting, part(1, "y", reference="8:1"))
+    await retention.purge(texting.database, clock.now())
+    assert await sql("SELECT reference FROM split_text") == [("8:1",)]
+
+
+async def test_stop_in_parts_opts_out(texting: Store, clock: TestClock) -> None:
+    await take(texting, part(2, "OP", total=2), part(1, "ST", total=2))
+    assert ("opt_out.created", "") in [(kind, "") for kind, _ in await told(texting, clock)]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from heliograph.channels.carrier import Callback, CallbackAnswer, CallbackTooLarge, Carrier, Carriers
 from heliograph.rules.audit import SERVICE
-from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report, TextPart
 from heliograph.rules.phones.opt_out import PhoneChannel
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.rules.templates.upstream import UpstreamNews, after, changed_data, named_by
@@ -39,7 +39,12 @@ async def take_by_carrier(
 
 
 async def take_texts(
-    store: Store, carrier: str, channel: PhoneChannel, texts: Sequence[IncomingText], *, team: int | None = None
+    store: Store,
+    carrier: str,
+    channel: PhoneChannel,
+    texts: Sequence[IncomingText | TextPart],
+    *,
+    team: int | None = None,
 ) -> None:
     """Take what people wrote to us through this carrier; `team` is whom it is for, if that is known."""
     for batch in _batches(texts):

@@ -10,6 +10,7 @@ from typing import Any
 
 from heliograph.rules.delivery.retry import ABSENT_KEPT_MS
 from heliograph.rules.limits import CALLBACK_ID_KEPT_MS, DAY_MS
+from heliograph.rules.phones.text_parts import REPEAT_MS
 from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.storage import deliveries, imports, outcomes, requests, tags, texts
 from heliograph.storage.engine.database import Database, Tx
@@ -27,6 +28,7 @@ AGES = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
     "purge_received_texts": texts.KEPT_MS,
+    "purge_split_texts": REPEAT_MS,
     "purge_writers": texts.KEPT_MS,
     "purge_answers": DAY_MS,
     "purge_early_reports": outcomes.EARLY_MS,

@@ -4,11 +4,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.rules.delivery.outcome import IncomingText
+from heliograph.rules.delivery.outcome import IncomingText, TextPart
 from heliograph.rules.erasure import NameOf
 from heliograph.rules.ids import PREFIXES
-from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.rules.limits import DAY_MS
 from heliograph.rules.phones.opt_out import PhoneChannel, Word, answer_to, read_word
+from heliograph.rules.phones.text_parts import (
+    REPEAT_MS,
+    WAIT_MS,
+    SplitText,
+    StoredPart,
+    add_part,
+    joined,
+    split_text_id,
+)
 from heliograph.rules.phones.texts import answer_message, owner_of, received_record
 from heliograph.rules.setup.records import Team
 from heliograph.runtime import metrics
@@ -20,7 +29,10 @@ from heliograph.storage.opt_outs import list_phones, unlist
 from heliograph.storage.setup import SetupStore
 
 KEPT_MS = 30 * DAY_MS  # how long repeats are known, and how long the one that wrote last gets the answers
-REPEAT_MS = 10 * MINUTE_MS  # within which the same text without an id of its carrier's is a repeat
+INCOMPLETE_MAX = 100  # incomplete texts reported in one transaction
+
+
+_PARTS = msgspec.json.Decoder(dict[int, StoredPart])
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +50,66 @@ class ReceivedTexts:
         self._setup = setup
         self._name_of = name_of
 
-    async def take(self, way: Way, texts: Sequence[IncomingText]) -> None:
-        """Take all or none: what is not stored is told again."""
+    async def take(self, way: Way, texts: Sequence[IncomingText | TextPart]) -> None:
+        """Take all or none: what is not stored is told again. Parts of a long text wait for the others."""
         await self._database.write(lambda tx: self._take(tx, way, texts))
 
-    async def _take(self, tx: Tx, way: Way, texts: Sequence[IncomingText]) -> None:
+    async def report_incomplete(self) -> None:
+        """Report the parts of long texts whose other parts did not come in time."""
+        before, count = self._clock.now() - WAIT_MS, INCOMPLETE_MAX
+        if await self._database.read(lambda tx: tx.run("any_incomplete_text", before=before)):
+            while count == INCOMPLETE_MAX:
+                count = await self._database.write(lambda tx: self._finish_incomplete(tx, before))
+
+    async def _finish_incomplete(self, tx: Tx, before: int) -> int:
+        rows = await tx.run("finish_incomplete_texts", now=self._clock.now(), before=before, limit=INCOMPLETE_MAX)
+        for carrier, sender, to, reference, total, parts, started_at in rows:
+            text = SplitText(
+                sender=sender,
+                to=to,
+                reference=reference,
+                total=total,
+                started_at=started_at,
+                parts=_PARTS.decode(parts),
+            )
+            await self._take(tx, Way(carrier=carrier, channel="sms"), [joined(text)])
+        return len(rows)
+
+    async def _join(self, tx: Tx, carrier: str, parts: Sequence[TextPart], now: int) -> list[IncomingText]:
+        """Store parts; return the texts that are complete by them."""
+        groups: dict[str, list[TextPart]] = {}
+        for part in parts:
+            groups.setdefault(split_text_id(carrier, part), []).append(part)
+        rows = [
+            (id_, carrier, group[0].sender, group[0].to, group[0].reference, group[0].total, now)
+            for id_, group in sorted(groups.items())  # each process locks them in the same order
+        ]
+        reports: list[IncomingText] = []
+        updates = []
+        for id_, stored, started_at, finished_at in await tx.run("lock_split_texts", texts=rows):
+            first = groups[id_][0]
+            text = SplitText(
+                sender=first.sender,
+                to=first.to,
+                reference=first.reference,
+                total=first.total,
+                started_at=started_at,
+                finished_at=finished_at,
+                parts=_PARTS.decode(stored),
+            )
+            for part in groups[id_]:
+                reports += add_part(text, part, now)
+            updates.append((id_, msgspec.json.encode(text.parts).decode(), text.started_at, text.finished_at))
+        await tx.run("update_split_texts", texts=updates)
+        return reports
+
+    async def _take(self, tx: Tx, way: Way, given: Sequence[IncomingText | TextPart]) -> None:
         now = self._clock.now()
+        texts = [text for text in given if isinstance(text, IncomingText)]
+        if parts := [part for part in given if isinstance(part, TextPart)]:
+            texts += await self._join(tx, way.carrier, parts, now)
+        if not texts:
+            return
         distinct = {text.id: text for text in texts}
         again = REPEAT_MS if any(text.is_unnamed for text in texts) else KEPT_MS
         rows = [(way.carrier, id_, now) for id_ in distinct]

@@ -51,6 +51,19 @@ class IncomingText(msgspec.Struct, frozen=True, kw_only=True):
     to: str  # the number, or what else of ours was written to
     text: str
     is_unnamed: bool = False  # the carrier has no ids for them: this one is a hash of what it says
+    is_incomplete: bool = False  # parts of a long text are missing
+
+
+class TextPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a long text that somebody wrote to us."""
+
+    sender: str  # E.164
+    to: str
+    reference: str  # the same for all parts of a text, with the kind of reference
+    total: int
+    number: int  # from 1
+    coding: int  # data_coding
+    octets: bytes
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

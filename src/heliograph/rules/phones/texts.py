@@ -1,6 +1,7 @@
 """A text that somebody wrote to us: whose it is, and what it is answered (contract 17)."""
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -28,9 +29,9 @@ def owner_of(number: str, setup: Setup) -> Team | None:
     return None
 
 
-def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, str]:
+def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, Any]:
     """Return the data of its event."""
-    return {
+    record = {
         "object": "received",
         "id": id_,
         "from": text.sender,
@@ -38,6 +39,7 @@ def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, str
         "text": text.text,
         "carrier": carrier,
     }
+    return record | {"incomplete": True} if text.is_incomplete else record
 
 
 def answer_message(

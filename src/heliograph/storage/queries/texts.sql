@@ -47,3 +47,30 @@ RETURNING 1;
 
 -- name: erase_answers_to
 DELETE FROM text_answer WHERE team = :team AND phone = :address;
+
+-- name: lock_split_texts
+-- Creates the rows that do not exist, and locks all: parts of one text may come to two processes at once.
+INSERT INTO split_text (id, carrier, sender, recipient, reference, total, parts, started_at)
+SELECT id, carrier, sender, recipient, reference, total, '{}', started_at
+FROM rows(:texts, id text, carrier text, sender text, recipient text, reference text, total int, started_at bigint) AS r
+WHERE true
+ON CONFLICT (id) DO UPDATE SET id = excluded.id
+RETURNING id, parts, started_at, finished_at;
+
+-- name: update_split_texts
+UPDATE split_text SET parts = r.parts, started_at = r.started_at, finished_at = r.finished_at
+FROM rows(:texts, id text, parts text, started_at bigint, finished_at bigint) AS r WHERE split_text.id = r.id;
+
+-- name: any_incomplete_text
+SELECT 1 FROM split_text WHERE finished_at IS NULL AND started_at <= :before LIMIT 1;
+
+-- name: finish_incomplete_texts
+-- The condition is repeated for a row that another process finishes at the same time.
+UPDATE split_text SET finished_at = :now WHERE finished_at IS NULL AND id IN (
+    SELECT id FROM split_text WHERE finished_at IS NULL AND started_at <= :before ORDER BY started_at LIMIT :limit)
+RETURNING carrier, sender, recipient, reference, total, parts, started_at;
+
+-- name: purge_split_texts
+DELETE FROM split_text WHERE id IN (
+    SELECT id FROM split_text WHERE finished_at <= :before ORDER BY finished_at LIMIT :limit)
+RETURNING 1;

@@ -28,7 +28,16 @@ from heliograph.channels.sms.smpp.receipt import issued_id, read_receipt, read_t
 from heliograph.channels.sms.smpp.session import TIMINGS, SmppSession, Timings, Unanswered, Unsent
 from heliograph.channels.web import system_roots
 from heliograph.rules.delivery.content import SmsContent
-from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, Outcome, Refused, own
+from heliograph.rules.delivery.outcome import (
+    Accepted,
+    CarrierReport,
+    Deferred,
+    IncomingText,
+    Outcome,
+    Refused,
+    TextPart,
+    own,
+)
 from heliograph.rules.phones.carrier_codes import OPTED_OUT
 from heliograph.rules.setup.carrier_kinds import SmppOptions
 
@@ -53,7 +62,7 @@ class Smpp(Carrier):
         self._pace = Pace(options.throughput)
         self._partly_sent: set[asyncio.Future[None]] = set()  # one for each message with parts still to be sent
         self._intake = Intake(report)
-        self._texts = Intake(take_texts)
+        self._texts: Intake[IncomingText | TextPart] = Intake(take_texts)
         self._link = SmppLink(
             options.host,
             options.port,

@@ -9,14 +9,14 @@ import structlog
 from heliograph.channels.sms.smpp import status
 from heliograph.channels.sms.smpp.pdu import Pdu
 from heliograph.channels.sms.smpp.session import SmppSession
-from heliograph.rules.delivery.outcome import CarrierReport, IncomingText
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, TextPart
 
 log = structlog.get_logger()
 
 WAITING_MAX = 512
 
 ToStore = Callable[[Sequence[CarrierReport]], Awaitable[object]]
-TextsToStore = Callable[[Sequence[IncomingText]], Awaitable[object]]
+TextsToStore = Callable[[Sequence[IncomingText | TextPart]], Awaitable[object]]
 Incoming = TypeVar("Incoming")
 
 

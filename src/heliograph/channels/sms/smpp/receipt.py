@@ -9,12 +9,15 @@ from heliograph.channels.sms.smpp.pdu import (
     MESSAGE_STATE,
     NETWORK_ERROR_CODE,
     RECEIPTED_MESSAGE_ID,
+    SAR_MSG_REF_NUM,
+    SAR_SEGMENT_SEQNUM,
+    SAR_TOTAL_SEGMENTS,
     ShortMessage,
     read_id,
 )
-from heliograph.channels.sms.smpp.text import UCS2, from_octets
-from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report
+from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, Report, TextPart
 from heliograph.rules.phones.phone import to_e164
+from heliograph.rules.phones.sms_octets import UCS2, from_octets
 from heliograph.rules.setup.carrier_kinds import IdForm
 
 # By prefix, because the rest is abbreviated in many ways: DELIVRD, DELIVERED.
@@ -41,6 +44,9 @@ MESSAGE_STATES = (
 # The bits of esm_class that say what a deliver_sm is, and their values for receipts and intermediate notices.
 _KIND, _RECEIPTS = 0x3C, (0x04, 0x20)
 _HEADERS = 0x40  # the text begins with headers, as a part of a long one does
+# Header elements of a part, and their lengths: with a reference of 8 and of 16 bits.
+_CONCATENATED = ((0x00, 3), (0x08, 4))
+PARTS_MAX = 255
 
 
 def _in_any_case(pattern: str) -> str:
@@ -81,14 +87,25 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
     return CarrierReport(id_, _report(state, sm, pairs))
 
 
-def read_text(sm: ShortMessage) -> IncomingText | None:
-    """Read a text; None when it is a receipt.
+def read_text(sm: ShortMessage) -> IncomingText | TextPart | None:
+    """Read a text or one part of a long text; None if it is a receipt.
 
     SMPP has no ids for what comes in: a repeat is the same octets once more.
     """
     if sm.esm_class & _KIND in _RECEIPTS:
         return None
-    octets = sm.words[1 + sm.words[0] :] if sm.esm_class & _HEADERS and sm.words else sm.words
+    header, octets = _split_header(sm)
+    if concatenation := _read_concatenation(sm, header):
+        reference, total, number = concatenation
+        return TextPart(
+            sender=to_e164(sm.source.value),
+            to=to_e164(sm.destination.value),
+            reference=reference,
+            total=total,
+            number=number,
+            coding=sm.coding,
+            octets=octets,
+        )
     said = b"\0".join((sm.source.value.encode(), sm.destination.value.encode(), sm.words))
     return IncomingText(
         id=hashlib.sha256(said).hexdigest(),
@@ -97,6 +114,33 @@ def read_text(sm: ShortMessage) -> IncomingText | None:
         text=from_octets(sm.coding, octets),
         is_unnamed=True,
     )
+
+
+def _split_header(sm: ShortMessage) -> tuple[bytes, bytes]:
+    """Return the user data header without its length, and the text."""
+    if not sm.esm_class & _HEADERS or not sm.words:
+        return b"", sm.words
+    end = 1 + sm.words[0]
+    return sm.words[1:end], sm.words[end:]
+
+
+def _read_concatenation(sm: ShortMessage, header: bytes) -> tuple[str, int, int] | None:
+    """Return reference, number of parts and position of a part; None if the text is whole.
+
+    References of different kinds are different.
+    """
+    found = None
+    while len(header) >= 2:
+        id_, length = header[0], header[1]
+        value, header = header[2 : 2 + length], header[2 + length :]
+        if (id_, len(value)) in _CONCATENATED:
+            found = f"{id_}:{int.from_bytes(value[:-2])}", value[-2], value[-1]
+    if found is None and SAR_MSG_REF_NUM in sm.tlvs:
+        reference, total, number = (
+            int.from_bytes(sm.tlvs.get(tag, b"")) for tag in (SAR_MSG_REF_NUM, SAR_TOTAL_SEGMENTS, SAR_SEGMENT_SEQNUM)
+        )
+        found = f"sar:{reference}", total, number
+    return found if found and found[1] > 1 and 1 <= found[2] <= found[1] <= PARTS_MAX else None
 
 
 def _pairs(sm: ShortMessage) -> dict[str, str]:

@@ -1,0 +1,67 @@
+"""Long SMS that come in over SMPP: parts by two sessions become one event, whatever their form."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+from heliograph.channels.sms.smpp import command
+from heliograph.channels.sms.smpp.carrier import Smpp
+from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, ShortMessage, SmppAddress, encode_short_message
+from heliograph.channels.sms.smpp.text import to_octets
+from heliograph.deliver.reports import take_texts
+from heliograph.rules.setup.carrier_kinds import SmppOptions
+from heliograph.storage.store import Store, make_store
+from tests.channels.smsc import Smsc
+from tests.channels.test_smpp_carrier import PATIENT, Reports, until
+from tests.clocks import TestClock
+from tests.storage.test_texts import texting as texting  # a fixture
+from tests.storage.test_texts import told
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "Grüße {😀} жизнь " * 12
+
+
+def parts_of(form: str, text: str, reference: int) -> list[ShortMessage]:
+    coding, octets = to_octets(text)
+    pieces = [octets[at : at + 133] for at in range(0, len(octets), 133)]  # cuts characters
+    made = []
+    for number, piece in enumerate(pieces, 1):
+        fields: dict[str, Any] = {"text": piece}
+        counts = bytes((len(pieces), number))
+        if form == "udh8":
+            fields = {"esm_class": 0x40, "text": b"\x05\x00\x03" + bytes((reference,)) + counts + piece}
+        elif form == "udh16":
+            fields = {"esm_class": 0x40, "text": b"\x06\x08\x04" + reference.to_bytes(2) + counts + piece}
+        elif form == "sar":
+            fields["tlvs"] = {0x020C: reference.to_bytes(2), 0x020E: counts[:1], 0x020F: counts[1:]}
+        elif form == "payload":
+            tlvs = {0x020C: reference.to_bytes(2), 0x020E: counts[:1], 0x020F: counts[1:], MESSAGE_PAYLOAD: piece}
+            fields = {"tlvs": tlvs}
+        source, destination = SmppAddress(1, 1, "447700900123"), SmppAddress(1, 1, "12025550123")
+        made.append(ShortMessage(source=source, destination=destination, coding=coding, **fields))
+    return made
+
+
+@pytest.mark.parametrize("form", ["udh8", "udh16", "sar", "payload"])
+async def test_parts_over_two_sessions_become_one_text(texting: Store, clock: TestClock, form: str) -> None:
+    stores = texting, make_store(texting.database, texting.blobs, clock, "seat/1")
+    await stores[1].setup.refresh()
+    async with Smsc() as smsc:
+        options = SmppOptions(host="127.0.0.1", port=smsc.port, system_id="acme", password="x")
+        carriers = [
+            Smpp(options, Reports(), partial(take_texts, store, "c", "sms"), timings=PATIENT) for store in stores
+        ]
+        for carrier in carriers:
+            carrier.open()
+        await until(lambda: len(smsc.bound) == 2)
+        parts = parts_of(form, TEXT, 7)
+        assert len(parts) > 2
+        asked = [*reversed(parts), *parts]  # each comes twice
+        answers = [smsc.bound[at % 2].ask(command.DELIVER_SM, encode_short_message(sm)) for at, sm in enumerate(asked)]
+        assert {answer.status for answer in await asyncio.gather(*answers)} == {0}
+        for carrier in carriers:
+            await carrier.close()
+    assert await told(texting, clock) == [("sms.received", TEXT)]
