@@ -17,8 +17,9 @@ from heliograph.channels.sms.smpp.pdu import (
     SmppAddress,
 )
 from heliograph.channels.sms.smpp.receipt import MESSAGE_STATES, issued_id, read_receipt
-from heliograph.channels.sms.smpp.text import GSM7, UCS2, cut, fits, to_octets
+from heliograph.channels.sms.smpp.text import cut, fits, to_octets
 from heliograph.rules.phones.gsm import ALPHABET, EXTENSION, segment
+from heliograph.rules.phones.sms_octets import GSM7, UCS2
 from heliograph.rules.setup.carrier_kinds import IdForm
 
 FOREIGN = gsm0338.Codec()

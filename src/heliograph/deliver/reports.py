@@ -33,9 +33,9 @@ log = structlog.get_logger()
 async def take_by_carrier(
     store: Store, carrier: str, reports: Sequence[CarrierReport], *, skip_known: bool = False
 ) -> None:
-    """Store reports, in batches; `skip_known`: those that are stored verbatim already change nothing."""
-    for batch in _batches(reports):
-        await store.reports.by_carrier(carrier, batch, skip_known=skip_known)
+    """Store reports; `skip_known`: those that are stored verbatim already change nothing."""
+    if reports:
+        await store.reports.by_carrier(carrier, reports, skip_known=skip_known)
 
 
 async def take_texts(
@@ -47,8 +47,8 @@ async def take_texts(
     team: int | None = None,
 ) -> None:
     """Take what people wrote to us through this carrier; `team` is whom it is for, if that is known."""
-    for batch in _batches(texts):
-        await store.texts.take(Way(carrier=carrier, channel=channel, team=team), batch)
+    if texts:
+        await store.texts.take(Way(carrier=carrier, channel=channel, team=team), texts)
 
 
 async def take_by_recipient(store: Store, message_id: str, position: int, report: Report) -> None:
@@ -83,9 +83,11 @@ async def take_callback(
         log.warning("callback refused", carrier=carrier, status=answer.status)
     elif callback.method == "POST":
         await store.carrier_use.heard(carrier, callback.now)
-    await take_by_carrier(store, carrier, answer.reports, skip_known=True)
+    for reports in _batches(answer.reports):
+        await take_by_carrier(store, carrier, reports, skip_known=True)
     if record and record.channel != "email":
-        await take_texts(store, carrier, record.channel, answer.texts)
+        for texts in _batches(answer.texts):
+            await take_texts(store, carrier, record.channel, texts)
     for news in answer.templates:
         await take_template_news(store, carrier, news, callback.now)
     return await take_from_provider(store, carrier, answer) if answer.told else answer

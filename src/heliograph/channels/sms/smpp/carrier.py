@@ -104,6 +104,8 @@ class Smpp(Carrier):
         if parcel.uncertain and options.uncertain == "stop":
             text = "it is unknown whether the message was sent, and this carrier is set not to send it again"
             return Refused(detail=detail | own("uncertain", text))
+        if len(bodies) == 1:
+            return await self._send(bodies, parcel, detail)
         all_sent = asyncio.get_running_loop().create_future()
         all_sent.add_done_callback(self._partly_sent.discard)
         try:
@@ -112,13 +114,17 @@ class Smpp(Carrier):
             all_sent.set_result(None)
 
     async def _send(
-        self, bodies: list[bytes], parcel: Parcel, detail: dict[str, Any], all_sent: asyncio.Future[None]
+        self,
+        bodies: list[bytes],
+        parcel: Parcel,
+        detail: dict[str, Any],
+        all_sent: asyncio.Future[None] | None = None,  # of a message with several parts
     ) -> Outcome:
         ids: list[str] = []
         for number, body in enumerate(bodies, 1):
             where = f" (part {number} of {len(bodies)})" if len(bodies) > 1 else ""
             try:
-                answer = await self._submit(body, parcel, first=not ids)
+                answer = await (self._submit_further(body, parcel) if ids else self._submit(body, parcel))
             except Unsent as why:
                 text = f"{self._options.host} {why}{where}"
                 return Deferred(detail=detail | own("out_of_reach", text), unreachable=number == 1)
@@ -131,29 +137,28 @@ class Smpp(Carrier):
                     return Refused(detail=detail | own(OPTED_OUT, text) | {"code": code})
                 return _refusal(answer.status, detail | {"code": code, "text": text}, number == 1)
             ids.append(issued_id(read_id(answer.body), self._options.receipt_id))
-            self._partly_sent.add(all_sent)
+            if all_sent:
+                self._partly_sent.add(all_sent)
         detail |= {"code": status.code(status.ROK), "text": "accepted"}
         known = tuple(dict.fromkeys(filter(None, ids)))  # some carriers have one for all parts
         if len(known) > 1:
             return Accepted(parts=known, detail=detail)
         return Accepted(carrier_id=known[0] if known else None, detail=detail)
 
-    async def _submit(self, body: bytes, parcel: Parcel, *, first: bool) -> Pdu:
-        """Submit a part; of a message that is partly sent, the further ones also over the next session."""
-        tries = 1 if first else PART_TRIES
-        while True:
-            tries -= 1
+    async def _submit_further(self, body: bytes, parcel: Parcel) -> Pdu:
+        """Submit a further part of a message that is partly sent, if need be over the next session."""
+        for _ in range(PART_TRIES - 1):
             try:
-                answer = await self._submit_once(body, parcel, first=first)
+                answer = await self._submit(body, parcel, first=False)
             except Unsent:
-                if not tries:
-                    raise
+                pass
             else:
-                if not tries or status.verdict(answer.status) not in ("throttled", "deferred", "unbound"):
+                if status.verdict(answer.status) not in ("throttled", "deferred", "unbound"):
                     return answer
             await asyncio.sleep(self._timings.throttled)
+        return await self._submit(body, parcel, first=False)
 
-    async def _submit_once(self, body: bytes, parcel: Parcel, *, first: bool) -> Pdu:
+    async def _submit(self, body: bytes, parcel: Parcel, *, first: bool = True) -> Pdu:
         session = self._link.bound or await self._link.session()
         if self._pace.limits:  # and no need to wait for an unreachable carrier
             await self._pace.turn(parcel)
