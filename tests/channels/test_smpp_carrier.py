@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from heliograph.channels.carrier import Parcel
+from heliograph.channels.sms.smpp import carrier as smpp_carrier
 from heliograph.channels.sms.smpp import command, intake, status
 from heliograph.channels.sms.smpp.carrier import Smpp
 from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, ShortMessage, SmppAddress, decode_short_message, encode
@@ -303,6 +304,34 @@ async def test_a_part_in_trouble(
     assert not getattr(outcome, "unreachable", False)  # some of it is out: no other carrier at once
     assert outcome.detail["text"].endswith(words)
     assert len(smsc.received) == sent
+
+
+@pytest.mark.parametrize("trouble", [0x58, 0x14, HANG])
+async def test_part_that_is_deferred_is_sent_alone_at_the_next_attempt(trouble: int | str) -> None:
+    timings = msgspec.structs.replace(QUICK, answer=0.3) if trouble == HANG else PATIENT
+    async with Smsc({"submit": [0, trouble]}) as smsc, carrier_of(smsc.port, timings=timings) as carrier:
+        first = await carrier.hand_over(parcel(LONG))
+        assert isinstance(first, Deferred)
+        tried = len(smsc.received)
+        smsc.script = {}
+        second = (await send_until_accepted(carrier, text=LONG, attempt=1, uncertain=first.uncertain))[-1]
+        other = await carrier.hand_over(parcel(LONG, message_id="sms_2"))
+    assert isinstance(second, Accepted) and second.parts[0] == "1" and len(second.parts) == 3
+    assert isinstance(other, Accepted) and len(other.parts) == 3
+    assert [sm.text[5] for sm in smsc.received[tried:]] == [2, 3, 1, 2, 3]
+
+
+async def test_part_that_is_deferred_longer_than_receipts_wait_is_sent_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The receipt of the first part may be lost by then."""
+    monkeypatch.setattr(smpp_carrier, "RESUME_S", 0.0)
+    async with Smsc({"submit": [0, 0x58]}) as smsc, carrier_of(smsc.port) as carrier:
+        assert isinstance(await carrier.hand_over(parcel(LONG)), Deferred)
+        tried = len(smsc.received)
+        smsc.script = {}
+        assert isinstance(await carrier.hand_over(parcel(LONG)), Accepted)
+    assert [sm.text[5] for sm in smsc.received[tried:]] == [1, 2, 3]
 
 
 async def test_unbind_between_two_parts_sends_the_rest_over_the_next_session() -> None:

@@ -42,8 +42,18 @@ from heliograph.rules.phones.carrier_codes import OPTED_OUT
 from heliograph.rules.setup.carrier_kinds import SmppOptions
 
 PART_TRIES = 4  # of a part whose predecessors were sent
+# How long after its first part a message may go on at a later attempt. A receipt waits a minute for the record of its
+# hand-over, so those of parts that were sent earlier might be lost.
+RESUME_S = 50.0
 
 _CONTENT = msgspec.json.Decoder(SmsContent)
+
+
+class _SentParts(msgspec.Struct, frozen=True):
+    """The parts of a deferred message that the SMSC has accepted."""
+
+    until: float  # loop time
+    ids: list[str]
 
 
 class Smpp(Carrier):
@@ -60,6 +70,7 @@ class Smpp(Carrier):
         self._timings = timings
         self._opted_out = frozenset(map(plain_code, options.opted_out)) - {""}
         self._pace = Pace(options.throughput)
+        self._resumable: dict[tuple[str, int], _SentParts] = {}  # by message id and position, the oldest mostly first
         self._partly_sent: set[asyncio.Future[None]] = set()  # one for each message with parts still to be sent
         self._intake = Intake(report)
         self._texts: Intake[IncomingText | TextPart] = Intake(take_texts)
@@ -105,26 +116,38 @@ class Smpp(Carrier):
             text = "it is unknown whether the message was sent, and this carrier is set not to send it again"
             return Refused(detail=detail | own("uncertain", text))
         if len(bodies) == 1:
-            return await self._send(bodies, parcel, detail)
-        all_sent = asyncio.get_running_loop().create_future()
+            return await self._send(bodies, parcel, detail, [])
+        return await self._send_parts(bodies, parcel, detail)
+
+    async def _send_parts(self, bodies: list[bytes], parcel: Parcel, detail: dict[str, Any]) -> Outcome:
+        """Send the parts of a long message; those that an earlier attempt has sent are not sent again for a while."""
+        loop, key = asyncio.get_running_loop(), (parcel.message_id, parcel.position)
+        while self._resumable and next(iter(self._resumable.values())).until <= loop.time():
+            del self._resumable[next(iter(self._resumable))]
+        sent = self._resumable.pop(key, None) or _SentParts(until=loop.time() + RESUME_S, ids=[])
+        all_sent = loop.create_future()
         all_sent.add_done_callback(self._partly_sent.discard)
         try:
-            return await self._send(bodies, parcel, detail, all_sent)
+            outcome = await self._send(bodies, parcel, detail, sent.ids, all_sent)
         finally:
             all_sent.set_result(None)
+        if sent.ids and isinstance(outcome, Deferred):
+            self._resumable[key] = sent
+        return outcome
 
     async def _send(
         self,
         bodies: list[bytes],
         parcel: Parcel,
         detail: dict[str, Any],
+        ids: list[str],  # of the parts that are sent: it grows
         all_sent: asyncio.Future[None] | None = None,  # of a message with several parts
     ) -> Outcome:
-        ids: list[str] = []
-        for number, body in enumerate(bodies, 1):
+        begin = len(ids) + 1
+        for number, body in enumerate(bodies[len(ids) :], begin):
             where = f" (part {number} of {len(bodies)})" if len(bodies) > 1 else ""
             try:
-                answer = await (self._submit_further(body, parcel) if ids else self._submit(body, parcel))
+                answer = await (self._submit(body, parcel) if number == begin else self._submit_further(body, parcel))
             except Unsent as why:
                 text = f"{self._options.host} {why}{where}"
                 return Deferred(detail=detail | own("out_of_reach", text), unreachable=number == 1)
