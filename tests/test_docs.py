@@ -288,7 +288,7 @@ def default(name: str, field: msgspec.structs.FieldInfo) -> str:
         return "see below"
     if name in ("price", "credit_low"):
         value = f"{value / 1_000_000:g}"  # an amount, written as a string
-    return f"`{json.dumps(value)}`"
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
 @pytest.mark.parametrize("channel", MOVES)

@@ -5,6 +5,7 @@ import hmac
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -449,8 +450,8 @@ def decoding_threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
         return noted
 
-    monkeypatch.setattr(channels_web.msgspec.json, "decode", note(msgspec.json.decode))
-    monkeypatch.setattr(channels_web, "parse_qsl", note(channels_web.parse_qsl))
+    monkeypatch.setattr(msgspec.json, "decode", note(msgspec.json.decode))
+    monkeypatch.setattr(channels_web, "parse_qsl", note(parse_qsl))
     return threads
 
 
@@ -467,7 +468,7 @@ async def test_callback_larger_than_usual_is_decoded_in_a_thread(
         body = body if len(body) > CALLBACK_USUAL else body + b" " * CALLBACK_USUAL
     if not is_genuine:
         headers, body = {}, body.replace(b'ature":"', b'ature":"AA')
-    carrier = relay(provider, **OPTIONS[provider])
+    carrier = relay(provider, None, **OPTIONS[provider])
     decoding_threads.clear()
     answer = await carrier.hear(callback(headers, body))
     assert answer and answer.status == (200 if is_genuine else 401)

@@ -76,7 +76,7 @@ async def test_callback_repeated_for_8_hours_changes_nothing_twice(
     )
     id_ = await mail(store, clock)
     await hand_over(store, clock)
-    carriers = Carriers(lambda _: relay(provider, **OPTIONS[provider]))
+    carriers = Carriers(lambda _: relay(provider, None, **OPTIONS[provider]))
     bounce = payload(provider, BOUNCES[provider], id_, "ada@example.com")
     headers, body = signed(provider, bounce, clock.now())
 

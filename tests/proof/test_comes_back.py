@@ -270,7 +270,8 @@ def test_what_is_not_to_be_believed_changes_nothing(database_url: str, tmp_path:
 
         def stale(n: int) -> int:
             provider = ("mailgun", "resend", "sendgrid")[n % 3]
-            late = (now - chance.choice((301, 3_600, 86_400 * 30))) * 1000
+            ages = (301, 3_600, 86_400 * 30) if provider == "resend" else (86_400 * 30,)  # ids of the others are known
+            late = (now - chance.choice(ages)) * 1000
             headers, body = signed(provider, payload(provider, PERMANENT[provider], waiting, there), late, f"late{n}")
             return call_back(service, provider, body, headers)
 
