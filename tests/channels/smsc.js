@@ -25,6 +25,15 @@ const server = smpp.createServer((session) => {
       registered: pdu.registered_delivery,
       ...textOf(pdu.message_payload === undefined ? pdu.short_message : pdu.message_payload),
     });
+    if (process.argv[2] === 'unbind' && issued === 1) {
+      // Unbinds before it answers, and closes when the unbind is answered.
+      session.unbind((answer) => {
+        tell({ unbound: answer.command });
+        session.close();
+      });
+      setTimeout(() => session.send(pdu.response({ message_id: id })), 50);
+      return;
+    }
     session.send(pdu.response({ message_id: id }));
     session.deliver_sm({
       source_addr: pdu.destination_addr,

@@ -40,8 +40,9 @@ class Node:
 
 
 @pytest.fixture
-async def node(package: Path) -> AsyncIterator[Node]:
-    process = await asyncio.create_subprocess_exec("node", PROGRAM.name, cwd=package, stdout=asyncio.subprocess.PIPE)
+async def node(package: Path, request: pytest.FixtureRequest) -> AsyncIterator[Node]:
+    program = ("node", PROGRAM.name, getattr(request, "param", ""))
+    process = await asyncio.create_subprocess_exec(*program, cwd=package, stdout=asyncio.subprocess.PIPE)
     node = Node(process)
     reading = asyncio.create_task(node.read())
     try:
@@ -91,3 +92,13 @@ async def test_a_wrong_password(node: Node) -> None:
         outcome = await carrier.hand_over(parcel())
     assert isinstance(outcome, Deferred) and outcome.unreachable
     assert outcome.detail["text"] == "127.0.0.1 refused the bind: invalid password (ESME_RINVPASWD)"
+
+
+@pytest.mark.parametrize("node", ["unbind"], indirect=True)
+async def test_unbind_before_a_submit_is_answered_sends_nothing_twice(node: Node) -> None:
+    async with carrier_of(node.of("port")[0]["port"]) as carrier:
+        outcome = await carrier.hand_over(parcel("one"))
+        assert isinstance(outcome, Accepted) and outcome.carrier_id == "node-1"
+        await until(lambda: node.of("unbound") and len(node.of("bind")) == 2)
+    assert [event["text"] for event in node.of("text")] == ["one"]
+    assert node.of("unbound") == [{"unbound": "unbind_resp"}]
