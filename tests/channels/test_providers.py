@@ -43,7 +43,7 @@ EVENTS: dict[str, tuple[str, str | None, str | None] | None] = {
     "ses/bounce_forwarded": ("failed", None, "forwarding_failed"),
     "ses/complaint": COMPLAINED,
     "ses/delay": DEFERRED,
-    "ses/reject": FAILED,
+    "ses/reject": ("failed", None, "carrier_policy"),
     "ses/subscription": UNSUBSCRIBED,
     "ses/open": None,
     "postmark/delivery": DELIVERED,
@@ -77,7 +77,7 @@ EVENTS: dict[str, tuple[str, str | None, str | None] | None] = {
     "resend/suppressed": SUPPRESSED,
     "resend/complained": COMPLAINED,
     "resend/delivery_delayed": DEFERRED,
-    "resend/failed": FAILED,
+    "resend/failed": ("failed", None, "carrier_limit"),
     "resend/opened": None,
     "brevo/delivered": DELIVERED,
     "brevo/hard_bounce": BOUNCED,
@@ -421,7 +421,9 @@ def test_a_reply_without_an_id(reply: str) -> None:
 def test_a_silent_hard_bounce_is_the_providers_own_word() -> None:
     (told,) = to_reports("brevo", [ProviderEvent(what="bounced", word="hard_bounce", address=TO)])
     assert told.report == Report(
-        status="bounced", suppress="bounce", detail={"carrier": "brevo", "event": "hard_bounce"}
+        status="bounced",
+        suppress="bounce",
+        detail={"reason": "address_rejected", "carrier": "brevo", "event": "hard_bounce"},
     )
 
 

@@ -24,6 +24,7 @@ EVENTS: dict[str, What] = {
     "unsubscribed": "unsubscribed",
     "unsubscribe": "unsubscribed",
 }
+CAUSES = {"invalid_email": "bad_address", "invalid": "bad_address"}
 
 
 class Brevo(MailProvider):
@@ -52,5 +53,6 @@ class Brevo(MailProvider):
                 carrier_ids=(id_,) if id_ else (),
                 message_id=own_id(id_),
                 text=text_of(event.get("reason")),
+                cause=CAUSES.get(event["event"]),
                 at=str_of(event.get("ts_epoch") or event.get("ts_event") or event.get("date")),
             )

@@ -37,6 +37,7 @@ REASONS: dict[str, What] = {
     "old": "failed",  # tried for too long
     "espblock": "failed",
 }
+CAUSES = {"old": "given_up", "espblock": "blocklist", "greylisted": "greylisted"}
 
 
 class Mailgun(MailProvider):
@@ -77,6 +78,7 @@ class Mailgun(MailProvider):
             text=text_of(
                 status.get("message"), status.get("description"), fields_of(event.get("reject")).get("reason")
             ),
+            cause="rejected" if event.get("event") == "rejected" else CAUSES.get(str(event.get("reason"))),
             at=str_of(event.get("timestamp")),
         )
 

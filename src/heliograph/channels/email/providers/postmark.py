@@ -24,6 +24,17 @@ BOUNCES: dict[str, What] = {
     "Unsubscribe": "unsubscribed",
     "ManuallyDeactivated": "suppressed",
 }
+# The cause that a type names; Details of the others usually quote the server's reply.
+CAUSES = {
+    "BadEmailAddress": "bad_address",
+    "DnsError": "lookup",
+    "Blocked": "blocklist",
+    "SpamNotification": "spam",
+    "VirusNotification": "spam",
+    "DMARCPolicy": "authentication",
+    "SMTPApiError": "rejected",
+}
+INACTIVE = "marked as inactive"  # of an API error: the recipient is on Postmark's suppression list
 
 
 class Postmark(MailProvider):
@@ -43,6 +54,8 @@ class Postmark(MailProvider):
         event = fields_of(payload)
         record, type_ = str(event.get("RecordType")), str(event.get("Type"))
         what = _what(record, type_, bool(event.get("SuppressSending")))
+        if type_ == "SMTPApiError" and INACTIVE in str(event.get("Details")):
+            what = "suppressed"
         if what is None:
             return
         id_ = str_of(event.get("MessageID"))
@@ -53,6 +66,7 @@ class Postmark(MailProvider):
             along=along_in(event.get("Metadata")),
             carrier_ids=(id_,) if id_ else (),
             text=text_of(event.get("Details"), event.get("Description")),
+            cause=CAUSES.get(type_),
             at=str_of(event.get("DeliveredAt") or event.get("BouncedAt") or event.get("ChangedAt")),
         )
 

@@ -30,6 +30,23 @@ EVENTS: dict[str, What] = {
 BOUNCES: dict[str, What] = {"bounce": "bounced", "blocked": "failed"}
 # Why an email was dropped: because of SendGrid's own lists, or for another reason.
 LISTED = ("bounced address", "spam reporting address", "unsubscribed address", "bounced email", "group unsubscribe")
+# The cause that `bounce_classification` of a bounce names, and the beginning of the `reason` of a drop.
+CLASSES = {
+    "Invalid Address": "unknown_user",
+    "Invalid": "unknown_user",
+    "Technical": "system",
+    "Technical Failure": "system",
+    "Content": "spam",
+    "Reputation": "blocklist",
+    "Frequency/Volume": "rate",
+    "Frequency or Volume Too High": "rate",
+}
+DROPS = {
+    "invalid smtpapi": "form",
+    "invalid": "bad_address",
+    "spam content": "carrier_policy",
+    "recipient list over": "carrier_limit",
+}
 
 
 class SendGrid(MailProvider):
@@ -99,6 +116,13 @@ def _what(event: Mapping[str, Any]) -> What | None:
             return EVENTS.get(str(word))
 
 
+def _cause(event: Mapping[str, Any]) -> str | None:
+    if event.get("event") == "dropped":
+        reason = str(event.get("reason")).lower()
+        return next((cause for beginning, cause in DROPS.items() if reason.startswith(beginning)), None)
+    return CLASSES.get(str(event.get("bounce_classification")))
+
+
 def _told(what: What, event: Mapping[str, Any]) -> ProviderEvent:
     word = f"{event['event']} {event['type']}" if isinstance(event.get("type"), str) else event["event"]
     return ProviderEvent(
@@ -110,6 +134,7 @@ def _told(what: What, event: Mapping[str, Any]) -> ProviderEvent:
         message_id=own_id(event.get("smtp-id")),
         enhanced=str_of(event.get("status")) if event.get("event") == "bounce" else None,
         text=text_of(event.get("reason"), event.get("response")),
+        cause=_cause(event),
         at=str_of(event.get("timestamp")),
     )
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from heliograph.channels.carrier import Callback
 from heliograph.channels.email.providers.provider import CallbackOptions, Genuine, MailProvider, Run, decoded
 from heliograph.channels.email.providers.told import (
+    BOUNCE_CAUSES,
     FIELD,
     ProviderEvent,
     What,
@@ -107,6 +108,7 @@ class Ses(MailProvider):
                 enhanced=str_of(said.get("status")),
                 text=text_of(_words(said.get("diagnosticCode")), part.get("smtpResponse"), part.get("reason")),
                 at=str_of(part.get("timestamp")),
+                cause=_cause(kind, part),
                 gives_up_at=str_of(part.get("expirationTime")),
             )
 
@@ -197,6 +199,28 @@ def _what(kind: str, part: Mapping[str, Any]) -> What | None:
             return "suppressed"
         return None if part.get("complaintFeedbackType") == "not-spam" else "complained"
     return KINDS.get(kind)
+
+
+# Types of a delay.
+DELAY_CAUSES = {
+    "InternalFailure": "carrier_trouble",
+    "MailboxFull": "mailbox_full",
+    "SpamDetected": "rate",
+    "RecipientServerError": "temporary",
+    "IPFailure": "blocklist",
+    "TransientCommunicationFailure": "unreachable",
+    "SendingDeferral": "carrier_limit",
+}
+KIND_CAUSES = {"Reject": "carrier_policy", "Rendering Failure": "form"}
+
+
+def _cause(kind: str, part: Mapping[str, Any]) -> str | None:
+    match kind:
+        case "Bounce":
+            return BOUNCE_CAUSES.get(str(part.get("bounceSubType")))
+        case "DeliveryDelay":
+            return DELAY_CAUSES.get(str(part.get("delayType")))
+    return KIND_CAUSES.get(kind)
 
 
 def _recipients(kind: str, part: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, Any]]]:

@@ -12,6 +12,15 @@ What = Literal["delivered", "bounced", "failed", "complained", "deferred", "unsu
 
 FIELD = "X-Heliograph-Id"  # what is sent along with each mail, by each provider's own header
 TEXT_MAX = 500  # characters of the provider's words that are kept
+# Subtypes of a bounce as Amazon SES names them, and Resend, which sends through SES. `General` names no cause.
+BOUNCE_CAUSES = {
+    "NoEmail": "unknown_user",
+    "MailboxFull": "mailbox_full",
+    "MessageTooLarge": "too_large",
+    "ContentRejected": "spam",
+    "AttachmentRejected": "spam",
+    "CustomTimeoutExceeded": "given_up",
+}
 _OWN = re.compile("eml_[0-9A-HJKMNP-TV-Z]{26}")
 _FOLDED = "heliographid"
 
@@ -29,6 +38,7 @@ class ProviderEvent(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
     enhanced: str | None = None
     text: str = ""
+    cause: str | None = None  # of words/explain.CAUSES, by the provider's type and subtype alone
     at: str | None = None  # when, as the provider writes it
     gives_up_at: str | None = None  # of a deferral
 
