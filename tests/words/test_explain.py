@@ -18,7 +18,7 @@ from heliograph.rules.phones.carrier_codes import CODES, STATES
 from heliograph.rules.setup.records import Channel
 from heliograph.rules.webhooks.event import StoredEvent, event_data
 from heliograph.words import explain
-from heliograph.words.explain import CAUSES, ENHANCED, MEANINGS, TITLES, cause_of
+from heliograph.words.explain import CAUSES, ENHANCED, MEANINGS, NARROW, TITLES, cause_of
 
 SENTENCE = re.compile(r"[A-Z].*[.]")
 
@@ -37,7 +37,7 @@ def test_all_reasons_have_a_cause() -> None:
     said |= {*explain.RELAYED.values(), "complained", FORWARDING_FAILED, PROVIDER_SUPPRESSED}
     ours = {*get_args(Own), *get_args(Trouble), *(name for name, _ in explain._POLICIES)}
     codes = {cause for table in CODES.values() for cause in table.values()}
-    led_to = said | ours | codes | {*ENHANCED.values(), *STATES.values(), "unexplained", "policy"}
+    led_to = said | ours | codes | {*NARROW.values(), *ENHANCED.values(), *STATES.values(), "unexplained", "policy"}
     assert led_to == CAUSES.keys()  # nothing without a sentence, and no sentence that nothing leads to
 
 

@@ -6,7 +6,7 @@ carrier's trouble, not the recipient's.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
@@ -456,20 +456,26 @@ _CARRIER_CURES: dict[str, str] = {
     "unreachable": "Try another recipient: this one's server cannot be reached. If none can, check port 25 outwards.",
 }
 
-# What `policy` is about, where the plain words or codes say it. A blocked account may be the sender's: not blamed.
+# What `policy` is about, where the plain words say it. A blocked account may be the sender's: not blamed.
 _POLICIES = (
     ("utf8", re.compile(r"smtputf8")),
-    ("rate", re.compile(r"\brate[- ]?limit|at a rate|too (?:many|fast)|slow down")),
+    ("blocklist", re.compile(r"reputation")),
     (
         "authentication",
-        re.compile(r"\bspf\b|\bdkim\b|\bdmarc\b|unauthenticat|authentication level|5\.7\.2[0-7]\b|\bptr\b|reverse dns"),
+        re.compile(r"\bspf\b|\bdkim\b|\bdmarc\b|unauthenticat|authentication level|\bptr\b|reverse dns|rdns"),
     ),
     ("encryption", re.compile(r"starttls|\btls\b|certificate|encrypt")),
     (
         "blocklist",
+        re.compile(r"(?<!from )\b(?:this|your) ip (?:address )?(?:has been |is |was )(?:temporarily )?(?:block|bann)"),
+    ),
+    ("rate", re.compile(r"\brate[- ]?limit|at a rate|unusual rate|too (?:many|fast)|slow down")),
+    ("policy", re.compile(r"\bnot (?:\w{1,12} )?rfc|duplicate header")),
+    (
+        "blocklist",
         re.compile(
-            r"(?:block|black|deny)[- ]?list|spamhaus|spamcop|barracuda|sorbs|\brbl|dnsbl|\blisted\b|\bbanned"
-            rf"|reputation|{BLOCKLIST}"
+            r"(?:block|black|deny)[- ]?list|spamhaus|spamcop|barracuda|sorbs|\brbl|dnsbl|\blisted\b"
+            rf"|\blisting in\b|\bbanned|complaints?\b|permanently deferred|{BLOCKLIST}"
         ),
     ),
     ("spam", re.compile(rf"spam|unsolicited|\bjunk|phish|virus|malware|\bbulk\b|content|{SPAM}")),
@@ -482,7 +488,47 @@ _POLICIES = (
     ),
 )
 
-# What an enhanced code (RFC 3463) says by itself: the longest beginning that is here. The class is left out.
+# Codes of their own that operators document: NetEase, Yahoo, Cox, Comcast, Microsoft.
+_OPERATOR_CODES = (
+    (
+        "blocklist",
+        re.compile(r"\b(?:hl:rep|dt:rbl|wm:bli|cxbl|cdrbl|ipbl[01]{4,5}|bl[01]{6}|s3150)\b|\[(?:tss?\d\d|bl\d\d)\]"),
+    ),
+    ("authentication", re.compile(r"\b(?:mi:spf|cxdns|cxsndr|pt0{5,6}\d|spf0{4}\d)\b")),
+    ("rate", re.compile(r"\b(?:hl:i[cf]c|mi:(?:dmc|sfq|stc)|rp:[dqt]rc|cxcnct|cxmxrt|rl0{5}\d)\b")),
+    ("spam", re.compile(r"\b(?:dt:spm|urlbl[01]{3,4})\b")),
+)
+
+# Enhanced codes with one narrow meaning, at IANA or at the large operators that made them up: they decide before any
+# words. The class is left out.
+NARROW: dict[str, str] = {
+    "1.90": "rate",
+    "2.3": "too_large",
+    "2.121": "rate",
+    "2.122": "rate",
+    "3.4": "too_large",
+    "4.5": "rate",
+    "4.6": "loop",
+    "4.7": "given_up",
+    "4.14": "loop",
+    "4.300": "given_up",
+    "4.317": "encryption",
+    "5.3": "rate",
+    "6.7": "utf8",
+    "7.10": "encryption",
+    **dict.fromkeys((f"7.{number}" for number in (*range(20, 28), 30, 31, 32, 40)), "authentication"),
+    "7.28": "rate",
+    "7.29": "encryption",
+    **dict.fromkeys((f"7.{number}" for number in range(320, 326)), "encryption"),
+    "7.508": "rate",
+    "7.509": "authentication",
+    "7.511": "blocklist",
+    "7.513": "blocklist",
+    "7.515": "authentication",
+    **dict.fromkeys((f"7.{number}" for number in range(606, 651)), "blocklist"),
+}
+
+# What other enhanced codes (RFC 3463) say where words do not: the longest beginning that is here.
 ENHANCED: dict[str, str] = {
     "1.0": "address_rejected",
     "1.1": "unknown_user",
@@ -498,29 +544,12 @@ ENHANCED: dict[str, str] = {
     "1": "address_rejected",
     "2.1": "disabled",
     "2.2": "mailbox_full",
-    "2.3": "too_large",
     "2": "system",
-    "3.4": "too_large",
     "3": "system",
     "4.4": "unreachable",
-    "4.6": "loop",
-    "4.7": "given_up",
     "4": "unreachable",
-    "5.2": "rate",
-    "5.3": "rate",
     "5": "refused",
-    "6.7": "utf8",
     "6": "refused",
-    "7.10": "encryption",
-    "7.20": "authentication",
-    "7.21": "authentication",
-    "7.22": "authentication",
-    "7.23": "authentication",
-    "7.24": "authentication",
-    "7.25": "authentication",
-    "7.26": "authentication",
-    "7.27": "authentication",
-    "7.28": "rate",
     "7": "policy",
 }
 
@@ -592,12 +621,20 @@ def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
 
 
 def _mail_cause(code: str, text: str, enhanced: str) -> str:
+    """Find the cause of a mail server's reply: a narrow enhanced code, then the words, then any code."""
+    parts = enhanced.split(".")[1:]
+    narrow = NARROW.get(".".join(parts)) or _first(_OPERATOR_CODES, text.lower())
+    if narrow:
+        return narrow
     reason = read_reason(text)
     if reason and not reason.weak:
-        return _policy(text) if reason.name == "policy" else _RENAMED.get(reason.name, reason.name)
-    by_code = _by_enhanced(enhanced)
-    if by_code and (by_code != "policy" or reason is None):
-        return _policy(f"{text} {enhanced}") if by_code == "policy" else by_code
+        if reason.name != "policy":
+            return _RENAMED.get(reason.name, reason.name)
+        policy = _policy(text)
+        return "system" if policy == "policy" and enhanced.startswith("4.3.") else policy
+    by_code = ENHANCED.get(".".join(parts)) or ENHANCED.get(parts[0], "") if parts else ""
+    if by_code and (by_code != "policy" or reason is None or reason.name == "refused"):
+        return _policy(text) if by_code == "policy" else by_code
     return _RENAMED.get(reason.name, reason.name) if reason else _by_reply(code)
 
 
@@ -609,13 +646,11 @@ def _by_reply(code: str) -> str:
 
 
 def _policy(text: str) -> str:
-    words = plain(text)
-    return next((name for name, phrases in _POLICIES if phrases.search(words)), "policy")
+    return _first(_POLICIES, plain(text)) or "policy"
 
 
-def _by_enhanced(code: str) -> str:
-    parts = code.split(".")[1:]
-    return ENHANCED.get(".".join(parts)) or ENHANCED.get(parts[0], "") if parts else ""
+def _first(table: Iterable[tuple[str, re.Pattern[str]]], words: str) -> str | None:
+    return next((name for name, phrases in table if phrases.search(words)), None)
 
 
 def _by_status(code: str) -> str:

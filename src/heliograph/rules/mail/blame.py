@@ -21,7 +21,7 @@ URL = re.compile(r"\b(?:https?|ldap|mailto):\S{1,500}|\bwww\.\S{1,500}", re.IGNO
 ADDRESS = re.compile(r"[^\s<>()\[\]\"',;:=|`]{1,64}@[A-Za-z0-9\-_.\x80-\U0010ffff]{1,255}")
 _HOST = re.compile(r"(?<![\w.-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,8}[a-z]{2,24}(?![\w-]|\.[a-z])")
 _LIST_HOST = re.compile(
-    r"spamhaus|spamcop|\bsorbs|barracuda|abuseat|dnsbl|\brbl|uribl|surbl|groups\.google", re.IGNORECASE
+    r"spamhaus|spamcop|\bsorbs|barracuda|abuseat|dnsbl|ipcheck\.|\brbl|uribl|surbl|groups\.google", re.IGNORECASE
 )
 _WRAPPER = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's, before whatever the server said
 _PLAIN: dict[int, str] = {
@@ -119,7 +119,7 @@ _REASONS = [
         rf"(?:message|mail|content|attachment|headers?|size)s? {_W}{{0,4}}too (?:large|big|long)|too (?:large|big) m",
         rf"(?:message|mail|e-?mail)(?:'s)? (?:size|length) {_W}{{0,3}}(?:exceed|limit|larger)|size limit|mailsize",
         rf"exceed\w* {_W}{{0,6}}(?:size|length|maximum message)|larger than the {_W}{{0,3}}(?:limit|size)",
-        r"line (?:is )?(?:too long|length)|trop (?:gros|volumineux|long|lourd|grand)",
+        r"header (?:size|length)|line (?:is )?(?:too long|length)|trop (?:gros|volumineux|long|lourd|grand)",
         r"\btoo big\b|size exceeds|lines too long|サイズ.{0,20}(?:超|大き|制限)",
         r"zu gro(?:ss|b)|\bte groot|\b(?:za|zbyt) duz[aey]|prilis velk|for stor|liian suur|tul nagy|cok buyuk",
         r"prea mare|(?:troppo|demasiado|muito) grand|слишком больш|занадто велик",
@@ -141,7 +141,8 @@ _REASONS = [
         r"reputation|abus(?:e|ive|\b)|suspicio|suspected|virus|malware|phish|infected|trojan|quarantin|unusual",
         r"(?:message|mail|rejected|banned|unacceptable|of|its) contents?\b",
         rf"contents? {_W}{{0,3}}(?:reject|filter|deni|block|not|polic)",
-        rf"attachments? {_W}{{0,4}}(?:not|reject|block|type|prohib|size)|(?:illegal|dangerous|bad) attachment|filter",
+        rf"attachments? {_W}{{0,4}}(?:not|reject|block|type|prohib|size|forbid)|(?:illegal|dangerous|bad) attachment",
+        r"filter",
         r"\bbulk\b|password[- ]?protect|\bmacros?\b|(?:header|body|content|mime)[- ]checks?\b",
         rf"\b(?:por|pelo|per|wegen|aufgrund|cause d\w|raison d\w) (?:\w{{1,10}} ){{0,2}}{_CONTENT}",
         rf"{_CONTENT} (?:\w{{1,12}} )?(?:no|nao|non|nicht|rechaz|rejeit|rifiut|refus|abgelehnt)",
@@ -161,6 +162,7 @@ _REASONS = [
         r"\bmessages from\b|\bfrom address",
         # what the receiver permits
         r"polic(?:y|ies)|permission|privilege|administrativ|moderat|restrict|closed (?:mailing )?list|list is closed",
+        r"local users? only|network,? not allowed|before greeting|over ipv[46]",
         r"preferences|user rules|\boutsiders?\b|closed to (?:outside|extern|the public|non)",
         r"(?:external|outside) (?:e-?mails?|messages?|senders?|sources?|parties)|internal (?:\w{1,12} )?only",
         rf"\brelay(?:ing)? {_W}{{0,2}}(?:denied|not|prohib|reject|disallow)",
@@ -231,6 +233,11 @@ _REASONS = [
         r"being (?:moved|migrated)|migration",
         r"mail ?box (?:is )?(?:currently |already )?(?:busy|in use)",
         permanent=False,
+    ),
+    _reason(
+        "disabled",
+        r"(?:account|mailbox|user) (?:is|was|has been) (?:currently )?(?:disabled|inactive|suspended|deactivated)",
+        address=True,
     ),
     _reason("moved", r"user not local\W{1,3}(?:please )?try", address=True),
     _reason("bad_address", r"recipient (?:address )?syntax|malformed recipient", address=True),
@@ -354,7 +361,8 @@ _REASONS = [
     ),
     _reason(
         "expired",
-        r"expired|retry time|queue too long|in the queue|on the queue|giving up|given up|time limit|multiple retries",
+        r"(?<!connection )expired|retry time|queue too long|in the queue|on the queue|giving up|given up|time limit",
+        r"multiple retries",
         rf"could not (?:be delivered|deliver) {_W}?(?:for|within|in|after)|too many (?:retries|attempts)"
         r"|aborted after|max\w* retr",
         permanent=False,
@@ -362,7 +370,7 @@ _REASONS = [
     ),
     _reason(
         "unreachable",
-        rf"connection {_W}{{0,2}}(?:refused|reset|closed|dropped|lost|timed|failed|aborted)|lost connection",
+        rf"connection {_W}{{0,2}}(?:refused|reset|closed|dropped|lost|timed|failed|aborted|expired)|lost connection",
         r"timed? ?-?out",
         r"(?:un|not )able to (?:connect|establish|contact)|could(?:n.t| not) connect|did not accept our",
         r"not accepting",
