@@ -17,6 +17,7 @@ from heliograph.channels.email.named import is_at_ours, is_contact, is_ours, par
 from heliograph.channels.email.parts import ReceivedMail
 from heliograph.channels.email.ses import read_notification
 from heliograph.rules.delivery.outcome import FORWARDING_FAILED, Report
+from heliograph.rules.mail.auto_reply import is_auto_subject
 from heliograph.rules.mail.blame import ADDRESS, Reason, blames_address, read_reason, says_absent
 
 Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unknown"]
@@ -262,6 +263,7 @@ def _is_auto(mail: ReceivedMail) -> bool:
         or fields.get("precedence", "").lower() in ("auto_reply", "auto-reply")
         or "disposition-notification" in fields.get("content-type", "").lower()
         or bool(_AUTO_SUBJECT.match(fields.get("subject", "")))
+        or is_auto_subject(fields.get("subject", ""))
     )
 
 

@@ -14,6 +14,7 @@ from heliograph.rules.field_docs import Id, ObjectName, says
 from heliograph.rules.limits import BODY_OCTETS_MAX, KIB
 from heliograph.rules.mail.address import Address, parse_address
 from heliograph.rules.mail.attachments import TYPE_OF
+from heliograph.rules.mail.auto_reply import is_auto_subject
 from heliograph.rules.mail.mime_text import decoded, unwrapped
 from heliograph.rules.mail.mime_tree import FOREIGN, Fields, Leaf, Leaves, firsts, plain, read_head, read_leaves
 from heliograph.rules.mail.submitted import CODED_MAX, FLOWED_MAX, one_line, read_addresses, unflowed
@@ -172,7 +173,7 @@ def attachment_in(raw: bytes, id_: str) -> bytes | None:
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
-    """Tell whether no person wrote it, by the signs of RFC 3834, or it has been here before."""
+    """Tell whether no person wrote it, by the signs of RFC 3834 or its subject, or it has been here before."""
     submitted = head.get("auto-submitted", "no").partition(";")[0].strip().lower()
     author = next(iter(_addresses(head.get("from", ""))), "").lower()
     delivered = {address.lower() for address in _addresses(head.get("delivered-to", ""))}
@@ -183,6 +184,7 @@ def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[st
         or head.get("content-type", "").lower().startswith("multipart/report")
         or not sender
         or author.startswith(_DAEMONS)
+        or is_auto_subject(one_line(head.get("subject", "")))
         or _OWN_ID.fullmatch(head.get("message-id", "").strip()) is not None
         or not delivered.isdisjoint(recipient.lower() for recipient in recipients)
     )

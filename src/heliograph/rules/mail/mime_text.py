@@ -12,13 +12,14 @@ from heliograph.rules.limits import MIB
 # Others are read as UTF-8: Python also has codecs that are slow or do more than decode.
 _CHARSETS = frozenset(
     """koi8-r koi8-u iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr cp949 cp932
-    gb2312 gbk gb18030 big5 big5hkscs hz-gb-2312 tis-620 utf-16 utf-16le utf-16be macintosh cp437 cp850 cp866""".split()
+    gb2312 gbk gb18030 big5 big5hkscs hz-gb-2312 tis-620 utf-16 utf-16le utf-16be utf-7 macintosh cp437 cp850
+    cp866""".split()
     + [f"iso-8859-{n}" for n in (*range(2, 12), *range(13, 17))]
     + [f"windows-125{n}" for n in range(9)]
 )
 _WIDE = frozenset(
     """iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr cp949 cp932 gb2312 gbk gb18030 big5 big5hkscs
-    hz-gb-2312 utf-16 utf-16le utf-16be""".split()
+    hz-gb-2312 utf-16 utf-16le utf-16be utf-7""".split()
 )
 # By the names that mailers use; what calls itself Latin-1 is Windows' superset of it.
 _ALIASES = {
@@ -29,7 +30,9 @@ _ALIASES = {
     "iso-8859-8-i": "iso-8859-8",
     "x-mac-roman": "macintosh",
     "cp1251": "windows-1251",
+    **dict.fromkeys(("utf7", "csutf7", "unicode-1-1-utf-7", "x-unicode-2-0-utf-7"), "utf-7"),
 }
+_SURROGATES = re.compile("[\ud800-\udfff]")  # which UTF-7 may have, and no other encoding can write
 _PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]{1,40}(?:\*[0-9]{0,3}\*?)?)\s*=\s*("(?:[^"\\]|\\.)*"|[^;\s"]+)', re.DOTALL)
 _WORD = re.compile(r"=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([BbQq])\?([^?\n]{0,1000})\?=")
 _WHITE = b" \t\r\n"  # that base64 may have in it
@@ -45,10 +48,10 @@ def decoded(content: bytes | bytearray, charset: str) -> str:
     likely = (name, "utf-8-sig") if name in _WIDE else ("utf-8-sig", name) if name in _CHARSETS else ("utf-8-sig",)
     for one in likely:
         try:
-            return content.decode(one)
+            return _SURROGATES.sub("\ufffd", content.decode(one))
         except UnicodeDecodeError:
             continue
-    return content.decode(name if name in _CHARSETS else "windows-1252", "replace")
+    return _SURROGATES.sub("\ufffd", content.decode(name if name in _CHARSETS else "windows-1252", "replace"))
 
 
 def unwrapped(body: bytes, encoding: str) -> bytes:
