@@ -158,6 +158,9 @@ def test_the_group_about_our_recipient_counts(name: str, done: tuple[str, str | 
         ("ann@example.com", "ann+shop@example.com", True),
         ("ann+2Bshop@example.com", "ann+shop@example.com", True),
         (r"j\x{FC}rgen@example.com", "j\u00fcrgen@example.com", True),
+        ("<@relay.example:ann@example.com>", "ann@example.com", True),
+        ("@a.example,@b.example:ann@example.com", "ann@example.com", True),
+        ("<@example.com:bob@other.example>", "ann@example.com", False),
         ("ann@other.example", "ann@example.com", False),
         ("ann@notexample.com", "ann@example.com", False),
         ("bob@example.com", "ann@example.com", False),
@@ -491,3 +494,15 @@ def test_any_damaged_report_is_read(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 20))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     assert isinstance(read_returned(bytes(raw)), Returned)
+
+
+@pytest.mark.parametrize("route", ["@relay.example:", f"@{'relay.' * 15}example:", "@a.example,@b.example:"])
+def test_dsn_with_source_route_suppresses_our_address(route: str) -> None:
+    mail = (
+        (ALIASES / "ours-relayed.eml")
+        .read_text()
+        .replace("rfc822; bob@other.example", f"LMTP; <{route}ann@example.com>")
+    )
+    report = to_report(read_returned(mail.partition("\nFinal-Recipient: rfc822; ann")[0].encode(), "ann@example.com"))
+    assert report
+    assert (report.status, report.suppress) == ("bounced", "bounce")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.channels.email.named import is_ours
+from heliograph.channels.email.named import is_ours, without_route
 from heliograph.channels.email.parts import Fields, ReceivedMail, read_fields
 from heliograph.channels.email.words import own_words
 
@@ -97,5 +97,5 @@ def _group(fields: Fields) -> Group:
 
 
 def _address(named: str) -> str | None:
-    found = _ADDRESS.search(named.partition(";")[2] or named)
+    found = _ADDRESS.search(without_route(named.partition(";")[2] or named))
     return found[0] if found else None

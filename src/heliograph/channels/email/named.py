@@ -23,6 +23,7 @@ _CAME_BY = re.compile(
     re.IGNORECASE,
 )
 _BEGINNING = re.compile(rf"[#0-9. \[(<\"']{{0,20}}({ADDRESS.pattern})")
+_ROUTE = re.compile(r"@[^:\s]{1,255}:")  # RFC 5321's source route before an address, as LMTP servers still write it
 _HEX = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}|\+([0-9A-F]{2})")
 
 
@@ -64,11 +65,18 @@ def _own_label(domain: str) -> str:
 
 
 def _folded(address: str) -> tuple[str, str, str]:
-    local, at, domain = address.strip("<> ").rpartition("@")
+    local, at, domain = without_route(address).rpartition("@")
     if not at:
         local, domain = domain, ""
     domain = domain.rstrip(".")
     return local.strip('"').lower(), at, normal_domain(domain) or domain.lower()
+
+
+def without_route(address: str) -> str:
+    """Return the address without angle brackets and a source route: `<@relay.test:jo@acme.test>` → `jo@acme.test`."""
+    address = address.strip("<> ")
+    route = _ROUTE.match(address)
+    return address[route.end() :] if route else address
 
 
 def _unescaped(address: str) -> str:
