@@ -624,7 +624,7 @@ async def test_421_pauses_the_host(verb: str, monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(first, Deferred)
     assert first.detail["code"] == "421"
     assert isinstance(during, Deferred)
-    assert "pause" in during.detail["text"]
+    assert "pause: 421 4.3.2 closing" in during.detail["text"]
     assert asked == 1
     assert isinstance(after, Accepted)
     assert len(peer.talks) == 2

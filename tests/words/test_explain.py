@@ -153,6 +153,20 @@ def test_what_kept_a_server_from_replying_is_a_cause(trouble: Trouble, relayed: 
     assert cause_of("email", {"carrier": "smtp", "code": None, "trouble": trouble}) == relayed
 
 
+@pytest.mark.parametrize(
+    ("reply", "enhanced", "cause"),
+    [
+        ("421 4.7.0 Try again later, closing connection", "4.7.0", "rate"),
+        ("421", None, "rate"),
+        ("421 4.7.0 [TSS04] Messages from 192.0.2.7 temporarily deferred", "4.7.0", "blocklist"),
+        ("421 4.7.29 TLS is required", "4.7.29", "encryption"),
+    ],
+)
+def test_pause_after_421_is_explained_by_its_reply(reply: str, enhanced: str | None, cause: str) -> None:
+    text = f"mx.test was not asked: it asked for a pause: {reply}"
+    assert cause_of("email", {"carrier": "mx", "code": None, "enhanced": enhanced, "text": text}) == cause
+
+
 def test_a_dead_relay_is_not_the_recipients_server() -> None:
     refused = {"carrier": "smtp", "host": "relay.test", "code": None, "trouble": "unreachable"}
     found = explain.explain("email", "sending", refused, deferred=True)

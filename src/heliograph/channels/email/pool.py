@@ -1,7 +1,7 @@
 """A carrier's connections: reused, limited for each host, and paused when a host asks for it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from heliograph.channels.line import Line
 from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.mail.provider import provider_of
-from heliograph.rules.mail.smtp_reply import pauses_host
+from heliograph.rules.mail.smtp_reply import TEXT_MAX, pauses_host
 from heliograph.runtime import metrics
 
 IDLE_S = 10.0  # a connection waits this long for another mail
@@ -54,6 +54,7 @@ class _Host:
         self.idle: dict[SmtpSession, float] = {}  # until when each is kept, the oldest first
         self.timed = False  # a timer watches the oldest
         self.paused_until = 0.0
+        self.paused_by: Mapping[str, Any] = {}  # the detail of the 421 reply
 
 
 class Pool:
@@ -93,7 +94,7 @@ class Pool:
     async def _send_in_turn(self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
         # Checked only now: the pause may have started while this hand-over waited.
         if _now() < host.paused_until:
-            return _not_asked(destination, "asked for a pause (421)", host.paused_until - _now())
+            return _paused(destination, host.paused_by, host.paused_until - _now())
         outcome = await self._speak_on_kept(host, destination, parcel, mail)
         if outcome is None:
             opened = await SmtpSession.open(destination, self._smtp_options)
@@ -101,7 +102,7 @@ class Pool:
         said = str(outcome.detail.get("code") or "")
         metrics.smtp_replied[provider_of(destination.host), f"{said[0]}xx" if said else "none"].inc()
         if pauses_host(outcome.detail):
-            host.paused_until = _now() + self._limits.pause_s
+            host.paused_until, host.paused_by = _now() + self._limits.pause_s, outcome.detail
             _call_later(self._limits.pause_s, self._forget, (destination.address, destination.port))
         return outcome
 
@@ -190,14 +191,18 @@ def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, deli
     return replace(outcome, detail=detail)
 
 
-def _not_asked(destination: Destination, why: str, again_s: float) -> Deferred:
-    unsaid = {"tls": None, "code": None, "enhanced": None}
-    text = f"{destination.host} was not asked: it {why}"
+def _paused(destination: Destination, reply: Mapping[str, Any], again_s: float) -> Deferred:
+    """Defer a mail to a host that has answered another with 421; its reply explains both."""
+    return _not_asked(destination, f"asked for a pause: {reply.get('text')}", again_s, reply.get("enhanced"))
+
+
+def _not_asked(destination: Destination, why: str, again_s: float, enhanced: str | None = None) -> Deferred:
     detail = {
         "host": destination.host,
         "address": destination.address,
-        **unsaid,
-        "text": text,
-        "trouble": "unreachable",
+        "tls": None,
+        "code": None,
+        "enhanced": enhanced,
+        "text": f"{destination.host} was not asked: it {why}"[:TEXT_MAX],
     }
     return Deferred(detail=detail, held=True, retry_after_ms=int(again_s * SECOND_MS))

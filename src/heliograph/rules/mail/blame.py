@@ -201,7 +201,7 @@ _REASONS = [
         r"too (?:many|much|fast|quick|high)|slower|slow down|trop de|numerous attempts",
         rf"frequency|throttl|(?:sending|hourly|daily|connection|receiv\w+) {_W}{{0,3}}limit|limit exceeded",
         r"per (?:hour|day|session|connection)|recipients? (?:limit|per|ratio|exceed)|only one|at a time\b",
-        r"limit (?:was |is |has been )?(?:reached|hit)\b",
+        r"limit (?:was |is |has been )?(?:reached|hit)\b|asked for a pause|connections of ours",
         rf"(?:unusual|unexpected) (?:rate|volume)|exceed\w* {_W}{{0,3}}limit|volume of|(?:high|message|mail) volume",
         r"deferred",
         rf"number of {_W}{{0,4}}(?:messages|recipients|connections)|outgoing (?:mail|message)",
