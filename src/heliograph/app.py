@@ -396,6 +396,7 @@ def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Cloc
         partial(address_of, store),
         partial(take_by_recipient, store),
         signing_keys(store, secrets.sealer),
+        lambda domain: domain == mail_name(settings, store).lower() or store.setup.current.has_domain(domain),
         mailbox=Incoming(store, secrets.envelope, clock.new_id),
         folder=settings.data,
         ask=asking("{}:{}".format(*settings.resolver) if settings.resolver else None),
@@ -579,6 +580,8 @@ def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Sig
         if name not in opened:
             domain = seen.domain_named(name)
             keys = seen.keys_of(domain) if domain else []
+            if not keys:  # any name may be asked for
+                return ()
             opened[name] = tuple(open_key(key) for key in keys if key.state == "active")
         return opened[name]
 

@@ -137,7 +137,11 @@ async def listening(
     def keys_of(domain: str) -> list[SigningKey]:
         return [SIGNING] if domain == "acme.test" else []
 
-    incoming = IncomingMail(KEY, lambda: NOW, address_of, receive, keys_of, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
+    def is_own(domain: str) -> bool:
+        return domain == "acme.test"
+
+    made = (KEY, lambda: NOW, address_of, receive, keys_of, is_own, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
+    incoming = IncomingMail(*made)  # type: ignore[arg-type]
     server = incoming_server("mx.example", lambda: tls, incoming)
     with socket.create_server(("127.0.0.1", 0)) as bound:
         await server.listen(bound, 100)
@@ -353,3 +357,22 @@ async def test_a_stop_lets_a_mail_finish() -> None:
         assert await sending.answer() == "421"
         await stopping
     assert len(peer.taken) == 1
+
+
+@pytest.mark.parametrize(
+    ("recipient", "reply"),
+    [
+        ("postmaster@acme.test", "250"),
+        ("PostMaster@ACME.test", "250"),
+        ("abuse@acme.test", "250"),
+        ("postmaster", "250"),
+        ("postmaster@elsewhere.test", "550"),
+        ("abuse@elsewhere.test", "550"),
+        ("postmaster@acme.test.evil.test", "550"),
+        ("postmasters@acme.test", "550"),
+    ],
+)
+async def test_postmaster_is_accepted_for_own_domains_only(recipient: str, reply: str) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        assert await talk.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{recipient}>") == ["250", "250", reply]

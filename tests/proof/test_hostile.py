@@ -117,7 +117,7 @@ class Target:
             peer.ehlo()
             peer.mail("")
             for number in range(recipients):
-                if peer.rcpt(f"abuse@acme{number}.test")[0] == 421:
+                if peer.rcpt(f"abuse@h{number}.acme.test")[0] == 421:
                     return
             peer.data(text)
 

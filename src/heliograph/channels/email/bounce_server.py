@@ -32,6 +32,7 @@ from heliograph.rules.delivery.outcome import COMPLAINT, Report
 from heliograph.rules.ids import PREFIXES, ulid_ms
 from heliograph.rules.limits import DAY_MS, MIB, MINUTE_MS, SECOND_MS
 from heliograph.rules.mail import verp
+from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.mail.incoming import HOPS_MAX, Authentication
 from heliograph.rules.mail.mime_tree import HEADER_MAX
 from heliograph.rules.refusals import StorageLimitReached
@@ -41,7 +42,7 @@ from heliograph.smtp.wire import SmtpWire
 
 log = structlog.get_logger()
 
-ABUSE = ("abuse@", "postmaster@")
+ABUSE = ("abuse", "postmaster")
 UNKNOWN = "550 5.1.1 No such address here"
 FLOOD = "450 4.7.1 Too much mail for this address, try again later"
 FULL = "452 4.3.1 No more room for mail to this address today, try again later"
@@ -83,6 +84,7 @@ class IncomingMail:
         address_of: AddressOf,
         receive: Receive,
         keys_of: Callable[[str], Sequence[SigningKey]],
+        is_own: Callable[[str], bool],  # whether a domain is a team's or the platform's
         limits: ListenLimits = LIMITS,
         mailbox: TeamMail | None = None,
         folder: Path | None = None,
@@ -95,6 +97,7 @@ class IncomingMail:
         self._address_of = address_of
         self._receive = receive
         self._keys_of = keys_of
+        self._is_own = is_own
         self._one_by_one = asyncio.Semaphore()
         self._mailbox = mailbox
         self._counted_at, self._counts = 0, Counter[str]()
@@ -106,7 +109,12 @@ class IncomingMail:
         """Return the reply to a recipient that gets no mail here now."""
         if team := self._owner(address):
             return FLOOD if self._is_flooded(address, team) else None
-        return None if self._signed(address) or address.lower().startswith(ABUSE) else UNKNOWN
+        return None if self._signed(address) or self._is_contact(address) else UNKNOWN
+
+    def _is_contact(self, address: str) -> bool:
+        """Tell whether it is the abuse address or the postmaster of a domain of ours, or of no domain (RFC 5321)."""
+        local, _, domain = address.lower().partition("@")
+        return local in ABUSE and (not domain or self._is_own(normal_domain(domain) or domain))
 
     async def take(self, file: IO[bytes], envelope: Envelope[str], sending: Sending) -> str:
         """Take a mail and return the reply to it."""

@@ -89,6 +89,12 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         found += [self.platform_domains[name]] if name in self.platform_domains else []
         return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)
 
+    def has_domain(self, name: str) -> bool:
+        """Tell whether a team or the platform has this domain, or one that it is inside of (`bounce.acme.test`)."""
+        return bool(verified_by(self.verified, name)) or any(
+            self.domain_named(one) for one in (name, name.partition(".")[2])
+        )
+
     def team_of(self, address: Address) -> Team | None:
         """Find whose mail this is: the team that has it, or all
         of its domain, and has verified that or what it is in.
