@@ -371,6 +371,7 @@ def worker_duties(
         "carriers": every(1.0, lambda: carriers.keep(store.setup.current.carriers)),
         "codes": every(1.0, partial(send_due, context)),
         "delays": every(1.0, store.delays.tell_due),
+        "expiry": every(1.0, store.expiry.fail_expired),
         "notices": every(1.0, teller.round),
         "domain watch": every(2.5, domains.check_watched),  # of domains that were changed lately
         "incomplete texts": every(5.0, store.texts.report_incomplete),

@@ -32,6 +32,7 @@ WHOLE = {
     "waiting_deliveries": {"delivery": "LIMIT, and min() by index, from webhook to webhook"},
     "due_webhooks": {"delivery": "min(): the first entry of an index, from webhook to webhook"},
     "waiting_teams": {"outbox": "min(): the first entry of an index, from team to team"},
+    "expiring_teams": {"outbox": "min(): the first entry of an index, from team to team"},
     "deliveries_of": {"delivery": "LIMIT"},
     "next_due": {"outbox": "min(), and what is in work", "delay": "what was put off in the last minutes"},
     **{
@@ -317,6 +318,8 @@ INDEXES = {
     "note_absent": "",
     "insert_delays": "",
     "insert_relayed_delays": "",
+    "expiring_teams": "outbox_expiry",
+    "expired_rows": "outbox_expiry",
     "any_due_delay": "delay_due",
     "due_delays": "delay_due message_pkey outbox_pkey recipient_pkey",
     "due_delays_of": "delay_due message_pkey outbox_pkey recipient_pkey",

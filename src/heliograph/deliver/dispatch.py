@@ -29,6 +29,7 @@ from heliograph.rules.templates.upstream import category_of, unavailable
 from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, marked
 from heliograph.runtime import metrics, tracing
 from heliograph.runtime.clock import Clock
+from heliograph.storage.expiry import TOO_LATE
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store, StoreUnavailable
@@ -38,7 +39,6 @@ SPREAD_MS = 1000  # over which those that met a dead carrier come back
 REST_MS = 30_000  # … and those that were not even tried, for a probe needs one; all of them when the carrier is back
 NO_CARRIER = "no carrier serves this destination now"
 OUT_OF_REACH = "no carrier for this destination can be reached now"
-TOO_LATE = "it was not handed over before its expires_at"
 SUSPENDED = "the team was suspended before the message was handed over"
 SUPPRESSED = "the address was suppressed before the message was handed over"
 OPTED_OUT = "the recipient had opted out before the message was handed over"

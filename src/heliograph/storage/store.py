@@ -22,6 +22,7 @@ from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.objects import Objects
 from heliograph.storage.erase import Erasures
 from heliograph.storage.events import Events
+from heliograph.storage.expiry import Expiry
 from heliograph.storage.export import Exports
 from heliograph.storage.figures import Figures
 from heliograph.storage.grams import Grams
@@ -73,6 +74,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     carrier_use: CarrierUse
     reports: Reports
     delays: Delays
+    expiry: Expiry
     received: Received
     circuits: Circuits
     domain_checks: DomainChecks
@@ -151,6 +153,7 @@ def make_store(
         carrier_use=CarrierUse(database),
         reports=Reports(database, clock, setup.publisher),
         delays=Delays(database, clock, setup.publisher),
+        expiry=Expiry(database, clock, setup.publisher),
         received=Received(database, clock, attachments, setup.publisher),
         circuits=Circuits(database),
         domain_checks=DomainChecks(database),
