@@ -1,6 +1,7 @@
 """Events in other services' shapes: which are told, and how the untouched libraries of those services read them."""
 
 import hashlib
+import hmac
 import json
 import time
 from base64 import b64decode, b64encode
@@ -52,6 +53,12 @@ def told(one: StoredEvent, secrets: tuple[str, ...] = (SECRET,), shape: str = "r
     key = RSA_KEYS[0].decode()
     signing = Signing(secrets=secrets, key=key, url="https://a.test", event=one.id, t=int(time.time()), body=body)
     return body, form.headers(signing)
+
+
+def is_service_signed(secret: str, signature: str, body: bytes) -> bool:
+    """Verify as docs/webhooks.md says."""
+    (_, t), *signatures = [part.split("=") for part in signature.split(",")]
+    return ["v1", hmac.digest(secret.encode(), t.encode() + b"." + body, "sha256").hex()] in signatures
 
 
 @pytest.mark.parametrize(
@@ -127,6 +134,15 @@ def test_an_endpoint_is_told_what_its_format_has_a_word_for(format_: str, untold
     assert not any(hears(hook, name) for name in untold)
     assert hears(hook, "email.bounced") and hears(hook, "suppression.created")
     assert not hears(msgspec.structs.replace(hook, events=("email.sent",)), "email.bounced")
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_of_a_webhook_carries_the_service_signature(format_: str) -> None:
+    type_ = "sms.delivered" if format_ == "twilio" else "email.delivered"
+    body, headers = told(event(type_), (SECRET, OLD), format_)
+    for secret in (SECRET, OLD):
+        assert is_service_signed(secret, headers["X-Service-Signature"], body)
+        assert not is_service_signed(secret, headers["X-Service-Signature"], body + b" ")
 
 
 def test_one_recipients_event_in_resends_shape() -> None:

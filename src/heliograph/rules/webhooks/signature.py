@@ -24,16 +24,23 @@ def make_secret(entropy: bytes) -> str:
 
 def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
     """Sign with every secret, as during a rotation there are two; `t` has the Unix seconds of this attempt."""
-    service = b"%d.%b" % (t, body)
-    standard = b"%b.%b" % (event_id.encode(), service)
-    v1, v1_standard = [f"t={t}"], []
-    for secret in secrets:
-        shared = pybase64.b64decode(secret.removeprefix(PREFIX), validate=True)
-        v1.append(f"v1={hmac.digest(secret.encode(), service, SHA256).hex()}")
-        v1_standard.append(f"v1,{pybase64.b64encode(hmac.digest(shared, standard, SHA256)).decode()}")
-    time, signature = str(t), " ".join(v1_standard)
+    return service_header(secrets, t, body) | standard_headers(secrets, event_id, t, body)
+
+
+def service_header(secrets: Sequence[str], t: int, body: bytes) -> dict[str, str]:
+    """Return the signature header that every webhook request carries (spec 6)."""
+    signed = b"%d.%b" % (t, body)
+    v1 = [f"v1={hmac.digest(secret.encode(), signed, SHA256).hex()}" for secret in secrets]
+    return {"X-Service-Signature": ",".join([f"t={t}", *v1])}
+
+
+def standard_headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
+    """Return the headers of Standard Webhooks, also under Svix's names."""
+    signed = b"%b.%d.%b" % (event_id.encode(), t, body)
+    keys = [pybase64.b64decode(secret.removeprefix(PREFIX), validate=True) for secret in secrets]
+    digests = [hmac.digest(key, signed, SHA256) for key in keys]
+    time, signature = str(t), " ".join([f"v1,{pybase64.b64encode(digest).decode()}" for digest in digests])
     return {
-        "X-Service-Signature": ",".join(v1),
         "webhook-id": event_id,
         "webhook-timestamp": time,
         "webhook-signature": signature,
@@ -48,6 +55,6 @@ def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now
     id_, made_s = given.get("webhook-id", ""), whole_number(given.get("webhook-timestamp", ""), 11)
     if made_s is None or abs(now_s - made_s) > TOLERANCE_S:
         return False
-    right = [headers([secret], id_, made_s, body)["webhook-signature"] for secret in secrets]
+    right = [standard_headers([secret], id_, made_s, body)["webhook-signature"] for secret in secrets]
     found = given.get("webhook-signature", "").split(" ")
     return any(hmac.compare_digest(one.encode(), other.encode()) for one in found for other in right)

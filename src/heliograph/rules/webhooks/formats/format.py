@@ -6,6 +6,7 @@ import msgspec
 
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import StoredEvent
+from heliograph.rules.webhooks.signature import service_header
 
 JSON = "application/json"
 
@@ -24,7 +25,7 @@ class Signing(msgspec.Struct, frozen=True, kw_only=True):
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     types: Collection[str]  # of ours; no other is told, but for tests and what waited while the format changed
     body: Callable[[StoredEvent, Team], bytes]  # the same bytes whenever it is asked for
-    sign: Callable[[Signing], dict[str, str]]
+    sign: Callable[[Signing], dict[str, str]]  # the headers that this format adds to X-Service-Signature
     content_type: str = JSON
     name: Callable[[str, str | None], str] = lambda type_, _: type_  # ours and why it failed → its own name
     hushed: Collection[str] = ()  # why something failed that is no failure there: told to whom asked by name only
@@ -33,4 +34,5 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     callbacks: bool = False  # a message may have an address of its own for its events
 
     def headers(self, signing: Signing) -> dict[str, str]:
-        return {"Content-Type": self.content_type, **self.sign(signing)}
+        service = service_header(signing.secrets, signing.t, signing.body)
+        return {"Content-Type": self.content_type, **service, **self.sign(signing)}

@@ -5,11 +5,11 @@ from heliograph.rules.setup.records import OWN_FORMAT, Webhook
 from heliograph.rules.webhooks.event import TYPES, event_body
 from heliograph.rules.webhooks.formats import postal, postmark, resend, twilio
 from heliograph.rules.webhooks.formats.format import Format, Signing
-from heliograph.rules.webhooks.signature import headers
+from heliograph.rules.webhooks.signature import standard_headers
 
 
 def _standard(signing: Signing) -> dict[str, str]:
-    return headers(signing.secrets, signing.event, signing.t, signing.body)
+    return standard_headers(signing.secrets, signing.event, signing.t, signing.body)
 
 
 CANCELED: Own = "canceled"  # what was called back did not fail in the eyes of others
