@@ -253,6 +253,16 @@ def test_texts_that_came_in(message: dict[str, Any], text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("timestamp", "sent_at"),
+    [("1751247548", 1751247548000), (None, None), (1751247548, 1751247548000), ("soon", None), ("9" * 30, None)],
+)
+def test_a_text_with_a_timestamp_is_read_with_the_time_it_was_sent(timestamp: Any, sent_at: int | None) -> None:
+    message = {"from": "16505551234", "id": "wamid.1", "timestamp": timestamp, "text": {"body": "STOP"}}
+    told = cloud().read_callback(webhook(wrote(message)))
+    assert told and [one.sent_at for one in told.texts] == [sent_at]
+
+
+@pytest.mark.parametrize(
     "body",
     [
         wrote(1),

@@ -13,7 +13,7 @@ from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.handover import Handover
 from heliograph.rules.delivery.lanes import SLOTS
 from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
-from heliograph.rules.limits import DAY_MS, LEASE_MS
+from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.rules.setup.records import CarrierRecord, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change
@@ -174,6 +174,33 @@ async def test_a_real_carrier_never_serves_a_test_clock(store: Store, clock: Any
     claims = [*await store.outbox.claim("email", 2), *await store.outbox.claim("phone", 2)]
     chosen = [choose_carrier(claim, store.setup.current) for claim in claims]
     assert [carrier and carrier.id for carrier in chosen] == ["simulator-email", "simulator-sms"]
+
+
+@pytest.mark.parametrize(
+    ("word", "age_ms", "waits_ms", "state"),
+    [
+        ("STOP", 0, DAY_MS - 2 * MINUTE_MS, "delivered"),
+        ("STOP", 0, DAY_MS, "failed"),
+        ("START", 0, DAY_MS, "failed"),
+        ("HELP", 0, DAY_MS, "failed"),
+        ("STOP", DAY_MS - HOUR_MS, 0, "delivered"),  # Meta's callback came late
+        ("STOP", DAY_MS - HOUR_MS, HOUR_MS, "failed"),
+        ("STOP", -DAY_MS, DAY_MS, "failed"),  # a clock that is ahead does not lengthen the window
+    ],
+)
+async def test_a_whatsapp_answer_outside_the_conversation_window_is_not_sent(
+    store: Store, clock: Any, word: str, age_ms: int, waits_ms: int, state: str
+) -> None:
+    await set_carriers(store, CarrierRecord(id="meta", channel="whatsapp", kind="cloud_api"))
+    team = TeamRecord(id="team_live", name="Live", ref=1)
+    await set_up(store, rows=[to_row("team", team.id, team, team.id)])
+    text = IncomingText(id="1", sender="+447700900123", to="", text=word, sent_at=clock.now() - age_ms)
+    await store.texts.take(Way(carrier="meta", channel="whatsapp", team=1), [text])
+    clock.forward(waits_ms)
+    (claim,) = await store.outbox.claim("phone", 2)
+    meta = Scripted(Accepted(delivered=True))
+    assert await working(store, Carriers(lambda _: meta), clock).deliver(claim)
+    assert (await status(store, claim.message_id), len(meta.parcels)) == (state, int(state == "delivered"))
 
 
 async def test_the_next_carrier_is_asked_after_two_deferrals(store: Store, clock: Any, send: Send) -> None:

@@ -47,6 +47,9 @@ BATCH_CONTENT_MAX = 64 * MIB  # of all its messages together, as rendered: one t
 # SMS (spec 8)
 SMS_BODY_MAX = 1600  # characters
 
+# WhatsApp (spec 8): the conversation window of 24 hours, less a minute for the request that sends an answer
+WHATSAPP_WINDOW_MS = DAY_MS - MINUTE_MS
+
 # Verify (spec 3.2, 8)
 CODE_DIGITS = 6
 CODE_MIN = 4

@@ -170,6 +170,7 @@ class ReceivedTexts:
         if body and await tx.run("note_answer", at=now, since=now - DAY_MS, **place):
             id_ = publisher.new_id(PREFIXES[way.channel])
             platform = self._setup.current.platform
-            answer = answer_message(id_, team, platform, way.channel, text, body, now)
+            age_ms = 0 if text.sent_at is None else max(0, self._clock.now() - text.sent_at)
+            answer = answer_message(id_, team, platform, way.channel, text, body, now, age_ms)
             keys = await tx.run("next_message_keys", count=1)
             await write_accepted(tx, [answer], await lock_accounts(tx, [ref]), keys)

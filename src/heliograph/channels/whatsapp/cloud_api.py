@@ -33,6 +33,7 @@ from heliograph.rules.phones.phone import to_e164
 from heliograph.rules.setup.carrier_kinds import CloudApiOptions
 from heliograph.rules.setup.records import UpstreamState
 from heliograph.rules.templates.upstream import UpstreamNews
+from heliograph.rules.text import whole_number
 
 NAME = "cloud_api"
 
@@ -41,6 +42,7 @@ WORDS = (
     *("$.text.body", "$.button.text"),
     *("$.interactive.button_reply.title", "$.interactive.list_reply.title"),
 )
+TIMESTAMP_DIGITS = 11  # of Unix seconds
 PRICING = ("billable", "pricing_model", "category", "type")
 STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
 
@@ -199,7 +201,7 @@ class CloudApi(Carrier):
 
 
 def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
-    if content.is_answer:  # its author wrote a moment ago: Meta takes text for a day
+    if content.is_answer:  # accepted by Meta only within the conversation window: its expires_at
         return {
             "messaging_product": "whatsapp",
             "recipient_type": "individual",
@@ -247,7 +249,9 @@ def _texts(given: Any) -> Iterator[IncomingText]:
             words = next(filter(lambda one: isinstance(one, str), (pick(message, path) for path in WORDS)), "")
             if isinstance(id_, str) and isinstance(sender, str):
                 to_ = to_e164(to) if isinstance(to, str) else ""
-                yield IncomingText(id=id_, sender=to_e164(sender), to=to_, text=words)
+                sent_s = whole_number(str(pick(message, "$.timestamp")), TIMESTAMP_DIGITS)
+                sent_at = None if sent_s is None else sent_s * SECOND_MS
+                yield IncomingText(id=id_, sender=to_e164(sender), to=to_, text=words, sent_at=sent_at)
 
 
 def _news(given: Any, now: int) -> Iterator[UpstreamNews]:

@@ -50,6 +50,7 @@ class IncomingText(msgspec.Struct, frozen=True, kw_only=True):
     sender: str  # E.164
     to: str  # the number, or what else of ours was written to
     text: str
+    sent_at: int | None = None  # when its author sent it, in ms, where the carrier says so
     is_unnamed: bool = False  # the carrier has no ids for them: this one is a hash of what it says
     is_incomplete: bool = False  # parts of a long text are missing
 

@@ -10,6 +10,8 @@ from heliograph.rules.delivery import lanes, routing
 from heliograph.rules.delivery.content import SmsContent, WhatsappContent
 from heliograph.rules.delivery.outcome import IncomingText
 from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import WHATSAPP_WINDOW_MS
+from heliograph.rules.options import AT_ONCE, Timing
 from heliograph.rules.phones.opt_out import PhoneChannel
 from heliograph.rules.phones.phone import country_of
 from heliograph.rules.phones.sms import sms_content
@@ -43,9 +45,20 @@ def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, Any
 
 
 def answer_message(
-    id_: str, team: Team, platform: Platform, channel: PhoneChannel, text: IncomingText, body: str, now: int
+    id_: str,
+    team: Team,
+    platform: Platform,
+    channel: PhoneChannel,
+    text: IncomingText,
+    body: str,
+    now: int,
+    age_ms: int,
 ) -> tuple[Acceptance, Decision]:
-    """Make what is sent back to its author, from the number that they wrote to, for nothing."""
+    """Make the free answer to a text, sent from the number that its author wrote to.
+
+    `now` is the team's time; `age_ms` is how long ago the text was sent. By WhatsApp the answer expires with the
+    conversation window.
+    """
     status = "queued" if platform.paused else "sending"
     record = {
         "id": id_,
@@ -70,6 +83,7 @@ def answer_message(
         content=msgspec.json.encode(_content(team, platform, channel, country, text.to, body)),
         decide=lambda found: done,
         country=country,
+        timing=Timing(expires_at=now - age_ms + WHATSAPP_WINDOW_MS) if channel == "whatsapp" else AT_ONCE,
     )
     return item, done
 
