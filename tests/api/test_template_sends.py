@@ -10,6 +10,7 @@ from tests.api.sends import Body, assert_refused, send
 from tests.service import Service, until
 
 TOKEN = make_token(bytes(range(100, 164)))
+BRANDED, PINNED = make_token(bytes(range(101, 165))), make_token(bytes(range(102, 166)))
 SETUP = f"""
 [[teams]]
 id = "team_words"
@@ -63,6 +64,45 @@ verify = {{ inbox = true }}
   name = "server"
   token = "{TOKEN}"
   scopes = ["send", "manage"]
+
+[[teams]]
+id = "team_branded"
+mode = "sandbox"
+rate_limit = 0
+
+  [[teams.domains]]
+  id = "dom_branded"
+  name = "branded.test"
+  brand = "Branded"
+  verified = true
+  approved = true
+
+  [[teams.templates]]
+  id = "tpl_branded_email"
+  channel = "email"
+  subject = "{{{{brand.name}}}} of {{{{brand.domain}}}}"
+  text = "x"
+
+  [[teams.templates]]
+  id = "tpl_branded_sms"
+  channel = "sms"
+  body = "{{{{brand.name}}}} of {{{{brand.domain}}}}"
+
+  [[teams.templates]]
+  id = "tpl_branded_whatsapp"
+  channel = "whatsapp"
+  category = "UTILITY"
+  language = "en"
+  body = "{{{{brand.name}}}} of {{{{brand.domain}}}}"
+
+  [[teams.keys]]
+  name = "server"
+  token = "{BRANDED}"
+
+  [[teams.keys]]
+  name = "pinned elsewhere"
+  token = "{PINNED}"
+  domain = "other.test"
 """
 
 LINES: list[Body] = [{"title": "Tea", "price": 2}, {"title": "Milk", "price": "0.5"}]
@@ -103,6 +143,26 @@ def test_an_email(words: Service, locale: str | None, used: str, subject: str, h
     rendered = {name: body[name] for name in ("variables", "locale") if name in body}
     shown = words.post("/v1/templates/tpl_receipt/render", rendered, key=TOKEN).json
     assert (shown["subject"], shown["html"]) == (subject, html)
+
+
+@pytest.mark.parametrize(("key", "brand"), [(BRANDED, "Branded of branded.test"), (PINNED, "Heliograph of ")])
+@pytest.mark.parametrize(
+    ("path", "to", "template", "part"),
+    [
+        ("/v1/emails", "delivered@simulator.test", "tpl_branded_email", "subject"),
+        ("/v1/sms", "+15005550006", "tpl_branded_sms", "body"),
+        ("/v1/whatsapp", "+15005550006", "tpl_branded_whatsapp", "body"),
+    ],
+)
+def test_brand_variables_of_a_sandbox_team_are_those_of_its_domain_on_every_channel(
+    words: Service, path: str, to: str, template: str, part: str, key: str, brand: str
+) -> None:
+    body = {"to": to, "template_id": template}
+    seen = words.post(f"{path}?dry_run=true", body, key=key)
+    assert seen.status == 200, seen.raw
+    assert seen.json[part].startswith(brand)
+    if key == BRANDED:
+        assert words.post(f"/v1/templates/{template}/render", {}, key=key).json[part] == brand
 
 
 def test_what_was_used_is_recorded(words: Service) -> None:

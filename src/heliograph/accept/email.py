@@ -54,7 +54,7 @@ from heliograph.rules.mail import verp
 from heliograph.rules.mail.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
 from heliograph.rules.mail.recipients import Recipients, check_allowed, read_recipients, split_suppressed
 from heliograph.rules.mail.reputation import check_direct
-from heliograph.rules.mail.sender import Sender, brand_of, resolve_sender
+from heliograph.rules.mail.sender import Sender, brand_domain, brand_of, resolve_sender
 from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
 from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
 from heliograph.rules.setup.records import Caller, Layout, Platform, Team, Template
@@ -271,7 +271,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
     if request.template_id is None:
         check_direct(context.store.reputation.current.get(caller.team.record.id))
     sender = resolve_sender(caller, setup.platform, request.from_, request.from_display_id)
-    template, layout, content = _content(request, variables, locale, caller.team, sender, setup.platform)
+    template, layout, content = _content(request, variables, locale, caller, sender, setup.platform)
     if not caller.caught:
         check_allowed(recipients, caller.team)
     several = [address.given for address in recipients.reply_to] if len(recipients.reply_to) > 1 else None
@@ -288,19 +288,21 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
 
 
 def _content(
-    request: EmailRequest, variables: Values, locale: str | None, team: Team, sender: Sender, platform: Platform
+    request: EmailRequest, variables: Values, locale: str | None, caller: Caller, sender: Sender, platform: Platform
 ) -> tuple[Template | None, Layout | None, Rendered]:
     """Return what it says, and the template and the layout that it is rendered from."""
     if request.template_id is None:
         check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
         return None, None, Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
+    team = caller.team
     template = find_template(team, request.template_id, "email")
     if locale is not None:
         template = in_locale(template, locale)
     layout = team.layouts.get(template.layout) if template.layout is not None else None
     check_variables(template, variables)
     check_size_of_variables(request.variables)
-    content = render(template, variables, brand_of(sender.domain, platform), layout)
+    domain = sender.domain or brand_domain(team, caller.key, None)  # the platform sender has no domain of a team
+    content = render(template, variables, brand_of(domain, platform), layout)
     check_subject(content.subject or "")
     return template, layout, content
 

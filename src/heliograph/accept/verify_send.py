@@ -21,7 +21,7 @@ from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred
 from heliograph.rules.delivery.routing import builtin_simulator, sender_id
 from heliograph.rules.ids import PREFIXES
 from heliograph.rules.mail.own_mail import to_content
-from heliograph.rules.mail.sender import brand_domain, brand_of
+from heliograph.rules.mail.sender import brand_domain, usual_brand
 from heliograph.rules.options import Added
 from heliograph.rules.phones.phone import country_of
 from heliograph.rules.phones.sms import sms_content
@@ -170,7 +170,7 @@ def code_of(context: Context, id_: str, normal: str) -> str:
 
 def code_text(caller: Caller, platform: Platform, code: str, locale: str | None) -> str:
     """Return the text of an SMS, which the inbox shows too."""
-    chosen, brand = caller.team.record.verify, _brand(caller, platform)["name"]
+    chosen, brand = caller.team.record.verify, usual_brand(caller.team, platform)["name"]
     return verify_text(platform.verify_text, locale or chosen.language, brand, code, chosen.webotp)
 
 
@@ -190,10 +190,6 @@ def locale_used(context: Context, caller: Caller, channels: Sequence[Channel], l
     return language_used(known, locale, caller.team.record.verify.language)
 
 
-def _brand(caller: Caller, platform: Platform) -> dict[str, str]:
-    return brand_of(next(iter(caller.team.approved_domains), None), platform)
-
-
 def _parcel(
     context: Context,
     caller: Caller,
@@ -210,11 +206,11 @@ def _parcel(
         text = code_text(caller, platform, code, to.locale)
         content = sms_content(team, platform, sender_id(team, country), text)
     elif channel == "email":
-        language, brand = to.locale or team.record.verify.language, _brand(caller, platform)
+        language, brand = to.locale or team.record.verify.language, usual_brand(caller.team, platform)
         mail = verify_mail(platform.verify_text, language, brand["name"], code)
         content = to_content(mail, mail_sender(caller, platform), to.given)
     elif template := code_template(team):
-        template, brand = in_locale(template, to.locale), _brand(caller, platform)
+        template, brand = in_locale(template, to.locale), usual_brand(caller.team, platform)
         values = Values(dict.fromkeys(asked_names(template), code))
         content = whatsapp_content(template, with_brand(template, values, brand), render_body(template, values, brand))
     return Parcel(

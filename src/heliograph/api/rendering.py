@@ -87,7 +87,7 @@ async def render_template(call: Call) -> Response:
     check_size_of_variables(request.variables)
     octets = most_octets(template, leaf_texts(request.variables), layout)
     await call.hold(octets)
-    brand = usual_brand(team, template.channel, call.context.store.setup.current.platform)
+    brand = usual_brand(team, call.context.store.setup.current.platform)
     brands = brands_of(team, call.context.store.setup.current.platform)
     return await answer_of(octets, lambda: _view(template, layout, values, brand, team, country, brands))
 

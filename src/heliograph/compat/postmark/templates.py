@@ -96,7 +96,7 @@ async def validate(call: Call) -> Response:
         values = read_variables(model)
         check_types(edited.template, values)
         await call.hold(most_octets(edited.template, leaf_texts(model)))
-        brand = usual_brand(call.caller.team, "email", call.context.store.setup.current.platform)
+        brand = usual_brand(call.caller.team, call.context.store.setup.current.platform)
         rendered = render(edited.template, values, brand)
         for own, theirs in PARTS.items():
             if theirs in told:

@@ -215,7 +215,7 @@ def _segments(visit: Visit, offer: Template) -> tuple[Segments, int] | None:
         return None
     team = visit.setup.teams[offer.team]
     try:
-        shown = render(offer, example_values(offer), usual_brand(team, "sms", visit.setup.platform))
+        shown = render(offer, example_values(offer), usual_brand(team, visit.setup.platform))
     except BodyTooLong:
         return None
     parts = segment(shown.body or "")

@@ -61,7 +61,7 @@ async def document(
 def preview_of(
     setup: Setup, team: Team, template: Template, errors: dict[str, str] | None = None, locale: str | None = None
 ) -> dict[str, Any]:
-    brand = usual_brand(team, template.channel, setup.platform)
+    brand = usual_brand(team, setup.platform)
     layout = team.layouts.get(template.layout or "")
     problems = [one for one in problems_of(template, layout) if one.code != "more_segments"]  # counted below
     template = in_locale(template, locale)

@@ -15,7 +15,7 @@ from heliograph.rules.refusals import (
     NoApprovedBrandDomain,
     SandboxFromLocked,
 )
-from heliograph.rules.setup.records import Caller, Channel, DisplayName, Domain, Key, Platform, Team
+from heliograph.rules.setup.records import Caller, DisplayName, Domain, Key, Platform, Team
 from heliograph.rules.text import quoted, single_spaced
 
 
@@ -152,10 +152,9 @@ def brand_of(domain: Domain | None, platform: Platform) -> dict[str, str]:
     return {"name": domain.brand, "domain": domain.name}
 
 
-def usual_brand(team: Team, channel: Channel, platform: Platform) -> dict[str, str]:
-    """Return what it means where a message says nothing about its sender, as in a preview."""
-    domains = [] if channel == "email" and team.sandbox else team.approved_domains
-    return brand_of(domains[0] if domains else None, platform)
+def usual_brand(team: Team, platform: Platform) -> dict[str, str]:
+    """Return the values of `brand.*` where no sender is known, as in a preview."""
+    return brand_of(next(iter(team.approved_domains), None), platform)
 
 
 def brands_of(team: Team, platform: Platform) -> list[dict[str, str]]:
@@ -165,7 +164,7 @@ def brands_of(team: Team, platform: Platform) -> list[dict[str, str]]:
 
 
 def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
-    """Return the domain whose brand an SMS or WhatsApp message carries; a sandbox team may have none."""
+    """Return the domain whose brand a message carries that names no sender's domain; a sandbox team may have none."""
     approved = team.approved_domains
     if not approved and not team.sandbox:
         raise NoApprovedBrandDomain()
