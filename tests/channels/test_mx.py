@@ -99,14 +99,15 @@ async def net(
 # -- sixty scripts, sixty actions (P8) ---------------------------------------------------------------------
 
 DELIVERED, BOUNCED, FAILED, DEFERRED, UNCERTAIN = "delivered", "bounced", "failed", "deferred", "uncertain"
+REFUSED = "bounced, not suppressed"
 
 
 def action(outcome: Outcome) -> str:
     match outcome:
         case Accepted(delivered=True):
             return DELIVERED
-        case Refused(bounced=bounced):
-            return BOUNCED if bounced else FAILED
+        case Refused(bounced=bounced, by_inbox=by_inbox):
+            return BOUNCED if bounced else REFUSED if by_inbox else FAILED
         case Deferred(detail=detail):
             return UNCERTAIN if "uncertain" in detail else DEFERRED
         case _:
@@ -158,14 +159,14 @@ SCRIPTS: list[tuple[Script, list[str]]] = [
     ({"rcpt": "551 user not here"}, [BOUNCED]),
     ({"rcpt": "553 no such mailbox"}, [BOUNCED]),
     # RCPT: other refusals for good
-    ({"rcpt": "550 5.7.1 policy"}, [FAILED]),
-    ({"rcpt": "554 5.7.1 blocked"}, [FAILED]),
-    ({"rcpt": "552 5.2.2 mailbox full"}, [FAILED]),
-    ({"rcpt": "552 mailbox full"}, [FAILED]),
-    ({"rcpt": "554 no"}, [FAILED]),
-    ({"rcpt": "550 no"}, [FAILED]),
-    ({"rcpt": "550 blocked using zen"}, [FAILED]),
-    ({"rcpt": "552 5.1.1 over quota"}, [FAILED]),
+    ({"rcpt": "550 5.7.1 policy"}, [REFUSED]),
+    ({"rcpt": "554 5.7.1 blocked"}, [REFUSED]),
+    ({"rcpt": "552 5.2.2 mailbox full"}, [REFUSED]),
+    ({"rcpt": "552 mailbox full"}, [REFUSED]),
+    ({"rcpt": "554 no"}, [REFUSED]),
+    ({"rcpt": "550 no"}, [REFUSED]),
+    ({"rcpt": "550 blocked using zen"}, [REFUSED]),
+    ({"rcpt": "552 5.1.1 over quota"}, [REFUSED]),
     # RCPT: not now
     ({"rcpt": "421 4.7.0 too many"}, [DEFERRED]),
     ({"rcpt": "450 4.2.1 busy"}, [DEFERRED]),
@@ -175,15 +176,15 @@ SCRIPTS: list[tuple[Script, list[str]]] = [
     ({"rcpt": DROP}, [DEFERRED]),
     # DATA
     ({"data": "451 4.3.0 oops"}, [DEFERRED]),
-    ({"data": "554 5.5.1 no valid recipients"}, [FAILED]),
+    ({"data": "554 5.5.1 no valid recipients"}, [REFUSED]),
     ({"data": "250 what now"}, [DEFERRED]),
     ({"data": DROP}, [DEFERRED]),
     # after the final dot
     ({"final": "451 4.3.0 later"}, [DEFERRED]),
     ({"final": ["452 4.3.1 no space", "250 ok"]}, [DEFERRED, DELIVERED]),
     ({"final": "421 4.3.2 closing"}, [DEFERRED]),
-    ({"final": "554 5.7.1 spam"}, [FAILED]),
-    ({"final": "552 5.3.4 too big"}, [FAILED]),
+    ({"final": "554 5.7.1 spam"}, [REFUSED]),
+    ({"final": "552 5.3.4 too big"}, [REFUSED]),
     ({"final": "550 5.1.1 no such user"}, [BOUNCED]),
     ({"final": [DROP, "250 ok"]}, [UNCERTAIN, DELIVERED]),
     ({"final": [HANG, "250 ok"]}, [UNCERTAIN, DELIVERED]),

@@ -549,6 +549,17 @@ async def test_a_relays_250(final: bool) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("final", [True, False])
+@pytest.mark.parametrize("verb", ["mail", "rcpt", "data", "final"])
+async def test_a_refusal_is_the_inboxs_only_if_its_own_server_refused_the_recipient_or_the_mail(
+    verb: str, final: bool
+) -> None:
+    async with Peer({verb: "554 5.7.1 blocked"}) as peer, relay_to(peer, final=final) as relay:
+        outcome = await relay.hand_over(parcel())
+    assert isinstance(outcome, Refused)
+    assert (outcome.bounced, outcome.by_inbox) == (False, final and verb != "mail")
+
+
 @pytest.mark.parametrize(("tls", "implicit"), [("starttls", False), ("tls", True)])
 async def test_a_relay_with_tls_and_login(tls: str, implicit: bool) -> None:
     async with (

@@ -1,6 +1,7 @@
 """One claimed message to one recorded outcome, on a real store; time is moved by hand."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -128,6 +129,22 @@ async def test_a_bounce_or_complaint_suppresses_the_address(
     await deliver_all(store, working(store, carriers, clock), clock)
     (found,) = await store.suppressions.page(1, None, 10)
     assert (found.email, found.reason, found.source_message_id) == (address, reason, id_)
+
+
+async def test_a_refusal_by_the_recipients_server_bounces_and_does_not_suppress(
+    store: Store, clock: Any, send: Send, story: Told
+) -> None:
+    reply = {"code": "554", "enhanced": "5.7.1", "text": "554 5.7.1 Message blocked by policy"}
+    id_ = await send("email", "ada@example.com")
+    inbox = Carriers(lambda _: Scripted(Refused(detail=reply, by_inbox=True)))
+    await deliver_all(store, working(store, inbox, clock), clock)
+    assert await story(id_) == ["bounced"]
+    assert await store.suppressions.page(1, None, 10) == []
+    message = await store.messages.get(1, id_)
+    assert message and message.recipients[0].detail
+    assert json.loads(message.recipients[0].detail) == reply | {"suppressed": False, "simulated": True}
+    counts = await store.database.read(lambda tx: tx.run("newest_reputation", after=0, enough=1))
+    assert not counts  # the reputation guard counts hard bounces alone
 
 
 @pytest.mark.parametrize(("address", "spent"), [("+447700900123", PRICE), ("+15005550001", 0)])

@@ -335,6 +335,20 @@ def test_a_bounce_in_postmarks_shape() -> None:
     assert headers["Content-Type"] == "application/json"
 
 
+REFUSED = '{"code":"554","enhanced":"5.7.1","text":"554 5.7.1 blocked","suppressed":false}'
+
+
+def test_a_bounce_that_does_not_suppress_is_soft_in_postmarks_format() -> None:
+    told_ = json.loads(told(event("email.bounced", REFUSED), shape="postmark")[0])
+    assert (told_["Type"], told_["Inactive"], told_["Details"]) == ("SoftBounce", False, "554 5.7.1 blocked")
+
+
+def test_a_bounce_that_does_not_suppress_is_transient_in_resends_format() -> None:
+    bounce = json.loads(told(event("email.bounced", REFUSED))[0])["data"]["bounce"]
+    assert (bounce["type"], bounce["diagnosticCode"]) == ("Transient", ["smtp; 554 5.7.1 blocked"])
+    assert bounce["message"] == "The recipient's email provider sent a bounce message: 554 5.7.1 blocked"
+
+
 SUPPRESSED = '{"email":"a@b.test","reason":"%s","source_message_id":"eml_1","detail":null,"created_at":"2026"}'
 
 

@@ -26,7 +26,7 @@ from heliograph.rules.phones.opt_out import bars
 from heliograph.rules.setup.records import CarrierRecord, Team, UpstreamTemplate
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.templates.upstream import category_of, unavailable
-from heliograph.rules.webhooks.event import EXPIRED, NEXT_AT, marked
+from heliograph.rules.webhooks.event import BOUNCE_SUPPRESSED, EXPIRED, NEXT_AT, marked
 from heliograph.runtime import metrics, tracing
 from heliograph.runtime.clock import Clock
 from heliograph.storage.expiry import TOO_LATE
@@ -298,6 +298,8 @@ def to_change(
             )
         case Refused(bounced=True):
             return change(wanted="bounced", suppress="bounce")
+        case Refused(by_inbox=True):
+            return change(wanted="bounced", detail=outcome.detail | {BOUNCE_SUPPRESSED: False})
         case Refused():
             return change(wanted="failed")
         case Deferred(uncertain=True) if claim.uncertain:

@@ -537,7 +537,11 @@ def _count(
     rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, path: Sequence[str], *, is_real: bool
 ) -> None:
     """Count the way that a recipient goes, for the reputation of its team and for the metrics."""
-    if is_real and moved.channel == "email" and any(counted := reputation.tally(recipient.status, path)):
+    if (
+        is_real
+        and moved.channel == "email"
+        and any(counted := reputation.tally(recipient.status, path, event.is_hard("bounced", change.detail)))
+    ):
         place = (moved.team, change.at - change.at % HOUR_MS)
         rows.counts[place] = rows.counts[place].plus(counted)
     ends = path[-1]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from heliograph.channels.carrier import Parcel
 from heliograph.channels.email.smtp import Destination, SmtpOptions, SmtpSession
 from heliograph.channels.line import Line
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome
+from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.mail.provider import provider_of
 from heliograph.rules.mail.smtp_reply import TEXT_MAX, pauses_host
@@ -184,10 +184,15 @@ def _call_later(seconds: float, act: Callable[..., None], *given: Any) -> asynci
 
 
 def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, delivered: bool) -> Outcome:
-    """Return the outcome with the carrier's name, the time, and the id that later reports carry."""
+    """Return the outcome with the carrier's name, the time, and the id that later reports carry.
+
+    `delivered`: the server is the recipient's own, so that what it accepts is delivered, and what it refuses bounces.
+    """
     detail = {**outcome.detail, "duration_ms": round((_now() - started) * 1000), "carrier": carrier}
     if isinstance(outcome, Accepted):
         return Accepted(carrier_id=f"{parcel.message_id}/{parcel.position}", detail=detail, delivered=delivered)
+    if isinstance(outcome, Refused):
+        return replace(outcome, detail=detail, by_inbox=outcome.by_inbox and delivered)
     return replace(outcome, detail=detail)
 
 

@@ -21,7 +21,7 @@ from heliograph.channels.email.wire import Broken, Untrusted, Wire, tls_words, w
 from heliograph.rules.delivery.outcome import FORWARDING_FAILED, Accepted, Deferred, Outcome, Refused, Trouble
 from heliograph.rules.denied import is_denied
 from heliograph.rules.mail.provider import provider_of
-from heliograph.rules.mail.smtp_reply import Reply, Verb, pauses_host, read_size, verdict
+from heliograph.rules.mail.smtp_reply import ABOUT_THE_RECIPIENT, Reply, Verb, pauses_host, read_size, verdict
 from heliograph.runtime import metrics
 
 BLOCK = 64 * 1024  # octets of mail written at a time
@@ -341,7 +341,10 @@ class SmtpSession:
             case "bounced" | "absent" if begins_with_another(" ".join(reply.lines), self._recipient):
                 return Refused(detail={**detail, "reason": FORWARDING_FAILED})
             case refused:
-                return Refused(detail=detail, bounced=refused != "failed", absent=refused == "absent")
+                by_inbox = verb in ABOUT_THE_RECIPIENT  # unless this is a relay: `tell` knows
+                return Refused(
+                    detail=detail, bounced=refused != "failed", by_inbox=by_inbox, absent=refused == "absent"
+                )
 
     def _broken(self, error: BaseException) -> Deferred:
         """Return what a broken connection means; any other exception is raised again."""

@@ -115,7 +115,8 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """The carrier will never take it."""
 
     detail: dict[str, Any] = {}
-    bounced: bool = False  # the address itself is bad: `bounced` and suppressed, else `failed`
+    bounced: bool = False  # the address itself is bad: `bounced` and suppressed
+    by_inbox: bool = False  # the recipient's own mail server refused it: `bounced`; without either `failed`
     absent: bool = False  # because its domain does not exist, which counts when it is told twice
 
 

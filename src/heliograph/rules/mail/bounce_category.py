@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from heliograph.rules.webhooks.event import is_hard
+
 Category = Literal["recipient", "policy", "infrastructure", "content"]
 
 WORDS_MAX = 500  # characters of the carrier's text that are searched
@@ -32,7 +34,7 @@ _WORDS: tuple[tuple[re.Pattern[str], Category], ...] = (
 
 def category_of(status: str, detail: Mapping[str, Any]) -> Category:
     """Sort a failure by `status` (bounced, failed or complained) and `detail`, the carrier's words of the timeline."""
-    if status in ("bounced", "complained"):
+    if status == "complained" or is_hard(status, detail):
         return "recipient"  # the address is bad, or its owner does not want the mail
     text = str(detail.get("text") or "")[:WORDS_MAX].lower()
     _, _, code = str(detail.get("enhanced") or "").partition(".")

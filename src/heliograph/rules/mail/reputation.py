@@ -53,9 +53,12 @@ class Counts(NamedTuple):
 
 
 @cache
-def tally(before: str, path: tuple[str, ...]) -> Counts:
-    """Count one recipient's way from the state before; a refusal at the door was a send too."""
-    bounced = "bounced" in path
+def tally(before: str, path: tuple[str, ...], is_hard: bool = True) -> Counts:
+    """Count one recipient's way from the state before; a refusal at the door was a send too.
+
+    Only a hard bounce counts as one: refusals for other reasons than the address say nothing about the team's lists.
+    """
+    bounced = "bounced" in path and is_hard
     sent = "sent" in path or (bounced and before in ("queued", "sending"))
     return Counts(int(sent), int(bounced), int("complained" in path))
 

@@ -19,7 +19,7 @@ WORDS_MAX = 1200  # … and that are judged: on the event loop, at most 10 ms
 
 # Before MAIL an error is the host's, as Postfix and Exim see it: another host or a later time may do.
 _ABOUT_THE_HOST = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
-_ABOUT_THE_RECIPIENT = frozenset[Verb]({"rcpt", "data", "body", "final"})
+ABOUT_THE_RECIPIENT = frozenset[Verb]({"rcpt", "data", "body", "final"})
 
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:[ -](.*))?", re.DOTALL)
 _ENHANCED = re.compile(r"#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])")
@@ -63,7 +63,7 @@ def verdict(reply: Reply, verb: Verb) -> Verdict:
             return "accepted"
         case 5 if verb not in _ABOUT_THE_HOST:
             reason = read_reason(" ".join(reply.lines)[:WORDS_MAX])
-            if verb not in _ABOUT_THE_RECIPIENT or not blames_address(reason, reply.enhanced):
+            if verb not in ABOUT_THE_RECIPIENT or not blames_address(reason, reply.enhanced):
                 return "failed"
             return "absent" if says_absent(reason, reply.enhanced) else "bounced"
         case _:  # 4xx, and what does not belong here

@@ -1,5 +1,6 @@
 """The events that webhooks are sent: their types, who hears them, and the body of one (contract 10)."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -47,6 +48,7 @@ SIMULATED = "simulated"  # in the detail of what a simulator said
 NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next one is
 DELAY = "delay"  # in that of `email.delayed`: since when, and until when
 EXPIRED = "expired"  # in that of the last try: there is no time left for another
+BOUNCE_SUPPRESSED = "suppressed"  # false in that of a bounce whose address is not suppressed
 BODY_MAX = 20_000  # bytes; what was received may have 256 KiB, and is made to fit (contract 17)
 DETAIL_MAX = 4096  # bytes of a carrier's words
 _LONG = ("to_addresses", "cc")  # of which only the first is told where the body is too large without headers, too
@@ -81,6 +83,11 @@ def marked(detail: dict[str, Any]) -> dict[str, Any]:
 
 def is_simulated(detail: str | None) -> bool:
     return detail is not None and SIMULATED in detail and msgspec.json.decode(detail).get(SIMULATED) is True
+
+
+def is_hard(status: str | None, bounce: Mapping[str, Any]) -> bool:
+    """Return whether it is a hard bounce: one whose address is suppressed."""
+    return status == "bounced" and bounce.get(BOUNCE_SUPPRESSED) is not False
 
 
 @cache

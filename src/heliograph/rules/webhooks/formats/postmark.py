@@ -9,7 +9,7 @@ import msgspec
 from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.ids import timestamp, ulid_ms
 from heliograph.rules.setup.records import Team
-from heliograph.rules.webhooks.event import StoredEvent, event_data
+from heliograph.rules.webhooks.event import StoredEvent, event_data, is_hard
 from heliograph.rules.webhooks.formats.format import Signing
 
 INBOUND = "email.received"
@@ -139,9 +139,10 @@ def _delivery(own: dict[str, Any], at: str) -> dict[str, Any]:
 def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
     words = own.get("bounce") or own.get("error") or {}
     type_, code, name, about = HARD
+    is_inactive = event.status == "complained" or is_hard(event.status, words)
     if event.status == "complained":
         type_, code, name, about = SPAM
-    elif event.status == "failed":
+    elif not is_inactive:
         type_, code, name, about = HELD if words.get("reason") == _SUPPRESSED else SOFT
     return {
         "ID": bounce_number(event.id),
@@ -154,7 +155,7 @@ def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
         "From": own["from"],
         "Subject": own["subject"],
         "BouncedAt": at,
-        "Inactive": event.status in ("bounced", "complained"),
+        "Inactive": is_inactive,
         "CanActivate": True,
         "DumpAvailable": False,
     }

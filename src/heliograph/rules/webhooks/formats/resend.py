@@ -7,7 +7,7 @@ import msgspec
 from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.ids import timestamp
 from heliograph.rules.setup.records import Team
-from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent, event_data
+from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent, event_data, is_hard
 
 RECEIVED = "email.received"
 TYPES = {  # ours: Resend's
@@ -28,7 +28,7 @@ _SUPPRESSED: Own = "suppressed"
 # Reasons of ours for which Resend has a name of its own.
 FAILED: dict[Own, str] = {"canceled": "email.canceled", _SUPPRESSED: "email.suppressed"}
 # anymail reads the reason from these words: "bounce message" means bounced, "suppressed sending" blocked.
-_BOUNCED = "The recipient's email provider sent a hard bounce message"
+_BOUNCED = "The recipient's email provider sent a {}bounce message"
 _HELD_BACK = "Heliograph has suppressed sending to this address because it is on the team's suppression list."
 
 
@@ -90,11 +90,13 @@ def _email(own: dict[str, Any]) -> dict[str, Any]:
         "headers": [{"name": name, "value": value} for name, value in own.get("headers", {}).items()],
     }
     if own["status"] == "bounced":
-        text = own.get("bounce", {}).get("text", "")
+        words = own.get("bounce", {})
+        hard, text = is_hard("bounced", words), words.get("text", "")
+        about = _BOUNCED.format("hard " if hard else "")
         told["bounce"] = {
-            "type": "Permanent",  # ours are: only an address's own fault is a bounce
+            "type": "Permanent" if hard else "Transient",  # clients drop addresses whose bounce is permanent
             "subType": "General",
-            "message": f"{_BOUNCED}: {text}" if text else f"{_BOUNCED}.",
+            "message": f"{about}: {text}" if text else f"{about}.",
             "diagnosticCode": [f"smtp; {text}"] if text else [],
         }
     return told
