@@ -16,6 +16,7 @@ from clients.types_for_typescript import TARGET, typescript
 
 from heliograph.api.routes import V1
 from heliograph.cli.options import SERVE_FLAGS
+from heliograph.rules.delivery.magic import BEHAVIOURS
 from heliograph.rules.delivery.message import MOVES
 from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
 from heliograph.rules.setup import records
@@ -326,6 +327,41 @@ def test_every_error_code_is_listed() -> None:
     listed = {(bare(row[1]), row[0]) for row in table(read("docs/errors.md"))}
     assert listed == {(error["code"], str(error["status"])) for error in error_list()}
     assert {error["code"] for error in error_list()} <= set(re.findall(r"`(\w+)`", read("docs/contract.md")))
+
+
+SPEC_CODES = {  # section 7 of the specification
+    "Spec 7.1: POST /v1/emails": """invalid_email missing_body mixed_send_mode sandbox_from_locked invalid_from_address
+        display_name_not_approved display_name_id_not_found display_name_id_wrong_domain display_name_id_not_approved
+        unsupported_attachment_type from_domain_unverified key_domain_scope no_approved_brand_domain
+        recipient_not_allowed recipient_suppressed template_not_found wrong_template_channel idempotency_key_reused
+        idempotency_request_in_progress missing_variable unknown_variable""",
+    "Spec 7.2: POST /v1/sms": """invalid_phone body_too_long template_id_required template_not_found
+        wrong_template_channel missing_variable unknown_variable no_approved_brand_domain recipient_not_allowed
+        no_carrier_available""",
+    "Spec 7.4: verify": """invalid_phone insufficient_credit feature_not_on_plan verification_not_found
+        team_suspended""",
+}
+
+
+@pytest.mark.parametrize("heading", SPEC_CODES)
+def test_the_restated_specification_has_exactly_the_codes_of_the_specification(heading: str) -> None:
+    rows = table(section("docs/contract.md", heading))
+    assert {code for row in rows for code in re.findall(r"`(\w+)`", row[1])} == set(SPEC_CODES[heading].split())
+
+
+def test_the_contracts_index_names_every_section() -> None:
+    page = read("docs/contract.md")
+    index = page[page.index("## The contract") : page.index('<a id="contract-1">')]
+    numbers = re.findall(r"^### (\d+)\. ", page, re.M)
+    assert re.findall(r"\[(\d+) [^]]+\]\(#contract-\1\)", index) == numbers
+
+
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [("docs/contract.md", "13. Simulator and magic recipients"), ("docs/test-recipients.md", "Email")],
+)
+def test_every_magic_address_is_documented(page: str, heading: str) -> None:
+    assert {*BEHAVIOURS} <= {bare(row[0]) for row in table(section(page, heading))}
 
 
 def test_log_lines_of_the_operators_page_exist() -> None:

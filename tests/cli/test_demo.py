@@ -98,6 +98,7 @@ def test_every_printed_line_works_and_the_keys_stay(tmp_path: Path) -> None:
     assert '"text":"From the sandbox."' in answers["# what the sandbox would have delivered"]
     assert '"verified":true' in answers["# verify, start and check"]
     assert '"sandbox":true' in answers["# email, in the sandbox"]
+    assert [line for line in first if "verify.inbox = true" in line]  # which is not the default
     others = {line.split()[0]: line.split()[1:] for line in first if line.startswith(OTHERS)}
     sandbox, base = (
         keys(first)[1],

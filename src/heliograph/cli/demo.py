@@ -164,6 +164,7 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
         f"Docs         {base}/docs",
         f"Live key     {live}",
         f"Sandbox key  {sandbox}",
+        "             verify.inbox = true for this team (default: false): GET /v1/inbox shows its one-time codes",
         *(f"\n# {name}\n{line}" for name, line in lines.items()),
         "",
         "Stop with Ctrl-C.",
