@@ -60,6 +60,7 @@ def test_from_a_draft_to_use_and_out_of_it(shared_service: Service) -> None:
         ({"text": "none"}, "missing_content"),
         ({"html": "{{content}}{{content}}"}, "missing_content"),
         ({"text": "{{content}}{{customer.name}}"}, "unknown_variable"),
+        ({"text": "{{content}}{{brand.logo}}"}, "unknown_variable"),
         ({"html": None, "text": None}, "missing_part"),
     ],
 )

@@ -263,6 +263,7 @@ def test_a_language_needs_a_template(words: Service) -> None:
         ({"x": "y" * 70_000, "items": LINES}, 400, "body_too_long", None),  # of the subject
         ({"items": "x"}, 400, "invalid_request", None),
         ({"items": ["x"]}, 400, "invalid_request", None),
+        ({"items": [LINES[0] | {"title": {"en": "x"}}]}, 400, "invalid_request", None),
         ({"items": [], "x": [LINES[0]]}, 400, "invalid_request", None),
     ],
 )

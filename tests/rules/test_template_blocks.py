@@ -175,11 +175,33 @@ def test_a_list_that_says_no_more_takes_fifty() -> None:
         check_variables(plain, read_variables({"items": items}))
 
 
-@pytest.mark.parametrize("given", [{"items": "a"}, {"items": {"title": "b"}}, {"items": [], "x": [{}]}])
+LINE = {"title": "a", "price": 1}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"items": "a"},
+        {"items": {"title": "b"}},
+        {"items": [], "x": [{}]},
+        {"items": [LINE | {"title": {"en": "b"}}]},
+        {"items": [LINE | {"title": {}}]},
+        {"items": [LINE | {"title": ["b"]}]},
+        {"items": [LINE, {"title": {"en": "b"}}]},  # the type comes before the missing price
+        {"items": [], "x": {"en": "b"}},
+    ],
+)
 def test_another_type_is_an_invalid_request(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_variables(STRICT, read_variables({"x": "a"} | given))
     assert (refused.value.param or "").startswith("variables.")
+
+
+def test_a_field_whose_name_has_a_dot_is_given_as_an_object() -> None:
+    grouped = email(variables=("items",), optional=(), shapes={"items": Shape(list=("a", "a.b"))})
+    check_variables(grouped, read_variables({"items": [{"a": "1", "a.b": "2"}]}))
+    with pytest.raises(MissingVariable):
+        check_variables(grouped, read_variables({"items": [{"a": {"b": "2"}}]}))
 
 
 AT = "2026-11-17T23:30:00Z"

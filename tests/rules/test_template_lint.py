@@ -101,7 +101,7 @@ def test_errors_come_first_and_have_their_line() -> None:
 def test_layouts_are_looked_at_too() -> None:
     layout = Layout(id="lay_1", team="team_1", name="L", html="<div>{{content}}\n{{brand.nope}}")
     assert [(one.level, one.code, one.line) for one in problems_of_layout(layout)] == [
-        ("warning", "unknown_variable", 2),
+        ("error", "unknown_variable", 2),
         ("warning", "unclosed_tag", 1),
     ]
 

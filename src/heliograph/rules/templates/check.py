@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
@@ -12,7 +13,7 @@ from heliograph.rules.refusals import TemplateNotFound, WrongTemplateChannel
 from heliograph.rules.setup.records import Channel, Layout, LocaleParts, Shape, Team, Template
 from heliograph.rules.templates.formats import is_timezone
 from heliograph.rules.templates.locales import in_locale, written
-from heliograph.rules.templates.placeholders import NAME, NAME_MAX, TOKEN, cure, known_of
+from heliograph.rules.templates.placeholders import BRAND, NAME, NAME_MAX, TOKEN, cure, known_of
 from heliograph.rules.templates.render import CONTROL
 from heliograph.rules.templates.source import PARTS, Compiled, Each, If, Pieces, Slot, Usage, compiled
 from heliograph.rules.templates.values import BRAND_NAME, asked_names
@@ -234,6 +235,14 @@ def first_slots(source: str, scope: str) -> dict[str, int]:
     return {token[2]: token.start() for token in reversed(list(TOKEN.finditer(source))) if token[1] == scope}
 
 
+def unknown_brand_variables(source: str) -> Iterator[tuple[str, int, str]]:
+    """Yield a problem for each `brand.*` that no brand has."""
+    for name, at in sorted(first_slots(source, "brand").items(), key=itemgetter(1)):
+        if name not in BRAND:
+            known = " and ".join(f"{{{{brand.{one}}}}}" for one in BRAND)
+            yield "unknown_variable", at, f"{{{{brand.{name}}}}} is always empty: a brand has {known}"
+
+
 def _weight(pieces: Pieces, shapes: dict[str, Shape]) -> int:
     """Return how many pieces they become at most."""
     total = len(pieces)
@@ -363,5 +372,6 @@ def _layout_faults(source: str, cut: Compiled) -> Iterator[tuple[str, int | None
     if cut.uses or cut.blocks:
         first = next(token for token in TOKEN.finditer(source) if token[1] != "brand" and not token[10])
         yield "unknown_variable", first.start(), "a layout has {{content}} and {{brand.…}} only"
+    yield from unknown_brand_variables(source)
     yield from ((fault.code, fault.at, fault.text) for fault in cut.faults)
     yield from (("not_a_placeholder", at, f"{quoted(stray)} is not a placeholder") for at, stray in cut.strays)

@@ -4,7 +4,6 @@ import re
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from operator import itemgetter
 
 import msgspec
 
@@ -14,15 +13,15 @@ from heliograph.rules.templates.check import (
     TemplateProblem,
     check_layout,
     check_template,
-    first_slots,
     sources_of,
+    unknown_brand_variables,
 )
 from heliograph.rules.templates.examples import example_values
 from heliograph.rules.templates.formats import is_timezone
 from heliograph.rules.templates.locales import in_locale
 from heliograph.rules.templates.mail_clients import GMAIL_CLIPS, first_findings
 from heliograph.rules.templates.markup import MASK, Tag, tags
-from heliograph.rules.templates.placeholders import BRAND, TOKEN
+from heliograph.rules.templates.placeholders import TOKEN
 from heliograph.rules.templates.render import octets, render_body
 from heliograph.rules.templates.source import MAILBOX, read_mailbox
 
@@ -54,7 +53,8 @@ def problems_of_layout(layout: Layout) -> list[TemplateProblem]:
     errors = check_layout(layout)
     if any(one.code == "too_long" for one in errors):
         return errors
-    return errors + [one for part, source in sources_of(layout).items() for one in _part(part, source, None)]
+    warnings = [one for part, source in sources_of(layout).items() for one in _part(part, source, None)]
+    return errors + [one for one in warnings if one.code != "unknown_variable"]  # an error in a layout
 
 
 def lint(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
@@ -75,7 +75,7 @@ def lint(template: Template, layout: Layout | None = None) -> list[TemplateProbl
 def _part(part: str, source: str, locale: str | None, more: int = 0) -> Iterator[TemplateProblem]:
     line = _lines(source)
     found = _found_in_html(source) if part == "html" else islice(_insecure_texts(source), WARNINGS_MAX)
-    for code, at, text in chain(islice(_unknown_of_brand(source), WARNINGS_MAX), found):
+    for code, at, text in chain(islice(unknown_brand_variables(source), WARNINGS_MAX), found):
         yield TemplateProblem(level="warning", code=code, part=part, locale=locale, line=line(at), text=text)
     if part == "html" and (size := octets(source) + more) > GMAIL_CLIPS:
         told = f"it has {size:,} bytes: Gmail shows the first {GMAIL_CLIPS:,} and a link to the rest"
@@ -85,13 +85,6 @@ def _part(part: str, source: str, locale: str | None, more: int = 0) -> Iterator
 def _lines(source: str) -> Callable[[int], int]:
     starts = [found.end() for found in re.finditer("\n", source)]
     return lambda at: bisect(starts, at) + 1
-
-
-def _unknown_of_brand(source: str) -> Found:
-    for name, at in sorted(first_slots(source, "brand").items(), key=itemgetter(1)):
-        if name not in BRAND:
-            known = " and ".join(f"{{{{brand.{one}}}}}" for one in BRAND)
-            yield "unknown_variable", at, f"{{{{brand.{name}}}}} is always empty: a brand has {known}"
 
 
 def _found_in_html(source: str) -> Found:

@@ -1,7 +1,7 @@
 """A caller's variables: read, and held against what a template declares (contract 5, 18)."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -58,6 +58,10 @@ def _read(given: Mapping[str, Any], within: str) -> Values:
     false = []
     for path, value in islice(_leaves(given, ""), FIELDS_READ_MAX if within else READ_MAX):
         name = path if within else path.removeprefix("customer.")
+        if isinstance(value, dict):  # empty, as its members would be listed else
+            if within:
+                raise _object(within + name)
+            continue
         if isinstance(value, list) and not within:
             same, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
         else:
@@ -94,6 +98,8 @@ def check_size_of_variables(given: dict[str, Any] | None) -> None:
 def _leaves(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in group.items():
         if isinstance(value, dict):
+            if not value:
+                yield prefix + key, value
             inner = f"{prefix}{key}."
             # No template declares so long a name: what is inside shares this one, else each would repeat it.
             yield from _leaves(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
@@ -147,7 +153,7 @@ def _only_fields(shape: Shape | None, value: Any) -> Any:
         return value
     fields = set(shape.list)
     return [
-        {path: inner for path, inner in islice(_leaves(item, ""), READ_MAX) if path in fields}
+        {path: inner for path, inner in islice(_leaves(item, ""), READ_MAX) if path in fields and inner != {}}
         if isinstance(item, dict)
         else item
         for item in islice(value, ITEMS_READ_MAX)
@@ -218,6 +224,8 @@ def check_variables(template: Template, values: Values) -> None:
     if values.lists or template.shapes:
         check_types(template, values)
     missing, unknown = missing_and_unknown(template, values)
+    if unknown:
+        _check_no_objects(template.variables, values.texts, "")
     if missing:
         raise _naming(MissingVariable, f"The template {template.id} needs these variables", missing)
     if unknown:
@@ -245,11 +253,30 @@ def check_types(template: Template, values: Values) -> None:
         wrong = name in values.texts or any(given.startswith(f"{name}.") for given in values.texts)
         if shape.list and wrong:
             raise InvalidRequest(f"The variable {name!r} is a list of objects.", param=f"variables.{name}")
+        for index, item in enumerate(values.lists.get(name, ())):
+            _check_no_objects(shape.list, item.texts, f"{name}[{index}].")
     for name in values.lists:
         if name in template.variables and not template.shapes.get(name, Shape()).list:
             raise InvalidRequest(
                 f"The variable {name!r} is a list. Send a string, a number or a boolean.", param=f"variables.{name}"
             )
+
+
+def _check_no_objects(declared: Collection[str], given: Mapping[str, str], within: str) -> None:
+    """Refuse an object where a plain value is declared: its members were read as names below the declared one."""
+    for name in given:
+        if name in declared:
+            continue
+        parts = name.split(".")
+        for prefix in (".".join(parts[:count]) for count in range(1, len(parts))):
+            if prefix in declared and prefix not in given:
+                raise _object(within + prefix)
+
+
+def _object(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The variable {name!r} is an object. Send a string, a number or a boolean.", param=f"variables.{name}"
+    )
 
 
 def _invalid(template: Template, values: Values) -> Iterator[str]:
