@@ -6,6 +6,7 @@ import json
 import time
 from base64 import b64decode, b64encode
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -18,9 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.webhooks.event import SCHEDULED, TYPES, StoredEvent, scheduled_data
-from heliograph.rules.webhooks.formats.format import Signing
 from heliograph.rules.webhooks.formats.formats import FORMATS, hears
-from heliograph.rules.webhooks.signature import make_secret
+from heliograph.rules.webhooks.signature import Signing, make_secret
 from tests.cheap import RSA_KEYS
 from tests.compat.site import anymail, track
 from tests.rules.test_event import TEAM, TOLD
@@ -301,6 +301,29 @@ def test_postal_hears_of_mail_alone_and_of_no_blind_copy() -> None:
     )
     body, _ = told(event("email.bounced", BOUNCE, kind="bcc", recipient="blind@b.test"), shape="postal")
     assert b"blind" not in body
+
+
+# -- Twilio ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "detail", "from_"),
+    [
+        ("sms.delivered", None, "Acme"),  # before a carrier took it, and from simulators
+        ("sms.delivered", '{"sender":"+12025550123"}', "+12025550123"),
+        ("sms.delivered", '{"sender":"12025550123"}', "+12025550123"),  # as SMPP has it
+        ("sms.failed", '{"sender":"70707","reason":"expired"}', "70707"),
+        ("sms.sent", '{"sender":"MG0123456789"}', "Acme"),  # a service of Twilio's: the sender is not known
+        ("whatsapp.delivered", '{"sender":"1234567890"}', "whatsapp:Acme"),  # Meta's id of the number, not the number
+    ],
+)
+def test_twilios_format_names_the_sender_that_the_carrier_used(type_: str, detail: str | None, from_: str) -> None:
+    channel, _, status = type_.partition(".")
+    id_ = {"sms": "sms_1", "whatsapp": "wam_1"}[channel]
+    record = json.dumps({"id": id_, "to": "+447700900123", "sender_id": "Acme"})
+    one = msgspec.structs.replace(TOLD, type=type_, status=status, detail=detail, record=record)
+    form = dict(parse_qsl(told(one, shape="twilio")[0].decode()))
+    assert form["From"] == from_
 
 
 # -- Postmark ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Reports by carriers' own ids: parts of long messages, reports that come before the hand-over is recorded."""
 
+import json
 from functools import partial
 from typing import Any
 
@@ -190,6 +191,36 @@ async def test_a_callback_without_a_time_is_taken_once(store: Store, clock: Any)
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered"]
     await store.reports.by_carrier("c", [CarrierReport("7", DELIVERED)])  # one with a time: it is another one
     assert await told(store, id_) == ["sms.sent", "ignored", "sms.delivered", "ignored"]
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_a_receipt_of_an_sms_keeps_the_sender_that_its_carrier_used(
+    store: Store, clock: Any, repeated: bool
+) -> None:
+    id_ = await accepted(store, clock)
+    claim = await claimed(store)
+    change = Change(
+        at=clock.now(),
+        message=claim.message,
+        position=claim.position,
+        claim=claim.held,
+        wanted="sent",
+        accepted=True,
+        carrier="c",
+        carrier_id="7",
+        detail={"sender": "+12025550123", "text": "accepted"},
+    )
+    assert await store.outbox.record(change)
+    for _ in range(1 + repeated):
+        report = Report(status="delivered", detail={"text": "DELIVRD"})
+        await store.reports.by_carrier("c", [CarrierReport("7", report)], skip_known=True)
+    clock.forward(1000)
+    found = await store.messages.get(1, id_)
+    assert found and found.recipients[0].detail
+    assert json.loads(found.recipients[0].detail) == {"text": "DELIVRD", "sender": "+12025550123"}
+    assert await told(store, id_) == ["sms.sent", "sms.delivered"]
+    details = [json.loads(one.detail or "{}") for one in await store.events.feed(1, "", 10)]
+    assert [one.get("sender") for one in details] == ["+12025550123"] * 2
 
 
 async def test_an_id_that_a_carrier_uses_again_is_the_newest_message(store: Store, clock: Any) -> None:

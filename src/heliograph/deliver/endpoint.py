@@ -20,9 +20,9 @@ from heliograph.rules.ids import timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook import basic
-from heliograph.rules.webhooks.formats.format import Signing
 from heliograph.rules.webhooks.formats.formats import FORMATS
 from heliograph.rules.webhooks.retry import is_dead, next_attempt, verdict
+from heliograph.rules.webhooks.signature import Signing
 from heliograph.runtime import metrics, tracing
 from heliograph.runtime.clock import Clock
 from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NotOurs

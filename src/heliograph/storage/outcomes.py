@@ -12,7 +12,7 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.delivery import magic, message
 from heliograph.rules.delivery.lanes import INBOX
-from heliograph.rules.delivery.outcome import NOTES, Asked, CarrierReport, DueReport, Report, own
+from heliograph.rules.delivery.outcome import NOTES, SENDER, Asked, CarrierReport, DueReport, Report, own
 from heliograph.rules.delivery.retry import ABSENT_KEPT_MS, absent_wait
 from heliograph.rules.erasure import is_erased
 from heliograph.rules.ids import timestamp
@@ -239,7 +239,8 @@ async def hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], 
 async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
     keys = [(key,) for key in {c.message for c in changes}]
     await lock_messages(tx, keys)
-    known = {tuple(row) for row in await tx.run("told_of", messages=keys)}
+    rows = await tx.run("told_of", messages=keys)
+    known = {(message_, status, _without_sender(detail)) for message_, status, detail in rows}
     new = {(c.message, c.wanted, written(c.detail)): c for c in changes}
     return [change for words, change in new.items() if words not in known]
 
@@ -407,6 +408,10 @@ async def _apply(
     touched: dict[tuple[int, int], RecipientRow] = {}
     for change in changes:
         found = recipients[change.message, change.position]
+        is_sms = messages[change.message].channel == "sms"
+        if is_sms and found.detail and f'"{SENDER}"' in found.detail and SENDER not in change.detail:
+            used = msgspec.json.decode(found.detail).get(SENDER)  # which receipts do not repeat
+            change = replace(change, detail=change.detail | {SENDER: used})
         _move(rows, change, messages[change.message], found, by_message[change.message])
         touched[change.message, change.position] = found
     moved = [messages[key] for key in {c.message for c in changes}]
@@ -443,6 +448,12 @@ async def _note_delays(tx: Tx, rows: _Rows) -> None:
         await tx.run("insert_relayed_delays", delays=list({row[:2]: row for row in rows.relayed_delays}.values()))
     if rows.told_delays:
         await tx.run("settle_delays", delays=rows.told_delays)
+
+
+def _without_sender(detail: str | None) -> str | None:
+    if not detail or f'"{SENDER}"' not in detail:
+        return detail
+    return written({name: value for name, value in msgspec.json.decode(detail).items() if name != SENDER})
 
 
 def written(detail: dict[str, Any]) -> str | None:

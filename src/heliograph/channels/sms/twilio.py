@@ -227,7 +227,7 @@ def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
     last = Report(status=STATES.get(status, "sent"), detail=reply(NAME, error or status, words, **price))
     return Accepted(
         carrier_id=message["sid"],
-        detail=reply(NAME, code, status, sender=sender, **price),
+        detail=reply(NAME, code, status, sender=str(message.get("from") or sender), **price),
         # A look-up may find it finished: its callback came before we knew the id.
         reports=[] if last.status == "sent" else [DueReport(0, last)],
     )

@@ -315,7 +315,7 @@ def _record(call: Call, found: MessageDetails) -> dict[str, Any]:
         "account_sid": account,
         "messaging_service_sid": record.origin.get(SERVICE),
         "to": prefix + recipient.given,
-        "from": sender(facts.id, record.sender_id),
+        "from": sender(facts.id, record.sender_id, detail),
         "body": body,
         "status": status,
         "direction": "outbound-api",

@@ -20,9 +20,10 @@ from heliograph.rules.setup.records import Webhook
 from heliograph.rules.setup.webhook_url import parse_target, split_login
 from heliograph.rules.webhooks.bin import is_bin
 from heliograph.rules.webhooks.event import GROUPS
-from heliograph.rules.webhooks.formats.format import JSON, Signing
+from heliograph.rules.webhooks.formats.format import JSON
 from heliograph.rules.webhooks.formats.formats import FORMATS
 from heliograph.rules.webhooks.request import HEADERS
+from heliograph.rules.webhooks.signature import Signing
 from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
 from heliograph.words.explain import explained
 from heliograph.words.webhook_advice import advice

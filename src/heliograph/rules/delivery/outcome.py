@@ -33,6 +33,8 @@ Trouble = Literal["unreachable", "server_silent", "encryption", "account", "not_
 FORWARDING_FAILED = "forwarding_failed"
 # … and of an email that a provider did not try to deliver, because of its own list.
 PROVIDER_SUPPRESSED = "provider_suppressed"
+# In the detail of an SMS: the sender that the carrier used.
+SENDER = "sender"
 # What a report may say beside a message state: it changes none, and is a line of the timeline.
 COMPLAINT = "complaint"  # by one of several recipients, and nobody says which
 NOTES = ("deferred", "unsubscribed", COMPLAINT)

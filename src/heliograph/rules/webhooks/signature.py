@@ -6,6 +6,7 @@ Standard Webhooks grew out of Svix, whose libraries look for the same values und
 import hmac
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import pybase64
 
 from heliograph.rules.text import whole_number
@@ -16,6 +17,17 @@ TOLERANCE_S = 300  # of a request's clock
 ENTROPY_MIN = 24  # bytes; the minimum of Standard Webhooks
 
 
+class Signing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a signature may be made of."""
+
+    secrets: Sequence[str]  # during a rotation both
+    event: str  # its id
+    t: int  # Unix seconds of this attempt
+    body: bytes
+    url: str = ""
+    key: str = ""  # the webhook's private one, as PEM, of formats that have keys
+
+
 def make_secret(entropy: bytes) -> str:
     if len(entropy) < ENTROPY_MIN:
         raise ValueError(f"a secret needs {ENTROPY_MIN} random bytes, not {len(entropy)}")
@@ -24,27 +36,32 @@ def make_secret(entropy: bytes) -> str:
 
 def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
     """Sign with every secret, as during a rotation there are two; `t` has the Unix seconds of this attempt."""
-    return service_header(secrets, t, body) | standard_headers(secrets, event_id, t, body)
+    signing = Signing(secrets=secrets, event=event_id, t=t, body=body)
+    return service_header(signing) | standard_headers(signing)
 
 
-def service_header(secrets: Sequence[str], t: int, body: bytes) -> dict[str, str]:
+def service_header(signing: Signing) -> dict[str, str]:
     """Return the signature header that every webhook request carries (spec 6)."""
-    signed = b"%d.%b" % (t, body)
-    v1 = [f"v1={hmac.digest(secret.encode(), signed, SHA256).hex()}" for secret in secrets]
-    return {"X-Service-Signature": ",".join([f"t={t}", *v1])}
+    signed = b"%d.%b" % (signing.t, signing.body)
+    parts = [f"t={signing.t}"]
+    for secret in signing.secrets:
+        parts.append(f"v1={hmac.digest(secret.encode(), signed, SHA256).hex()}")
+    return {"X-Service-Signature": ",".join(parts)}
 
 
-def standard_headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
+def standard_headers(signing: Signing) -> dict[str, str]:
     """Return the headers of Standard Webhooks, also under Svix's names."""
-    signed = b"%b.%d.%b" % (event_id.encode(), t, body)
-    keys = [pybase64.b64decode(secret.removeprefix(PREFIX), validate=True) for secret in secrets]
-    digests = [hmac.digest(key, signed, SHA256) for key in keys]
-    time, signature = str(t), " ".join([f"v1,{pybase64.b64encode(digest).decode()}" for digest in digests])
+    signed = b"%b.%d.%b" % (signing.event.encode(), signing.t, signing.body)
+    parts = []
+    for secret in signing.secrets:
+        key = pybase64.b64decode(secret.removeprefix(PREFIX), validate=True)
+        parts.append(f"v1,{pybase64.b64encode(hmac.digest(key, signed, SHA256)).decode()}")
+    time, signature = str(signing.t), " ".join(parts)
     return {
-        "webhook-id": event_id,
+        "webhook-id": signing.event,
         "webhook-timestamp": time,
         "webhook-signature": signature,
-        "svix-id": event_id,
+        "svix-id": signing.event,
         "svix-timestamp": time,
         "svix-signature": signature,
     }
@@ -55,6 +72,6 @@ def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now
     id_, made_s = given.get("webhook-id", ""), whole_number(given.get("webhook-timestamp", ""), 11)
     if made_s is None or abs(now_s - made_s) > TOLERANCE_S:
         return False
-    right = [standard_headers([secret], id_, made_s, body)["webhook-signature"] for secret in secrets]
+    right = [headers([secret], id_, made_s, body)["webhook-signature"] for secret in secrets]
     found = given.get("webhook-signature", "").split(" ")
     return any(hmac.compare_digest(one.encode(), other.encode()) for one in found for other in right)

@@ -1,25 +1,14 @@
 """How one service tells its events: which it has a word for, the body of one, and what signs it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import StoredEvent
-from heliograph.rules.webhooks.signature import service_header
+from heliograph.rules.webhooks.signature import Signing, service_header
 
 JSON = "application/json"
-
-
-class Signing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a signature may be made of."""
-
-    secrets: Sequence[str]  # during a rotation both
-    url: str
-    event: str  # its id
-    t: int  # Unix seconds of this attempt
-    body: bytes
-    key: str = ""  # the webhook's private one, as PEM, of formats that have keys
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,5 +23,4 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     callbacks: bool = False  # a message may have an address of its own for its events
 
     def headers(self, signing: Signing) -> dict[str, str]:
-        service = service_header(signing.secrets, signing.t, signing.body)
-        return {"Content-Type": self.content_type, **service, **self.sign(signing)}
+        return {"Content-Type": self.content_type, **service_header(signing), **self.sign(signing)}

@@ -4,18 +4,13 @@ from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.setup.records import OWN_FORMAT, Webhook
 from heliograph.rules.webhooks.event import TYPES, event_body
 from heliograph.rules.webhooks.formats import postal, postmark, resend, twilio
-from heliograph.rules.webhooks.formats.format import Format, Signing
+from heliograph.rules.webhooks.formats.format import Format
 from heliograph.rules.webhooks.signature import standard_headers
-
-
-def _standard(signing: Signing) -> dict[str, str]:
-    return standard_headers(signing.secrets, signing.event, signing.t, signing.body)
-
 
 CANCELED: Own = "canceled"  # what was called back did not fail in the eyes of others
 
 FORMATS = {
-    OWN_FORMAT: Format(types=TYPES, body=event_body, sign=_standard),
+    OWN_FORMAT: Format(types=TYPES, body=event_body, sign=standard_headers),
     "postal": Format(types=postal.TYPES, body=postal.body, sign=postal.sign, hushed=(CANCELED,), has_keys=True),
     "postmark": Format(
         types=postmark.TYPES,
@@ -24,7 +19,9 @@ FORMATS = {
         hushed=(CANCELED,),
         by_name=(postmark.INBOUND,),
     ),
-    "resend": Format(types=resend.TYPES, body=resend.body, sign=_standard, name=resend.name_of, hushed=(CANCELED,)),
+    "resend": Format(
+        types=resend.TYPES, body=resend.body, sign=standard_headers, name=resend.name_of, hushed=(CANCELED,)
+    ),
     "twilio": Format(
         types=twilio.TYPES,
         body=twilio.body,

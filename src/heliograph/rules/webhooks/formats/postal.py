@@ -15,7 +15,7 @@ from heliograph.rules.ids import parse_timestamp
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import DELAYED, StoredEvent, event_data
-from heliograph.rules.webhooks.formats.format import Signing
+from heliograph.rules.webhooks.signature import Signing
 
 BOUNCED = "MessageBounced"
 TYPES = {  # ours: Postal's

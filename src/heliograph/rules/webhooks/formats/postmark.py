@@ -10,7 +10,7 @@ from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.ids import timestamp, ulid_ms
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import StoredEvent, event_data, is_hard
-from heliograph.rules.webhooks.formats.format import Signing
+from heliograph.rules.webhooks.signature import Signing
 
 INBOUND = "email.received"
 TYPES = {  # ours: Postmark's

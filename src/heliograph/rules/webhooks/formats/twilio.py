@@ -2,15 +2,19 @@
 
 import base64
 import hmac
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from heliograph.rules.delivery.outcome import Own
+import msgspec
+
+from heliograph.rules.delivery.outcome import SENDER, Own
 from heliograph.rules.ids import PREFIXES
+from heliograph.rules.phones.phone import to_e164
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import TYPES as OURS
 from heliograph.rules.webhooks.event import StoredEvent, event_data
-from heliograph.rules.webhooks.formats.format import Signing
+from heliograph.rules.webhooks.signature import Signing
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
 ACCOUNT = "AccountSid"  # in the origin of a message that came in Twilio's shape: whose it is
@@ -18,6 +22,7 @@ SERVICE = "MessagingServiceSid"  # beside it: what the caller named
 WHATSAPP = "whatsapp:"  # before a number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
+_SERVICE_ID = "MG"  # begins the id of a messaging service of Twilio's, which chooses the sender itself
 _CANCELED: Own = "canceled"
 _CODES: dict[Own, int] = {"expired": 30036, "no_carrier": 21612, "suppressed": 21610, "opted_out": 21610}
 _UNKNOWN = 30008  # "unknown error": what the carrier said is in the message's own words
@@ -34,9 +39,12 @@ def error_code(reason: Any) -> int:
     return _CODES.get(reason, _UNKNOWN)
 
 
-def sender(id_: str, name: str | None) -> str | None:
-    """Return who the message is from; None: it is older than that is known."""
-    return name and (WHATSAPP if id_.startswith(PREFIXES["whatsapp"]) else "") + name
+def sender(id_: str, name: str | None, detail: Mapping[str, Any]) -> str | None:
+    """Return the sender of a message: an SMS carrier's own, if `detail` names it; None for older records."""
+    if id_.startswith(PREFIXES["whatsapp"]):
+        return name and WHATSAPP + name
+    used = str(detail.get(SENDER) or "")
+    return name if not used or used.startswith(_SERVICE_ID) else to_e164(used)
 
 
 def body(event: StoredEvent, team: Team) -> bytes:
@@ -52,7 +60,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
     told |= {
         "MessageSid": own["id"],
         "SmsSid": own["id"],
-        "From": sender(own["id"], own.get("sender_id")) or "",
+        "From": sender(own["id"], own.get("sender_id"), msgspec.json.decode(event.detail or "{}")) or "",
         "To": prefix + own["to"],
         "MessageStatus": status,
         "SmsStatus": status,
