@@ -336,6 +336,22 @@ def test_pages_of_mails() -> None:
     assert ([one["id"] for one in before["data"]], before["has_more"]) == (ids[1:3], True)
 
 
+def test_recipients_keep_their_display_names_in_lists_and_events(known: Known, receiver: Receiver) -> None:
+    to, cc = (
+        ["Ada L <delivered+ada@simulator.test>", "delivered+bare@simulator.test"],
+        ["C <delivered+c@simulator.test>"],
+    )
+    id_ = send(to=to, cc=cc)
+    (listed,) = [one for one in resend.Emails.list({"limit": 100})["data"] if one["id"] == id_]  # type: ignore[typeddict-item]
+    assert (listed["to"], listed["cc"]) == (to, cc)  # type: ignore[typeddict-item]
+
+    def told() -> set[str]:
+        bodies = [json.loads(one.body) for one in receiver.received if id_ in one.body]
+        return {address for body in bodies for address in body["data"]["to"]}
+
+    assert until(lambda: told() == {*to, *cc})
+
+
 def test_a_mail_is_listed_with_its_senders_name() -> None:
     named = {send(**{"from": sender}): sender for sender in ("Acme <hello@acme.test>", "hello@acme.test")}
     listed: Any = resend.Emails.list({"limit": 2})["data"]

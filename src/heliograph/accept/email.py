@@ -160,6 +160,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     cc: list[str]
     subject: str | None = None  # in place of the template's
     sender: str | None = None  # as the caller wrote it, with its name
+    named: list[str] = []  # addresses of To and Cc that have a display name, as name-addrs
     drop_suppressed: bool = False  # whoever is suppressed is left out, as a blind copy is
     alternatives: tuple[int, ...] = ()  # attachments that are alternatives to the text
 
@@ -201,8 +202,8 @@ async def prepare_email(
     if shown and shown.subject is not None:
         _check_subject(shown.subject)
         draft = replace(draft, content=replace(draft.content, subject=shown.subject))
-    if shown and shown.sender:
-        draft = replace(draft, added=replace(draft.added, sender_id=shown.sender))
+    if shown and (shown.sender or shown.named):
+        draft = replace(draft, added=replace(draft.added, sender_id=shown.sender, named=shown.named))
     files = await _keep_files(context, draft.attachments) if draft.attachments else []
     for number in shown.alternatives if shown and files else ():
         files[number] = replace(files[number], alternative=True)

@@ -88,6 +88,7 @@ class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # What only other services' shapes show, who have a word for it:
     sender_id: str | None = None  # who it is from: of a phone message, and of an email with its name
     origin: dict[str, str] = {}  # whose it is there, by that service's names
+    named: list[str] = []  # To and Cc addresses that were given with a display name, as name-addrs
 
 
 class MessageRecord(Added, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,6 +107,12 @@ class MessageRecord(Added, frozen=True, kw_only=True, omit_defaults=True):
 
 
 read_record: Callable[[str], MessageRecord] = msgspec.json.Decoder(MessageRecord).decode
+
+
+def with_name(address: str, named: list[str]) -> str:
+    """Return the address as a name-addr, if it was given with a display name."""
+    return next((one for one in named if one.endswith(f"<{address}>")), address)
+
 
 RENDERED_FROM = ("template_version", "layout_version", "locale")
 

@@ -21,7 +21,7 @@ from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.exports.resend import find_template
 from heliograph.rules.ids import PREFIXES, parse_timestamp
 from heliograph.rules.mail.address import name_addr, parse_name_addr
-from heliograph.rules.options import read_record
+from heliograph.rules.options import read_record, with_name
 from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
 from heliograph.rules.schedule_words import in_full
 from heliograph.rules.setup.records import Caller, Template
@@ -36,6 +36,7 @@ KEY_MAX = 256  # characters of an Idempotency-Key
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
 NO_VALUE = "true"  # of a tag that has a name only
 _TOLD: dict[Own, str] = {"canceled": "canceled", "suppressed": "suppressed"}  # our reasons that Resend has states for
+NAME_KEPT = 256  # characters of a recipient's name that lists and events show again
 
 
 class ResendTag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,7 +141,17 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
         attachments=[_file(item, f"attachments[{n}]") for n, item in enumerate(given.attachments or [])] or None,
     )
     sender = name_addr(*_mailboxes(request.from_)[0]) if request.from_ else None
-    shown = Shown(to=_named(given.to), cc=_named(given.cc), subject=given.subject if use else None, sender=sender)
+    shown = Shown(
+        to=_named(given.to),
+        cc=_named(given.cc),
+        subject=given.subject if use else None,
+        sender=sender,
+        named=[
+            name_addr(name, address)
+            for name, address in (*_mailboxes(given.to), *_mailboxes(given.cc))
+            if 0 < len(name) <= NAME_KEPT
+        ],
+    )
     return request, shown
 
 
@@ -272,13 +283,13 @@ def _email(call: Call, found: MessageRow | MessageLine, recipients: list[Recipie
         "object": "email",
         "id": found.id,
         "message_id": f"<{found.id}@{record.from_.rpartition('@')[2].lower()}>",
-        "to": record.to_addresses,
+        "to": [with_name(address, record.named) for address in record.to_addresses],
         "from": record.sender_id or record.from_,
         "created_at": record.created_at,
         "subject": record.subject,
         "html": None,
         "text": None,
-        "cc": record.cc or None,
+        "cc": [with_name(address, record.named) for address in record.cc] or None,
         "bcc": record.bcc or None,
         "reply_to": replies,
         "last_event": _last_event(found.status, record.scheduled_at, recipients, call.context.clock.of(call.team)),

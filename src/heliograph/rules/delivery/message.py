@@ -10,7 +10,7 @@ from functools import cache
 
 from heliograph.rules.setup.records import Channel
 
-UNSHOWN = ("sender_id", "origin")  # of its record: only shapes of other services show these
+UNSHOWN = ("sender_id", "origin", "named")  # of its record: only shapes of other services show these
 
 _NONE: frozenset[str] = frozenset()
 

@@ -6,6 +6,7 @@ import msgspec
 
 from heliograph.rules.delivery.outcome import Own
 from heliograph.rules.ids import timestamp
+from heliograph.rules.options import with_name
 from heliograph.rules.setup.records import Team
 from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent, event_data, is_hard
 
@@ -84,7 +85,7 @@ def _email(own: dict[str, Any]) -> dict[str, Any]:
         "email_id": own["id"],
         "created_at": own["created_at"],
         "from": own.get("sender_id") or own["from"],
-        "to": [own["recipient"]] if own["recipient"] else [],
+        "to": [with_name(own["recipient"], own.get("named", []))] if own["recipient"] else [],
         "subject": own["subject"],
         "tags": own.get("tags", {}),
         "headers": [{"name": name, "value": value} for name, value in own.get("headers", {}).items()],
