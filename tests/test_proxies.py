@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from heliograph.settings import PREFIX
 from tests.channels.smtp_peer import Authority
 from tests.npm import miss
 from tests.service import Answer, Service, free_port, until
@@ -26,8 +28,8 @@ def command(name: str, port: int, upstream: int, folder: Path) -> tuple[list[str
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin") or miss(name, f"{name} is not installed")
     match name:
         case "haproxy":
-            places = {"BIND": port, "ONE": upstream, "TWO": upstream}
-            told = {f"HELIOGRAPH_{name}": f"127.0.0.1:{at}" for name, at in places.items()}
+            places = {"PROXY_LISTEN": port, "PROXY_SERVER_ONE": upstream, "PROXY_SERVER_TWO": upstream}
+            told = {name: f"127.0.0.1:{at}" for name, at in places.items()}
             return [program, "-q", "-db", "-f", str(DEPLOY / "haproxy.cfg")], told
         case "caddy":
             # Of a plain address it wants no certificate.
@@ -52,6 +54,17 @@ def command(name: str, port: int, upstream: int, folder: Path) -> tuple[list[str
             logs = f"pid {folder}/pid; error_log {folder}/errors; daemon off; events {{}}"
             (folder / "nginx.conf").write_text(f"{logs} http {{ access_log off; {site} }}")
             return [program, "-p", str(folder), "-c", str(folder / "nginx.conf")], {}
+
+
+def test_haproxys_configuration_is_valid_as_shipped_and_its_variables_are_no_settings() -> None:
+    arguments, variables = command("haproxy", 1, 1, DEPLOY)
+    without = {name: value for name, value in os.environ.items() if name not in variables}
+    done = subprocess.run([arguments[0], "-c", "-f", arguments[-1]], capture_output=True, text=True, env=without)
+    assert done.returncode == 0, done.stderr
+    used = set(re.findall(r"\$\{(\w+)\}", Path(arguments[-1]).read_text("utf-8"))) - {"NOBODY"}
+    assert used == set(variables) and not any(name.startswith(PREFIX) for name in used)
+    page = (DEPLOY.parent / "docs" / "high-availability.md").read_text("utf-8")
+    assert [name for name in used if f"`{name}`" not in page] == []
 
 
 @contextmanager

@@ -24,8 +24,9 @@ def haproxy(one: int, two: int) -> Iterator[int]:
     if program is None:
         miss("rolling restarts", "haproxy is not installed")
     port = free_port()
-    places = zip(("BIND", "ONE", "TWO"), (port, one, two), strict=True)
-    servers = {f"HELIOGRAPH_{name}": f"127.0.0.1:{at}" for name, at in places}
+    names = ("PROXY_LISTEN", "PROXY_SERVER_ONE", "PROXY_SERVER_TWO")
+    places = zip(names, (port, one, two), strict=True)
+    servers = {name: f"127.0.0.1:{at}" for name, at in places}
     running = subprocess.Popen([program, "-q", "-db", "-f", str(CONFIG)], env=os.environ | servers)
     try:
         yield port
