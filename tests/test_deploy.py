@@ -1,6 +1,8 @@
 """The files of deploy/: what can be judged without the machines that they are for."""
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from tests.npm import miss
 
 ROOT = DEPLOY.parent
 UNITS = ["heliograph.service", "heliograph-worker@.service"]
+BACKUP, TIMER = "heliograph-backup.service", "heliograph-backup.timer"
 EXPOSURE_MAX = 2.0
 OURS = f"heliograph:{__version__}"
 COMPOSE = sorted(path.name for path in DEPLOY.glob("compose.*.yaml"))
@@ -42,7 +45,7 @@ def analyze(*arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [*UNITS, BACKUP])
 def test_units(unit: str, tmp_path: Path) -> None:
     text = (DEPLOY / unit).read_text("utf-8").replace("/opt/heliograph/bin/heliograph", sys.executable)
     (tmp_path / unit).write_text(text)
@@ -57,6 +60,33 @@ def test_the_units_differ_in_what_they_run_alone() -> None:
     one, worker = ((DEPLOY / unit).read_text("utf-8").splitlines() for unit in UNITS)
     differing = {line.partition("=")[0] for line in {*one} ^ {*worker} if not line.startswith("#")}
     assert differing == {"Description", "ExecStart"}
+
+
+def test_the_backup_unit_makes_a_backup_and_removes_old_ones(tmp_path: Path) -> None:
+    backups, data = tmp_path / "backups", tmp_path / "data"
+    config = tmp_path / "heliograph.toml"
+    config.write_text(f'database = "sqlite:///{tmp_path}/heliograph.db"\ndata = "{data}"\n')
+    program = f"{sys.executable} -m heliograph"
+    subprocess.run([*program.split(), "migrate", "--config", str(config)], check=True, capture_output=True)
+    old = backups / "2020-01-01T030000Z"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    text = (DEPLOY / BACKUP).read_text("utf-8").replace("/opt/heliograph/bin/heliograph", program)
+    text = text.replace("/etc/heliograph/heliograph.toml", str(config)).replace("%%", "%")
+    for line in re.findall("^ExecStart(?:Post)?=(.+)$", text, re.M):
+        environment = os.environ | {"BACKUPS": str(backups), "KEEP_DAYS": "14"}
+        subprocess.run(shlex.split(line), check=True, capture_output=True, env=environment)
+    (made,) = backups.iterdir()
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d{6}Z", made.name) and (made / "heliograph.db").exists()
+
+
+def test_the_timer_runs_the_backup_unit_and_both_are_documented() -> None:
+    assert TIMER.removesuffix(".timer") == BACKUP.removesuffix(".service")  # the unit that a timer runs by default
+    timer = (DEPLOY / TIMER).read_text("utf-8")
+    calendar = re.search("^OnCalendar=(.+)$", timer, re.M)
+    assert calendar and analyze("calendar", calendar[1])
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    assert BACKUP in page and f"systemctl enable --now {TIMER}" in page
 
 
 # -- compose -----------------------------------------------------------------------------------------------

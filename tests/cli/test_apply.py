@@ -113,7 +113,22 @@ def test_secrets_come_from_the_environment(run: Run, tmp_path: Path, monkeypatch
     (tmp_path / "a.toml").write_text(TEAM + 'token = { env = "ACME_TOKEN" }')
     assert run("apply", "a.toml").code == 1
     monkeypatch.setenv("ACME_TOKEN", token)
-    assert json.loads(run("apply", "a.toml", "--json").out)["keys"][0]["token"] == token
+    ended = run("apply", "a.toml", "--json")
+    assert json.loads(ended.out)["keys"] == [{"team": "team_a", "name": "server", "token": None}]
+    assert token not in ended.out + ended.err
+    assert [one["state"] for one in json.loads(run("key", "list", "--json").out)["data"]] == ["works"]
+
+
+def test_a_token_from_the_environment_is_not_printed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, secret = run("key", "mint").out.strip(), "whsec_" + "A" * 32
+    monkeypatch.setenv("ACME_TOKEN", token)
+    monkeypatch.setenv("ACME_SECRET", secret)
+    hook = '\n[[teams.webhooks]]\nurl = "https://hooks.example.com/"\nsecret = { env = "ACME_SECRET" }'
+    (tmp_path / "a.toml").write_text(TEAM + 'token = { env = "ACME_TOKEN" }' + hook)
+    ended = run("apply", "a.toml")
+    assert ended.code == 0, ended.err
+    assert "team team_a: created" in ended.out
+    assert token not in ended.out + ended.err and secret not in ended.out + ended.err
 
 
 def test_paused_and_resumed(run: Run) -> None:

@@ -1,10 +1,13 @@
 """`heliograph audit`: an end that was noted shows that the log was hashed anew."""
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
+import pytest
 
+from heliograph.cli import audit
 from tests.cli.conftest import Run
 
 
@@ -27,3 +30,30 @@ def test_a_noted_end_holds_until_the_log_is_written_anew(run: Run, tmp_path: Pat
     file.close()
     gone = run("audit", "head")
     assert (gone.code, "the end of the chain was removed" in gone.err) == (1, True)
+
+
+def entries(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    ended = run("audit", "export", *arguments)
+    assert ended.code == 0, ended.err
+    return [msgspec.json.decode(line) for line in ended.out.splitlines()]
+
+
+def test_the_log_is_exported_as_json_lines_between_two_times(
+    run: Run, example: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "PAGE", 3)  # so that there are several
+    assert entries(run) == []
+    run("apply", example)
+    assert run("key", "create", "--team", "team_acme").code == 0
+    for command in ("pause", "resume", "pause"):
+        assert run(command).code == 0
+    found = entries(run)
+    assert [one["action"] for one in found[:3]] == ["delivery.pause", "delivery.resume", "delivery.pause"]
+    assert [one["id"] for one in found] == sorted((one["id"] for one in found), reverse=True)
+    assert found[0].keys() == {"object", "id", "at", "by", "email", "team", "action", "subject", "detail", "address"}
+    at = found[0]["at"][:10]
+    assert entries(run, "--since", at) == found and entries(run, "--until", at) == []
+    assert entries(run, "--since", "2999-01-01") == [] and entries(run, "--until", "2999-01-01T00:00:00Z") == found
+    own = entries(run, "--team", "team_acme")
+    assert own and {one["team"] for one in own} == {"team_acme"}
+    assert run("audit", "export", "--since", "yesterday").code == 2

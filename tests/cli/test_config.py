@@ -25,7 +25,7 @@ def sources(run: Run, *arguments: str) -> dict[str, tuple[str | None, str, str]]
     """Name → value, kind and name of its source."""
     ended = run("config", "--json", *arguments)
     assert ended.code == 0, ended.err
-    lines = json.loads(ended.out)["settings"]
+    lines = json.loads(ended.out)["data"]
     return {line["name"]: (line["value"], line["source"]["kind"], line["source"]["name"]) for line in lines}
 
 

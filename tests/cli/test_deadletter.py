@@ -27,7 +27,7 @@ def test_listed_retried_and_dropped(run: Run, example: str) -> None:
     run("apply", example)
     assert run("deadletter", "list").out == "There are no dead letters.\n"
     asyncio.run(_dead(4))
-    lines = json.loads(run("deadletter", "list", "--json").out)["dead_letters"]
+    lines = json.loads(run("deadletter", "list", "--json").out)["data"]
     assert {(line["team"], line["address"]) for line in lines} == {("team_acme", "ada@example.com")}
     assert run("deadletter", "list").out.splitlines()[0].startswith(lines[0]["key"])
 

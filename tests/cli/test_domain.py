@@ -11,7 +11,7 @@ def test_a_domain_from_added_to_removed(run: Run) -> None:
     assert [record["purpose"] for record in records].count("dkim") == 2
     assert json.loads(run("domain", "dns", "shop.test", "--json").out)["records"] == records
     assert run("domain", "brand", "shop.test", "Shop").out == "mail from shop.test is sent as Shop\n"
-    (listed,) = json.loads(run("domain", "list", "--team", "team_new", "--json").out)["domains"]
+    (listed,) = json.loads(run("domain", "list", "--team", "team_new", "--json").out)["data"]
     line = f"{listed['id']}  team_new  shop.test  Shop  not verified, not approved\n"
     assert run("domain", "list").out == line
     assert run("domain", "add", "shop.test", "--team", "team_new", "--brand", "Other").code == 0

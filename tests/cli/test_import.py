@@ -57,7 +57,7 @@ def test_suppressions(run: Run) -> None:
     ]
     assert lines(run, "s.csv") == first
     assert [outcome for *_, outcome in lines(run, "s.csv")][:2] == ["already on the list"] * 2
-    listed = json.loads(run("suppression", "list", *TEAM, "--json").out)["suppressions"]
+    listed = json.loads(run("suppression", "list", *TEAM, "--json").out)["data"]
     assert {one["email"]: one["reason"] for one in listed}["bob@example.com"] == "complaint"
 
 
@@ -197,7 +197,7 @@ def test_postmark(run: Run) -> None:
         ("", "Wordless"),
         ("suppression", "csv@example.com"),
     ]
-    listed = json.loads(run("suppression", "list", *TEAM, "--json").out)["suppressions"]
+    listed = json.loads(run("suppression", "list", *TEAM, "--json").out)["data"]
     reasons = {one["email"].partition("@")[0]: one["reason"] for one in listed}
     wanted = {"hard": "bounce", "spam": "complaint", "hand": "manual", "dead": "bounce", "csv": "complaint"}
     assert {name: reasons[name] for name in wanted} == wanted
@@ -212,7 +212,7 @@ def test_postmark(run: Run) -> None:
     assert told[10][3] == "left out: layout: there is no lay_none"
     far = run("import", "postmark", "Templates.json", *TEAM).out
     assert "\n    html, line 2: {{#with a}} has no counterpart here\n    html, line 4: {{> b}} has no" in far
-    assert json.loads(run("layout", "list", "--json").out)["layouts"][0]["id"] == "lay_frame"
+    assert json.loads(run("layout", "list", "--json").out)["data"][0]["id"] == "lay_frame"
 
 
 # -- SendGrid ----------------------------------------------------------------------------------------------------------

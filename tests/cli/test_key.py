@@ -48,7 +48,7 @@ def test_keys_are_listed_and_rotated(run: Run, example: str) -> None:
     assert run("key", "list", "--team", "team_none").out == ""
     new = json.loads(run("key", "rotate", token, "--json").out)
     assert (new["team"], new["name"]) == ("team_acme", "ci 2")
-    keys = {key["name"]: key for key in json.loads(run("key", "list", "--json").out)["keys"]}
+    keys = {key["name"]: key for key in json.loads(run("key", "list", "--json").out)["data"]}
     assert (keys["ci 2"]["id"], keys["ci 2"]["domain"]) == (parse_token(new["token"]), "acme.test")
     assert (keys["ci"]["state"], keys["ci 2"]["state"]) == ("expires", "works")
     assert keys["short"]["expires_at"] == "2100-01-31T23:59:59.000Z"

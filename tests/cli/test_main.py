@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -5,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from heliograph import __version__
 from heliograph.cli import main
 from heliograph.cli.options import progress
 
@@ -51,3 +53,25 @@ def test_progress_is_for_terminals(
     with suppress(ValueError), progress("Reading"):
         raise ValueError
     assert capsys.readouterr().err == said
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "heliograph", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"heliograph, version {__version__}\n")
+
+
+@pytest.mark.parametrize(("words", "completed"), [("heliograph aud", "audit"), ("heliograph audit ex", "export")])
+def test_shell_completion_completes_commands(words: str, completed: str) -> None:
+    environment = os.environ | {"_HELIOGRAPH_COMPLETE": "bash_complete", "COMP_WORDS": words}
+    environment["COMP_CWORD"] = str(len(words.split()) - 1)
+    done = subprocess.run([sys.executable, "-m", "heliograph"], capture_output=True, text=True, env=environment)
+    assert f"plain,{completed}" in done.stdout.splitlines()
+
+
+def test_shell_completion_prints_the_script_that_the_documentation_names() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    for shell in ("bash", "zsh", "fish"):
+        assert f"_HELIOGRAPH_COMPLETE={shell}_source heliograph" in page
+        environment = os.environ | {"_HELIOGRAPH_COMPLETE": f"{shell}_source"}
+        done = subprocess.run([sys.executable, "-m", "heliograph"], capture_output=True, text=True, env=environment)
+        assert "_HELIOGRAPH_COMPLETE=" in done.stdout

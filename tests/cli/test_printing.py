@@ -8,6 +8,7 @@ import pytest
 
 import heliograph.cli
 from heliograph.cli.printing import show, tell
+from tests.cli.conftest import Run
 
 # Files that decide by themselves between text and JSON, and why.
 APART = {
@@ -35,21 +36,21 @@ def test_no_command_describes_what_it_shows_twice() -> None:
     ("records", "as_json", "printed"),
     [
         ([1, 2], False, "<1>\n<2>\n"),
-        ([1, 2], True, '{"many":[1,2]}\n'),
+        ([1, 2], True, '{"object":"list","data":[1,2]}\n'),
         ([], False, "There are none.\n"),
-        ([], True, '{"many":[]}\n'),
+        ([], True, '{"object":"list","data":[]}\n'),
     ],
 )
 def test_a_list(capsys: pytest.CaptureFixture[str], records: list[int], as_json: bool, printed: str) -> None:
-    show(as_json, "many", records, lambda one: f"<{one}>", none="There are none.")
+    show(as_json, records, lambda one: f"<{one}>", none="There are none.")
     assert capsys.readouterr().out == printed
 
 
-def test_fields_of_their_own_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    show(True, "", [1], str, fields=lambda one: {"n": one}, indented=True)
+def test_fields_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    show(True, [1], str, fields=lambda one: {"n": one}, indented=True)
     out = capsys.readouterr().out
-    assert json.loads(out) == [{"n": 1}] and out.count("\n") > 1
-    show(False, "", [], str)
+    assert json.loads(out)["data"] == [{"n": 1}] and out.count("\n") > 1
+    show(False, [], str)
     assert capsys.readouterr().out == ""
 
 
@@ -62,3 +63,19 @@ def test_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_told_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     tell(False, None, "\x1b[31mred\x9b2J\r\n\ttabs\u00a0and €")
     assert capsys.readouterr().out == "\\x1b[31mred\\x9b2J\\r\n\ttabs\u00a0and €\n"
+
+
+LISTS = [
+    *(("carriers",), ("config",), ("deadletter", "list"), ("domain", "list"), ("key", "list"), ("layout", "list")),
+    *(("reputation",), ("sender", "list"), ("suppression", "list", "--team", "team_acme"), ("team", "list")),
+    *(("template", "list"), ("user", "list"), ("webhook", "list")),
+]
+
+
+@pytest.mark.parametrize("command", LISTS, ids=" ".join)
+def test_every_list_has_one_form_as_json(run: Run, example: str, command: tuple[str, ...]) -> None:
+    assert run("apply", example).code == 0
+    ended = run(*command, "--json")
+    assert ended.code == 0, ended.err
+    answer = json.loads(ended.out)
+    assert (list(answer), answer["object"], isinstance(answer["data"], list)) == (["object", "data"], "list", True)

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -33,6 +34,9 @@ def test_rates_and_the_end_of_a_pause(run: Run, example: str) -> None:
     assert run("reputation", "resume", "team_acme").out == "direct sends of team_acme were not paused\n"
 
     asyncio.run(_judge(1000, 100, 2))
+    (shown,) = json.loads(run("reputation", "--json").out)["data"]
+    assert shown.pop("since").startswith("20")
+    assert shown == {"team": "team_acme", "state": "paused", "sends": 1000, "bounces": 100, "complaints": 2}
     for arguments in ((), ("show",), ("team_acme",), ("--database", "sqlite:///heliograph.db", "team_acme")):
         shown = run("reputation", *arguments).out
         assert shown.startswith("team_acme  paused since 20")

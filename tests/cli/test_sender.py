@@ -25,7 +25,7 @@ def test_what_waits_is_approved_or_refused(run: Run, tmp_path: Path) -> None:
     )
     assert run("sender", "approve", "team_new/GB").out == "approved: Send SMS as SHOP to GB\n"
     assert run("sender", "refuse", "team_new/FR", "--reason", "Papers?").out == "refused: Send SMS as SHOP to FR\n"
-    assert json.loads(run("sender", "list", "--json").out) == {"waiting": []}
+    assert json.loads(run("sender", "list", "--json").out) == {"object": "list", "data": []}
     ended = run("sender", "approve", "team_new/GB")
     assert (ended.code, ended.out) == (1, "")
     assert "Nothing waits for approval with the id team_new/GB." in ended.err

@@ -8,7 +8,7 @@ TEAM = ("--team", "team_acme")
 
 def test_the_list_is_changed_and_shown(run: Run, example: str) -> None:
     run("apply", example)
-    before = len(json.loads(run("suppression", "list", *TEAM, "--json").out)["suppressions"])
+    before = len(json.loads(run("suppression", "list", *TEAM, "--json").out)["data"])
     assert run("suppression", "add", "Ada@example.com", *TEAM).out == "Ada@example.com is on the list now\n"
     again = run("suppression", "add", "ada@example.com", *TEAM, "--json")
     assert json.loads(again.out) == {"email": "ada@example.com", "added": False}
@@ -18,7 +18,7 @@ def test_the_list_is_changed_and_shown(run: Run, example: str) -> None:
     assert done == {"state": "done", "lines": 3, "added": 1, "already": 1, "left_out": 1}
     assert "bob@example.com" in run("suppression", "list", *TEAM, "--search", "BOB").out
     assert run("suppression", "remove", "ADA@example.com", *TEAM).out == "ADA@example.com is off the list\n"
-    left = json.loads(run("suppression", "list", *TEAM, "--json").out)["suppressions"]
+    left = json.loads(run("suppression", "list", *TEAM, "--json").out)["data"]
     assert len(left) == before + 1
     assert (left[0]["email"], left[0]["reason"]) == ("bob@example.com", "bounce")
 

@@ -18,7 +18,7 @@ def test_from_the_first_team_to_a_suspended_one(run: Run, example: str) -> None:
         "live": "team_acme is live",
     }.items():
         assert run("team", command, "team_acme").out == f"{said}\n"
-    (acme,) = [team for team in json.loads(run("team", "list", "--json").out)["teams"] if team["id"] == "team_acme"]
+    (acme,) = [team for team in json.loads(run("team", "list", "--json").out)["data"] if team["id"] == "team_acme"]
     assert (acme["mode"], acme["suspended"], acme["credit"]) == ("live", False, "25.0000")
 
 

@@ -43,7 +43,7 @@ def test_a_template_out_of_use_and_back(run: Run) -> None:
         assert run("template", "archive", "tpl_mail").out == f"{said}\n"
     for said in ("tpl_mail is in use", "tpl_mail was in use already"):
         assert run("template", "unarchive", "tpl_mail").out == f"{said}\n"
-    listed = json.loads(run("template", "list", "--team", "team_new", "--json").out)["templates"]
+    listed = json.loads(run("template", "list", "--team", "team_new", "--json").out)["data"]
     assert {one["id"]: one["waits"] for one in listed} == {"tpl_code": True, "tpl_mail": False}
 
 

@@ -12,7 +12,7 @@ def test_people_are_added_and_listed(run: Run, example: str) -> None:
     link = run("user", "add", "Ada@Example.com", "--name", "Ada", "--operator").out
     assert link.startswith("http://127.0.0.1:8700/dashboard/link/")
     run("user", "add", "bob@example.com", "--team", "team_acme", "--role", "viewer")
-    ada, bob = json.loads(run("user", "list", "--json").out)["people"]
+    ada, bob = json.loads(run("user", "list", "--json").out)["data"]
     assert (ada["email"], ada["name"], ada["operator"], ada["roles"]) == ("ada@example.com", "Ada", False, {})
     assert (ada["invited"], bob["invited"]) == (["operator"], ["viewer of team_acme"])
     assert (bob["operator"], bob["roles"], bob["password"]) == (False, {}, False)
@@ -33,7 +33,7 @@ def test_a_link_leads_to_where_the_service_was_started(run: Run, tmp_path: Path)
 def test_somebody_known_becomes_an_operator(run: Run) -> None:
     for flags in ((), ("--operator",)):
         assert run("user", "add", "ada@example.com", *flags).code == 0
-    (ada,) = json.loads(run("user", "list", "--json").out)["people"]
+    (ada,) = json.loads(run("user", "list", "--json").out)["data"]
     assert (ada["operator"], ada["invited"]) == (False, ["operator"])
 
 
@@ -56,7 +56,7 @@ def test_roles_are_changed_and_people_removed(run: Run, example: str) -> None:
     run("apply", example)
     run("user", "add", "bob@example.com", "--team", "team_acme", "--role", "viewer")
     assert run("user", "role", "bob@example.com", "team_acme", "developer").out.endswith("now developer in team_acme\n")
-    (bob,) = json.loads(run("user", "list", "--json").out)["people"]
+    (bob,) = json.loads(run("user", "list", "--json").out)["data"]
     assert bob["invited"] == ["developer of team_acme"]
     assert run("user", "role", "bob@example.com", "team_acme", "none").code == 0
     assert "is not in team_acme" in run("user", "role", "bob@example.com", "team_acme", "viewer").err
@@ -67,7 +67,7 @@ def test_roles_are_changed_and_people_removed(run: Run, example: str) -> None:
 
 def test_a_read_only_operator(run: Run) -> None:
     assert "/dashboard/link/" in run("user", "add", "eve@example.com", "--operator", "--read-only").out
-    listed = json.loads(run("user", "list", "--json").out)["people"]
+    listed = json.loads(run("user", "list", "--json").out)["data"]
     assert [(one["operator"], one["read_only"], one["invited"]) for one in listed] == [
         (False, False, ["read-only operator"])
     ]

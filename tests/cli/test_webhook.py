@@ -45,7 +45,7 @@ def test_add_list_show_change_remove(run: Run, team: str) -> None:
     assert "secret" not in shown
     assert run("webhook", "change", id_, "--enable", "--format", "resend").out.endswith("  *  resend  enabled\n")
     assert run("webhook", "remove", id_).out == f"webhook {id_} is removed\n"
-    assert run("webhook", "list", "--json").out == "[]\n"
+    assert json.loads(run("webhook", "list", "--json").out)["data"] == []
 
 
 def test_secrets(run: Run, team: str) -> None:
@@ -64,7 +64,7 @@ def test_test_deliveries_replay(run: Run, team: str) -> None:
     assert event.startswith("evt_")
     listed = run("webhook", "deliveries", id_).out
     assert listed.endswith(f"  {event}  webhook.test  waiting\n")
-    (delivery,) = json.loads(run("webhook", "deliveries", id_, "--limit", "1", "--json").out)
+    (delivery,) = json.loads(run("webhook", "deliveries", id_, "--limit", "1", "--json").out)["data"]
     assert (delivery["event_id"], delivery["attempts"]) == (event, [])
     replayed = run("webhook", "replay", id_, "--event-id", event)
     assert (replayed.code, replayed.out) == (0, "1 events are sent again\n")

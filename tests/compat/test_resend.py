@@ -342,8 +342,8 @@ def test_recipients_keep_their_display_names_in_lists_and_events(known: Known, r
         ["C <delivered+c@simulator.test>"],
     )
     id_ = send(to=to, cc=cc)
-    (listed,) = [one for one in resend.Emails.list({"limit": 100})["data"] if one["id"] == id_]  # type: ignore[typeddict-item]
-    assert (listed["to"], listed["cc"]) == (to, cc)  # type: ignore[typeddict-item]
+    (listed,) = [one for one in resend.Emails.list({"limit": 100})["data"] if one["id"] == id_]
+    assert (listed["to"], listed["cc"]) == (to, cc)
 
     def told() -> set[str]:
         bodies = [json.loads(one.body) for one in receiver.received if id_ in one.body]

@@ -6,13 +6,14 @@ from typing import Any, BinaryIO
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from heliograph.app import CARRIERS, make_pair, webhook_refusal
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
 from heliograph.manage import apply as setup
 from heliograph.opening import make_secrets
 from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file
+from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file, values_from_environment
 from heliograph.rules.setup.plan import FileProblem, Plan
 from heliograph.rules.setup.webhook_url import split_login
 from heliograph.rules.webhooks.signature import ENTROPY_MIN, make_secret
@@ -29,7 +30,8 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
     """Apply a setup FILE (TOML; - reads it from the standard input).
 
     Only what is written is applied, and applying it again changes nothing. A running service follows within a
-    second. Tokens of new keys and secrets of new webhooks are shown only once. A mistake in the file changes nothing.
+    second. Tokens of new keys and secrets of new webhooks are shown only once;
+    those given by { env = … } are not shown. A mistake in the file changes nothing.
 
     \b
     heliograph apply setup.toml
@@ -53,6 +55,9 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
     for note in notes:
         click.echo(f"note: {note}", err=True)
     keys, webhooks = ([], []) if only_plan else (done.keys, done.webhooks)  # what a plan made is nobody's
+    known = values_from_environment(text, os.environ)
+    keys = [replace(key, token=None) if key.token in known else key for key in keys]
+    webhooks = [replace(hook, secret=None) if hook.secret in known else hook for hook in webhooks]
     if as_json:
         click.echo(_json(keys=keys, changed=done.changed, webhooks=webhooks, problems=done.problems))
         return
@@ -61,9 +66,11 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
     for line in done.changed or ["nothing would change" if only_plan else "nothing changed"]:
         click.echo(line)
     for key in keys:
-        click.echo(f"token of key {key.name} of {key.team}, shown only once: {key.token}")
+        if key.token is not None:
+            click.echo(f"token of key {key.name} of {key.team}, shown only once: {key.token}")
     for hook in webhooks:
-        click.echo(f"secret of webhook {hook.url} of {hook.team}, shown only once: {hook.secret}")
+        if hook.secret is not None:
+            click.echo(f"secret of webhook {hook.url} of {hook.team}, shown only once: {hook.secret}")
 
 
 def _json(**answered: Any) -> bytes:

@@ -1,22 +1,77 @@
-"""`heliograph audit`: the end of the audit log's chain, and whether an end that was noted is still in it."""
+"""`heliograph audit`: exporting the audit log, the end of its chain, and whether a noted end is still in it."""
 
 import sys
+from datetime import UTC, datetime
+from typing import Any
 
 import click
+import msgspec
 
-from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
+from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import tell
+from heliograph.rules.ids import timestamp
+from heliograph.rules.limits import SECOND_MS
 from heliograph.settings import Settings
+from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
+from heliograph.storage.store import Store
+
+DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"])
+PAGE = 500  # entries read at once
 
 
 @click.group()
 def audit() -> None:
-    """The end of the audit log, and whether one that was noted elsewhere is still in it.
+    """Export the audit log; print its end; check an end that was noted elsewhere.
 
     \b
     heliograph audit head
     heliograph audit check 1042 3f0c…
+    heliograph audit export --since 2026-11-01 > audit.jsonl
     """
+
+
+@audit.command()
+@with_settings(*STORE_FLAGS)
+@OF_TEAM
+@click.option("--since", type=DAY, metavar="TIME", help="Entries from this UTC day or time on, such as 2026-11-01.")
+@click.option("--until", type=DAY, metavar="TIME", help="Entries before this UTC day or time.")
+def export(settings: Settings, team: str | None, since: datetime | None, until: datetime | None) -> None:
+    """Write the audit log as JSON lines, newest first: one object for each entry.
+
+    \b
+    heliograph audit export --since 2026-11-01 --until 2026-12-01 > audit.jsonl
+    """
+    wanted = AuditFilter(since=_ms(since) if since else 0, until=_ms(until) if until else FOREVER)
+
+    async def write(store: Store) -> None:
+        before: int | None = NEWEST
+        while before is not None:
+            page = await store.audit.page(team, wanted, before, PAGE)
+            for line in page.lines:
+                click.echo(msgspec.json.encode(entry_record(line)))
+            before = page.after
+
+    with_store(settings, "Reading", write)
+
+
+def _ms(day: datetime) -> int:
+    return int(day.replace(tzinfo=UTC).timestamp()) * SECOND_MS
+
+
+def entry_record(line: AuditLine) -> dict[str, Any]:
+    """Return an entry as export shows it. `by` is a person's id, or how the change was made."""
+    return {
+        "object": "audit_entry",
+        "id": line.key,
+        "at": timestamp(line.at),
+        "by": line.by,
+        "email": line.email,
+        "team": line.team,
+        "action": line.action,
+        "subject": line.subject,
+        "detail": line.detail,
+        "address": line.address,
+    }
 
 
 @audit.command()

@@ -86,7 +86,7 @@ def show(settings: Settings, as_json: bool) -> None:
 
     lines = with_store(settings, "Reading", story)
     none = "No carriers are set up: the built-in simulators take everything. See docs/carriers.md."
-    show_list(as_json, "carriers", lines, _text, none=none, indented=True)
+    show_list(as_json, lines, _text, none=none, indented=True)
 
 
 def _text(line: CarrierLine) -> str:

@@ -31,7 +31,7 @@ def config(settings: Settings, as_json: bool) -> None:
         SettingLine(name, _shown(name, value), settings.sources.get(name, DEFAULT))
         for name, value in write_settings(settings).items()
     ]
-    show(as_json, "settings", lines, _text)
+    show(as_json, lines, _text)
 
 
 def _text(line: SettingLine) -> str:

@@ -61,7 +61,6 @@ def list_(settings: Settings, as_json: bool) -> None:
     lines = with_store(settings, "Reading", story)
     show(
         as_json,
-        "dead_letters",
         lines,
         lambda line: f"{line.key:<12} {line.at}  {line.team}  {line.message}  {line.address}",
         none="There are no dead letters.",

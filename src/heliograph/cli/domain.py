@@ -63,7 +63,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     teams = read_setup(settings).teams.values()
     found = [one for own in teams for one in own.domains.values() if team in (None, one.team)]
     fields = ("id", "team", "name", "brand", "verified", "approved")
-    show(as_json, "domains", found, _text, fields=lambda one: {field: getattr(one, field) for field in fields})
+    show(as_json, found, _text, fields=lambda one: {field: getattr(one, field) for field in fields})
 
 
 def _text(one: Domain) -> str:
@@ -183,12 +183,9 @@ def view(done: Checked) -> dict[str, object]:
 
 
 def show_records(records: list[Record], as_json: bool) -> None:
-    show(
-        as_json,
-        "records",
-        records,
-        lambda record: f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}",
-    )
+    """Print DNS records; as JSON in the form of contract 14."""
+    lines = [f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}" for record in records]
+    tell(as_json, {"records": records}, "\n".join(lines))
 
 
 def _with_domains(

@@ -16,13 +16,13 @@ Own = Callable[[Team], Iterable[Template | Layout]]
 
 
 def list_all(
-    settings: Settings, name: str, own: Own, waits: Callable[[Setup, str], bool], *, team: str | None, as_json: bool
+    settings: Settings, own: Own, waits: Callable[[Setup, str], bool], *, team: str | None, as_json: bool
 ) -> None:
     """List those of all teams, or of one, and which have a draft that waits."""
     setup = read_setup(settings)
     found = [(one, waits(setup, one.id)) for each in setup.teams.values() for one in own(each)]
     shown = [pair for pair in found if team in (None, pair[0].team)]
-    show(as_json, name, shown, _line, fields=lambda pair: msgspec.to_builtins(pair[0]) | {"waits": pair[1]})
+    show(as_json, shown, _line, fields=lambda pair: msgspec.to_builtins(pair[0]) | {"waits": pair[1]})
 
 
 def _line(pair: tuple[Template | Layout, bool]) -> str:

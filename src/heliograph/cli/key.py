@@ -124,7 +124,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """
     found = with_store(settings, "Reading", lambda store: keys.lines(store, team, {}))
     shown = [{"team": line.record.team, **msgspec.structs.asdict(to_record(line))} for line in found]
-    show(as_json, "keys", shown, _text)
+    show(as_json, shown, _text)
 
 
 def _text(one: dict[str, Any]) -> str:

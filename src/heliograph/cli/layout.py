@@ -31,7 +31,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph layout list --team team_acme
     """
-    drafts.list_all(settings, "layouts", lambda own: own.layouts.values(), _waits, team=team, as_json=as_json)
+    drafts.list_all(settings, lambda own: own.layouts.values(), _waits, team=team, as_json=as_json)
 
 
 def _waits(setup: Setup, id_: str) -> bool:

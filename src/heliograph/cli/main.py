@@ -18,7 +18,7 @@ OURS_ALONE = 0o077  # umask: nobody else can read what a command makes (database
 # Name → the line of the list; its module is imported when it is called, because importing all takes a second.
 COMMANDS = {
     "apply": "Apply a setup file.",
-    "audit": "The end of the audit log, and whether a noted one holds.",
+    "audit": "Export the audit log, print its end, check a noted end.",
     "backup": "Copy the database and the attachments into a folder.",
     "capacity": "Measure this machine: messages a day, and what limits it.",
     "carriers": "Carriers: which can be reached, on and off, and their order.",

@@ -22,7 +22,6 @@ def tell(as_json: bool, record: Any, text: str, *, indented: bool = False) -> No
 
 def show(
     as_json: bool,
-    name: str,
     records: Sequence[T],
     line: Callable[[T], str],
     *,
@@ -30,7 +29,10 @@ def show(
     none: str = "",
     indented: bool = False,
 ) -> None:
-    """Show a list: a line of columns for each record, or its fields under that name. `none`: said where it is empty."""
+    """Show a list: a line of columns for each record, or as JSON the form that lists of the API have.
+
+    `none` is the text of an empty list.
+    """
     found = [fields(record) for record in records] if as_json else []
     text = "" if as_json else "\n".join(map(line, records)) or none
-    tell(as_json, {name: found} if name else found, text, indented=indented)
+    tell(as_json, {"object": "list", "data": found}, text, indented=indented)

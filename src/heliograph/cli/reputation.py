@@ -1,8 +1,11 @@
 """`heliograph reputation`: bounces and complaints of each team, and the end of a pause."""
 
+from typing import Any
+
 import click
 
-from heliograph.cli.options import STORE_FLAGS, ShowFirst, with_settings, with_store
+from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_settings, with_store
+from heliograph.cli.printing import show as show_list
 from heliograph.manage.teams import find_team, resume_direct
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.ids import timestamp
@@ -10,6 +13,8 @@ from heliograph.rules.mail.reputation import Counts, Reputation, rates
 from heliograph.rules.setup.records import Team
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
+
+Line = tuple[Team, Reputation | None, Counts]
 
 
 @click.group(cls=ShowFirst)
@@ -26,25 +31,26 @@ def reputation() -> None:
 @reputation.command()
 @with_settings(*STORE_FLAGS)
 @click.argument("team", required=False)
-def show(settings: Settings, team: str | None) -> None:
+@AS_JSON
+def show(settings: Settings, team: str | None, as_json: bool) -> None:
     """Show rates and state of TEAM, or of every team that has sent in the last 7 days (the default command).
 
     \b
     heliograph reputation show team_acme
     """
 
-    async def story(store: Store) -> list[str]:
+    async def story(store: Store) -> list[Line]:
         counts = await store.reputation.counts()
         teams = [find_team(store.setup.current, team)] if team else store.setup.current.teams.values()
         known = store.reputation.current
         return [
-            _line(found, known.get(found.record.id), counts.get(found.record.ref, Counts()))
+            (found, known.get(found.record.id), counts.get(found.record.ref, Counts()))
             for found in teams
             if team or found.record.id in known or found.record.ref in counts
         ]
 
-    for line in with_store(settings, "Reading", story) or ["no email was sent in the last 7 days"]:
-        click.echo(line)
+    none = "no email was sent in the last 7 days"
+    show_list(as_json, with_store(settings, "Reading", story), _line, fields=_fields, none=none)
 
 
 @reputation.command()
@@ -63,6 +69,13 @@ def resume(settings: Settings, team: str) -> None:
     click.echo(f"direct sends of {team} {'go on' if done else 'were not paused'}")
 
 
-def _line(team: Team, record: Reputation | None, counts: Counts) -> str:
+def _fields(line: Line) -> dict[str, Any]:
+    team, record, counts = line
+    since = timestamp(record.since) if record else None
+    return {"team": team.record.id, "state": record.state if record else "ok", "since": since} | counts._asdict()
+
+
+def _line(line: Line) -> str:
+    team, record, counts = line
     state = f"{record.state} since {timestamp(record.since)}" if record else "ok"
     return f"{team.record.id}  {state}: {rates(counts)}"

@@ -31,7 +31,7 @@ def list_(settings: Settings, as_json: bool) -> None:
     heliograph sender list
     """
     found = pending(read_setup(settings))
-    show(as_json, "waiting", found, lambda item: f"{item.id}  {item.team}  {item.text}")
+    show(as_json, found, lambda item: f"{item.id}  {item.team}  {item.text}")
 
 
 @sender.command()

@@ -48,7 +48,7 @@ def list_(settings: Settings, team: str, search: str, as_json: bool) -> None:
         return lines
 
     lines = with_store(settings, "Reading", story)
-    show(as_json, "suppressions", lines, _text, fields=_fields, indented=True)
+    show(as_json, lines, _text, fields=_fields, indented=True)
 
 
 def _text(x: SuppressionLine) -> str:

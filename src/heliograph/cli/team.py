@@ -57,7 +57,7 @@ def list_(settings: Settings, as_json: bool) -> None:
 
     lines = with_store(settings, "Reading", story)
     none = "There are no teams yet: heliograph team create, or heliograph apply."
-    show(as_json, "teams", lines, _text, none=none)
+    show(as_json, lines, _text, none=none)
 
 
 def _text(line: TeamLine) -> str:

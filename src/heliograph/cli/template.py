@@ -44,7 +44,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     \b
     heliograph template list --team team_acme
     """
-    drafts.list_all(settings, "templates", lambda own: own.templates.values(), _waits, team=team, as_json=as_json)
+    drafts.list_all(settings, lambda own: own.templates.values(), _waits, team=team, as_json=as_json)
 
 
 def _waits(setup: Setup, id_: str) -> bool:

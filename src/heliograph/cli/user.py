@@ -179,7 +179,7 @@ def list_(settings: Settings, as_json: bool) -> None:
 
     lines = with_store(settings, "Reading", story)
     none = "Nobody yet: heliograph serve prints a link for the first operator."
-    show(as_json, "people", lines, _shown, none=none, indented=True)
+    show(as_json, lines, _shown, none=none, indented=True)
 
 
 def _shown(one: UserLine) -> str:

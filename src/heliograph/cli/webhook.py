@@ -72,7 +72,7 @@ def list_(settings: Settings, team: str | None, as_json: bool) -> None:
     """
     teams = read_setup(settings).teams.values()
     found = [hook for own in teams for hook in own.webhooks if team in (None, hook.team)]
-    show_list(as_json, "", found, _line, fields=_fields)
+    show_list(as_json, found, _line, fields=_fields)
 
 
 @webhook.command()
@@ -174,7 +174,6 @@ def deliveries(settings: Settings, id_: str, team: str | None, limit: int, as_js
     found = _run(settings, "Reading", lambda hooks: hooks.deliveries(team, id_, None, limit))[:limit]
     show_list(
         as_json,
-        "",
         found,
         lambda delivery: f"{delivery.created_at}  {delivery.event_id}  {delivery.type}  {_became(delivery)}",
     )

@@ -4,7 +4,7 @@ Nothing is compared with the store here; `plan.py` decides what the file changes
 """
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -104,6 +104,23 @@ def _read_fields(table: type["_Table"], given: Mapping[str, Any]) -> tuple[dict[
         except ValueError as error:
             errors[name] = str(error)
     return fields, errors
+
+
+def values_from_environment(text: str, environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the values of all `{ env = "NAME" }` of a setup file: secrets that need not be shown again."""
+
+    def names(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            if list(value) == ["env"] and isinstance(value["env"], str):
+                yield value["env"]
+            else:
+                for item in value.values():
+                    yield from names(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from names(item)
+
+    return frozenset(environment[name] for name in names(tomllib.loads(text)) if name in environment)
 
 
 def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> Any:

@@ -55,7 +55,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
     team: str
     name: str
-    token: str
+    token: str | None  # None if the caller knows it: it came from the environment
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     id: str
     url: str
-    secret: str
+    secret: str | None  # None if the caller knows it
 
 
 class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
