@@ -16,7 +16,7 @@ FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 JOBS ?= 6
 DIST ?= dist
 
-.PHONY: help setup run demo test test-all test-clean test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-setup screenshots clients manifests fmt lock dist image image-base release clean
+.PHONY: help setup run demo test test-all test-clean test-autovacuum test-fast test-rules proof check bench bench-all bench-email bench-sms bench-submission bench-batch bench-webhooks bench-calls bench-pages bench-live bench-growth bench-peak bench-steps bench-backlog bench-setup screenshots clients manifests fmt lock dist image image-base release clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -63,6 +63,9 @@ test-clean: ## Run make test in a fresh Debian as root, and make run in another 
 
 test-fast: setup ## Run the tests of what decides, on SQLite (below 40 s): after every edit
 	@$(PYTEST) --workers $(JOBS) -k "not postgres" $(FAST)
+
+test-autovacuum: setup ## Run the tests of the store and of deliveries with an aggressive autovacuum (P33)
+	@env TEST_AUTOVACUUM=1 $(PYTEST) --workers $(JOBS) tests/storage tests/deliver
 
 test-rules: setup ## Run the tests of the pure rules (seconds)
 	@env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) --noconftest $(RULES)

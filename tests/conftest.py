@@ -123,7 +123,8 @@ def shared_server() -> PostgresServer:
     """The PostgreSQL server of the whole run. With workers, the main process starts it before they are forked."""
     assert os.getpid() == MAIN_PROCESS, "PostgreSQL was not started: has the test neither the fixture nor the name?"
     folder = _ended.enter_context(postgres_server.temporary_folder())
-    server = PostgresServer(folder / "data", **postgres_server.UNSAFE, max_connections="500")
+    settings = {**postgres_server.UNSAFE, **autovacuum_settings()}
+    server = PostgresServer(folder / "data", **settings, max_connections="500")
     _ended.callback(server.stop)
     _on_server(server.url(), f"CREATE DATABASE {MIGRATED}")
     asyncio.run(migrate_postgres(server.url(MIGRATED)))
@@ -131,6 +132,16 @@ def shared_server() -> PostgresServer:
     # A database that somebody is connected to cannot be copied.
     _on_server(server.url(), f"ALTER DATABASE {MIGRATED} ALLOW_CONNECTIONS false")
     return server
+
+
+def autovacuum_settings() -> dict[str, str]:
+    """With TEST_AUTOVACUUM=1, let autovacuum analyse every changed table each second; it is off otherwise."""
+    if os.environ.get("TEST_AUTOVACUUM") != "1":
+        return {"autovacuum": "off"}
+    once = ("naptime", "vacuum_threshold", "analyze_threshold")
+    never = ("vacuum_scale_factor", "analyze_scale_factor", "vacuum_cost_delay")
+    values = {**dict.fromkeys(once, "1"), **dict.fromkeys(never, "0")}
+    return {"autovacuum": "on", **{f"autovacuum_{name}": value for name, value in values.items()}}
 
 
 def _needs_postgres(item: pytest.Item) -> bool:

@@ -110,13 +110,22 @@ async def claim(
     # What one priority leaves over goes to those that got all they may, so a short batch means an empty lane.
     for priority, rows in taken.items():
         rest = min(most - sum(map(len, taken.values())), room[priority] - len(rows))
-        if rest and len(rows) == wishes[priority]:
+        if rest > 0 and len(rows) == wishes[priority]:
             rows += await _claim_fairly(tx, queue_of(lane, priority), due[priority], rest, now, given)
-    order = take_turns(turn, most, {priority: len(rows) for priority, rows in taken.items()})
+    order = take_turns(turn, most, {priority: min(len(rows), room[priority]) for priority, rows in taken.items()})
     if len(order) < most:
         await _due_teams(tx, lane, now)
     left = {priority: iter(rows) for priority, rows in taken.items()}
-    return [next(left[priority]) for priority in order], order
+    claimed = [next(left[priority]) for priority in order]
+    await _release_surplus(tx, owner, [row for rows in left.values() for row in rows], shared=1)
+    return claimed, order
+
+
+async def _release_surplus(tx: Tx, owner: str, rows: Sequence[Any], *, shared: int) -> None:
+    """Release rows that a claiming query took beyond its limit: no worker would have them until their lease ends."""
+    if rows:
+        log.error("claimed more than requested", rows=len(rows))
+        await tx.run("release_claims", owner=owner, claims=[(row[0], row[1], shared, 1 - shared) for row in rows])
 
 
 async def apply_due(tx: Tx, rows: Sequence[Any], lane: str, now: Now, owner: str, publisher: Publisher) -> set[int]:
@@ -184,7 +193,8 @@ async def claim_suspect(tx: Tx, owner: str, now: Now, leases: Leases) -> list[Cl
     at, moved = now
     given = {"deaths": DEATHS_MAX, "again": ALONE_AGAIN_MS, "now": at, "moved": list(moved.items())}
     rows = await tx.run("claim_suspect", owner=owner, lease_until=lease_until, **given)
-    return await _read(tx, [(row, "normal") for row in rows], alone=True)
+    await _release_surplus(tx, owner, rows[1:], shared=0)
+    return await _read(tx, [(row, "normal") for row in rows[:1]], alone=True)
 
 
 async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = False) -> list[Claim]:
@@ -395,7 +405,7 @@ class Outbox:
             note(tx, lane)
             return len(await tx.run("wake_held", lanes=queues, now=now, most=WAKE_MOST))
 
-        while await self._database.write(story) == WAKE_MOST:
+        while await self._database.write(story) >= WAKE_MOST:
             pass
 
     async def take_back(self) -> None:

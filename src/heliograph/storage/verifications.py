@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
 from heliograph.rules import pricing
 from heliograph.rules.acceptance import CAUGHT, IdempotencyKey, Sent
@@ -38,6 +39,8 @@ from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import SETTLE
 from heliograph.storage.search import Search, SearchPage, VerificationLine
 from heliograph.storage.tags import tag_rows
+
+log = structlog.get_logger()
 
 PREFIX_WINDOW_MS = 10 * MINUTE_MS
 
@@ -516,7 +519,10 @@ class Verifications:
         async def story(tx: Tx) -> list[Claimed]:
             lease_until = await self._leases.until(tx, IDEMPOTENCY_LEASE_MS)
             rows = await tx.run("claim_codes", owner=owner, lease_until=lease_until, limit=limit, **by)
-            return [Claimed(*row) for row in rows]
+            if surplus := rows[limit:]:  # no one here would send them before their lease ends
+                log.error("claimed more than requested", rows=len(surplus))
+                await tx.run("free_verifications", ids=[(team, id_) for team, id_, *_ in surplus])
+            return [Claimed(*row) for row in rows[:limit]]
 
         if not await self._database.read(lambda tx: tx.run("any_code_due", **by)):
             return []

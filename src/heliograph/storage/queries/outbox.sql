@@ -15,9 +15,9 @@ FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: claim
 -- Each team's work that is due by its own time.
--- PostgreSQL skips rows that another worker is claiming; SQLite has one writer at a time.
-UPDATE outbox SET owner = :owner, lease_until = :lease_until, claims = claims + 1, epoch = epoch + 1
-WHERE key IN (
+-- PostgreSQL skips rows that another worker is claiming; SQLite has one writer at a time. MATERIALIZED: PostgreSQL would
+-- run the subquery once for each row of a table that it believes to be small, and each run would lock other rows.
+WITH picked AS MATERIALIZED (
     SELECT o.key FROM rows(:teams, team bigint, now bigint) AS t  --sqlite
     JOIN outbox o ON o.key IN (                                   --sqlite
         SELECT i.key FROM outbox i                                --sqlite
@@ -29,6 +29,8 @@ WHERE key IN (
     )                                                             --sqlite
         FOR UPDATE SKIP LOCKED) AS o                              --postgres
 )
+UPDATE outbox SET owner = :owner, lease_until = :lease_until, claims = claims + 1, epoch = epoch + 1
+WHERE key IN (SELECT p.key FROM picked p)
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
           absent_at, due_at, expires_at, held_at;
 
@@ -39,16 +41,17 @@ SELECT count(*) FROM outbox o WHERE o.owner IS NULL AND o.claims >= 2 AND o.alon
 
 -- name: claim_suspect
 -- If its worker dies, others go first, and it waits: the longer, the more often that happened.
-UPDATE outbox SET owner = :owner, lease_until = :lease_until, alone = alone + 1, epoch = epoch + 1,
-                  due_at = :now + (alone + 1) * :again
-                         + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = outbox.team), 0)
-WHERE key IN (
+WITH picked AS MATERIALIZED (
     SELECT o.key FROM outbox o
     WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
       AND o.due_at <= :now + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = o.team), 0)
     ORDER BY o.due_at LIMIT 1
     FOR UPDATE SKIP LOCKED  --postgres
 )
+UPDATE outbox SET owner = :owner, lease_until = :lease_until, alone = alone + 1, epoch = epoch + 1,
+                  due_at = :now + (alone + 1) * :again
+                         + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = outbox.team), 0)
+WHERE key IN (SELECT p.key FROM picked p)
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
           absent_at, due_at, expires_at, held_at;
 
@@ -69,14 +72,13 @@ FOR UPDATE SKIP LOCKED  --postgres
 
 -- name: wake_held
 -- What waits for a carrier that is back: due since it was due at first.
-UPDATE outbox SET due_at = held_at
-WHERE key IN (
+WITH picked AS MATERIALIZED (
     SELECT o.key FROM rows(:lanes, lane text) AS l
     JOIN outbox o ON o.lane = l.lane AND o.due_at > :now AND o.held_at IS NOT NULL AND o.owner IS NULL
     LIMIT :most
     FOR UPDATE OF o SKIP LOCKED  --postgres
 )
-RETURNING key;
+UPDATE outbox SET due_at = held_at WHERE key IN (SELECT p.key FROM picked p) RETURNING key;
 
 -- name: move_rows
 UPDATE outbox SET due_at = :due_at WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);

@@ -76,13 +76,14 @@ WHERE v.next_at IS NOT NULL AND v.next_at <= coalesce(r.now, :now) AND v.owner I
 
 -- name: claim_codes
 -- Their last channel told no receipt in time, or a failure.
+WITH picked AS MATERIALIZED (
+    SELECT v.key FROM verification v LEFT JOIN rows(:moved, team bigint, now bigint) AS r ON r.team = v.team
+    WHERE v.next_at IS NOT NULL AND v.next_at <= coalesce(r.now, :now) AND v.owner IS NULL
+    ORDER BY v.next_at LIMIT :limit
+    FOR UPDATE OF v SKIP LOCKED  --postgres
+)
 UPDATE verification SET owner = :owner, lease_until = :lease_until
-WHERE owner IS NULL
-  AND key IN (SELECT v.key FROM verification v LEFT JOIN rows(:moved, team bigint, now bigint) AS r ON r.team = v.team
-              WHERE v.next_at IS NOT NULL AND v.next_at <= coalesce(r.now, :now) AND v.owner IS NULL
-              ORDER BY v.next_at LIMIT :limit
-              FOR UPDATE OF v SKIP LOCKED  --postgres
-             )
+WHERE owner IS NULL AND key IN (SELECT p.key FROM picked p)
 RETURNING team, id, key_id, phone, coalesce(given, phone), channel, channels, expires_at, sandbox, added;
 
 -- name: note_receipts
