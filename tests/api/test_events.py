@@ -16,10 +16,8 @@ def feed(service: Service, after: str = "", limit: int = 100) -> Any:
 
 def newest(service: Service) -> str:
     """The id that the feed ends with now."""
-    page = feed(service)
-    while page["has_more"]:
-        page = feed(service, page["data"][-1]["id"])
-    return str(page["data"][-1]["id"]) if page["data"] else ""
+    page = service.get("/v1/events?order=newest&limit=1").json
+    return str(page["data"][0]["id"]) if page["data"] else ""
 
 
 def told(service: Service, message: Any, after: str) -> Any:
@@ -68,10 +66,28 @@ def test_twenty_unless_told_otherwise(shared_service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["after=eml_1", "after=evt_1", "after=1", "limit=0", "limit=101", "limit=x", "type=sms.sent"]
+    "query", ["after=eml_1", "after=evt_1", "after=1", "limit=0", "limit=101", "limit=x", "type=sms.sent", "order=up"]
 )
 def test_wrong_pages(shared_service: Service, query: str) -> None:
     assert_refused(shared_service.get(f"/v1/events?{query}"), 400, "invalid_request", query.split("=")[0])
+
+
+def test_after_of_an_event_that_the_team_does_not_have_is_refused(shared_service: Service) -> None:
+    send(shared_service, "/v1/sms", SMS)
+    last = until(lambda: newest(shared_service))
+    unknown = f"{last[:4]}{'0' * 26}"
+    assert_refused(shared_service.get(f"/v1/events?after={unknown}"), 400, "invalid_request", "after")
+    assert_refused(shared_service.get(f"/v1/events?after={last}", key="OTHER"), 400, "invalid_request", "after")
+    both = shared_service.get(f"/v1/events?order=newest&after={last}")
+    assert_refused(both, 400, "invalid_request", "after")
+
+
+def test_order_newest_is_the_feed_read_backwards(shared_service: Service) -> None:
+    start = newest(shared_service)
+    message = send(shared_service, "/v1/sms", SMS)
+    whole = [event["id"] for event in told(shared_service, message, start)]
+    page = shared_service.get(f"/v1/events?order=newest&limit={len(whole)}").json
+    assert [event["id"] for event in page["data"]] == whole[::-1]
 
 
 def test_a_team_sees_only_its_own(shared_service: Service) -> None:

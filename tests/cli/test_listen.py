@@ -38,6 +38,7 @@ class Feed(BaseHTTPRequestHandler):
         self.asked.append(query)
         status = self.script.pop(0) if self.script else 200
         left = [id_ for id_ in ("evt_00A", "evt_00B") if id_ > query.get("after", [""])[0]]
+        left = ["evt_00B"] if "order" in query else left
         page = f'{{"object":"list","has_more":{"true" if len(left) > 1 else "false"},"data":['
         body = page + ",".join(BODY % id_ for id_ in left[:1]) + "]}"
         if status != 200:
@@ -118,8 +119,8 @@ def test_a_secret_is_made_and_printed_and_the_feed_begins_now(
     made = ended.out.split("Signed with ")[1].split()[0]
     assert made.startswith("whsec_")
     first, second = Feed.asked
-    assert first == {"limit": ["1"]}
-    assert second["after"][0].startswith("evt_") and len(second["after"][0]) == 30
+    assert first == {"order": ["newest"], "limit": ["1"]}
+    assert second == {"limit": ["100"], "after": ["evt_00B"]}
     assert receiver.received == []
 
 

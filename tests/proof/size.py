@@ -40,6 +40,8 @@ SIZES = {
     "P29 at once": (1, 50),
     "P30 kills": (1, 100),
     "P30 not believed": (20, 1_000),
+    "P32 events": (400, 200_000),
+    "P32 kills": (1, 20),
     "P10 rolling restarts": (1, 20),
     "pgbouncer messages": (40, 2_000),
     "guesses from an address": (2, 20),  # of fifty

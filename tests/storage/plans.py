@@ -67,6 +67,7 @@ WHOLE = {
     "count_messages": {"message": "LIMIT"},
     "team_pulse": {"event": "the end of an index", "message": "the end of an index", "verification": "LIMIT"},
     "webhook_pulse": {"delivery": "LIMIT"},
+    "insert_events": {"event_key_seq": "a sequence has one row"},
     "queues_pulse": {"outbox": "LIMIT, and the ends of an index", "delivery": "LIMIT"},
 }
 # Queries that sort, apart from those that sort what is found for rows given to them: what they sort.
@@ -234,7 +235,9 @@ INDEXES = {
     "insert_events": "",
     "insert_deliveries": "",
     "insert_own_deliveries": "callback_pkey",
-    "feed": "event_by_team message_pkey recipient_pkey received_pkey",
+    "feed_bounds": "event_by_team event_feed pg_database_datname_index",
+    "feed": "event_feed message_pkey recipient_pkey received_pkey",
+    "feed_end": "event_feed message_pkey recipient_pkey received_pkey",
     "newest_events": "event_by_team message_pkey received_pkey recipient_pkey",
     "span_of_events": "event_by_team",
     "count_figures": "",

@@ -54,12 +54,6 @@ async def test_the_feed_tells_everything_once_and_in_order(store: Store, clock: 
     assert await store.events.feed(2, "", 100) == []
 
 
-async def test_the_feed_leaves_out_the_last_moment(store: Store, clock: Any) -> None:
-    await store.suppressions.add(NewSuppression(1, "a@b.test", "a@b.test", "manual"), ENTRY)
-    assert await store.events.feed(1, "", 100) == []
-    assert await feed(store, clock) == ["suppression.created"]
-
-
 async def test_what_was_only_noted_is_not_told(store: Store, clock: Any) -> None:
     await subscribe(store, "*")
     item = message(clock, PHONE, channel="sms")

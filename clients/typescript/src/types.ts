@@ -1700,7 +1700,7 @@ export interface Operations {
   "POST /v1/webhooks/{id}/test": { answer: TestEvent };
   "POST /v1/webhooks/{id}/replay": { body: ReplayRequest; answer: Replay };
   "GET /v1/webhooks/{id}/deliveries": { query: { limit?: number; after?: string }; answer: DeliveryList };
-  "GET /v1/events": { query: { limit?: number; after?: string }; answer: PublishedEventList };
+  "GET /v1/events": { query: { limit?: number; after?: string; order?: "oldest" | "newest" }; answer: PublishedEventList };
   "GET /v1/errors": { query: { limit?: number; after?: string }; answer: ErrorList };
   "GET /v1/causes": { query: { limit?: number; after?: string }; answer: CauseList };
   "GET /healthz": { answer: Health };

@@ -6,11 +6,22 @@ import msgspec
 
 from heliograph.api.call import Call
 from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says, such_as
+from heliograph.rules.refusals import InvalidRequest
+from heliograph.rules.text import quoted
 from heliograph.rules.webhooks.event import TYPES, event_body
 from heliograph.web.paging import page, read_after, read_limit
 from heliograph.web.reading import work
 from heliograph.web.request import Response
+from heliograph.web.route import Query
 from heliograph.words.explain import explained
+
+ORDERS = ("oldest", "newest")
+ORDER = Query(
+    "order",
+    "Which come first. `newest` shows the end of the feed and takes no `after`: to begin with what happens from now on,"
+    " pass the id of its first event as `after`.",
+    {"type": "string", "enum": list(ORDERS), "default": "oldest"},
+)
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +54,19 @@ class PublishedEventList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_all(call: Call) -> Response:
-    query = call.query()
-    limit = read_limit(query)
-    told = await call.context.store.events.feed(call.team, read_after(query, "event") or "", limit)
+    query, store = call.query(), call.context.store
+    limit, after, order = read_limit(query), read_after(query, "event"), query.get("order", "oldest")
+    if order not in ORDERS:
+        raise InvalidRequest(f"order is {' or '.join(ORDERS)}, not {quoted(order)}.", param="order")
+    if order == "newest":
+        if after is not None:
+            raise InvalidRequest("after goes with the order oldest only.", param="after")
+        told = await store.events.feed_end(call.team, limit)
+    else:
+        found = await store.events.feed(call.team, after or "", limit)
+        if found is None:
+            raise InvalidRequest(f"No event {after}. Pass the id of an event of this feed that is kept.", param="after")
+        told = found
     octets = sum(len(event.detail or "") + len(event.record or "") for event in told)
     await call.hold(octets)
 

@@ -395,7 +395,7 @@ V1 = [
           summary="List a webhook's deliveries, newest first, with every attempt",
           query=(LIMIT, webhooks.DELIVERIES_AFTER), answer=webhooks.DeliveryList, refusals=(r.WebhookNotFound,)),
     Route(method="GET", path="/v1/events", call=events.list_all, scopes=MANAGE,
-          summary="Every event, oldest first: a feed to pull from", query=(LIMIT, after("event")),
+          summary="Every event, oldest first: a feed to pull from", query=(LIMIT, after("event"), events.ORDER),
           answer=events.PublishedEventList),
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from heliograph.cli.send import KEY, LOCAL, TIMEOUT_S, URL, open_url, read_token, refusal_of
-from heliograph.rules.ids import PREFIXES, parse_date_header, ulid
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.setup.webhook import SECRET_PREFIX, secret_size
 from heliograph.rules.setup.webhook_url import parse_target
@@ -74,7 +73,7 @@ def listen(forward: str, key: str, url: str, secret: str | None, after: str | No
     if secret is not None and not secret_size(secret):
         raise click.UsageError(f"--secret: expected {SECRET_PREFIX} and base64 after it.")
     clock = Clock()
-    feed = Feed(url.rstrip("/"), read_token(key), clock, after)
+    feed = Feed(url.rstrip("/"), read_token(key), after)
     click.echo(f"Forwarding events of {url} to {target}. Stop with Ctrl-C.")
     if secret is None:
         secret = signature.make_secret(clock.entropy(signature.ENTROPY_MIN))
@@ -91,11 +90,10 @@ def listen(forward: str, key: str, url: str, secret: str | None, after: str | No
 class Feed:
     """GET /v1/events, from where it stopped."""
 
-    def __init__(self, url: str, token: str, clock: Clock, after: str | None) -> None:
+    def __init__(self, url: str, token: str, after: str | None) -> None:
         self._url = f"{url}/v1/events"
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._clock = clock
-        self._after = after
+        self._after = after  # "": from the start of the feed
 
     def events(self) -> Iterator[tuple[HeardEvent, bytes]]:
         """Yield events; it waits while there are none, and while the service is away."""
@@ -121,17 +119,14 @@ class Feed:
 
     def _next(self) -> FeedPage:
         if self._after is None:
-            _, date = self._ask("?limit=1")
-            # By the service's clock, not by ours.
-            self._after = PREFIXES["event"] + ulid(parse_date_header(date or "") or self._clock.now(), 0)
-        body, _ = self._ask(f"?limit={PAGE}&after={quote(self._after)}")
-        return msgspec.json.decode(body, type=FeedPage)
+            newest = self._get("?order=newest&limit=1").data
+            self._after = msgspec.json.decode(newest[0], type=HeardEvent).id if newest else ""
+        return self._get(f"?limit={PAGE}" + (f"&after={quote(self._after)}" if self._after else ""))
 
-    def _ask(self, query: str) -> tuple[bytes, str | None]:
-        """Return the answer and its Date."""
+    def _get(self, query: str) -> FeedPage:
         try:
             with open_url(Request(self._url + query, headers=self._headers), timeout=TIMEOUT_S) as answer:
-                return answer.read(), answer.headers["Date"]
+                return msgspec.json.decode(answer.read(), type=FeedPage)
         except HTTPError as error:
             if error.code == 429 or error.code >= 500:
                 raise Away(f"{error.code} {error.reason}") from None

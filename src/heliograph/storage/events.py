@@ -11,12 +11,10 @@ import msgspec
 
 from heliograph.rules.delivery.lanes import WEBHOOKS
 from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent
-from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx, note
 
 SPAN = 5000  # events that one page looks through
 NEWEST = "evt_~"  # after every id
-SETTLING_MS = 500  # events of the last moment may still be committed out of order: the feed leaves them out
 
 NewId = Callable[[str], str]
 Subscribers = Callable[[int, str, str | None], Collection[str]]  # team, event type, why it failed → its webhooks' ids
@@ -82,17 +80,36 @@ def _reason(event: Event) -> str | None:
 
 
 class Events:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
-    async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent]:
-        """Return published events after this id, oldest first; one more than the limit when there are more."""
-        before = self._clock.of(team) - SETTLING_MS
-        rows = await self._database.read(
-            lambda tx: tx.run("feed", team=team, after=after, before=before, limit=limit + 1)
-        )
-        return [StoredEvent(*row) for row in rows]
+    async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent] | None:
+        """Return published events that follow the event `after`, oldest first; all of them if it is empty.
+
+        None if the team has no such event. One more than the limit if there are more. Transactions of a team may commit
+        in another order than that of their keys: the feed ends before the keys of those that are still open.
+        """
+
+        async def read(tx: Tx) -> list[StoredEvent] | None:
+            ((key, end),) = await tx.run("feed_bounds", team=team, after=after)
+            if after and key is None:
+                return None
+            if end is None:
+                return []
+            rows = await tx.run("feed", team=team, after=key or 0, end=end, limit=limit + 1)
+            return [StoredEvent(*row) for row in rows]
+
+        return await self._database.read(read)
+
+    async def feed_end(self, team: int, limit: int) -> list[StoredEvent]:
+        """Return the last published events of the feed, newest first; one more than the limit if there are more."""
+
+        async def read(tx: Tx) -> list[StoredEvent]:
+            ((_, end),) = await tx.run("feed_bounds", team=team, after="")
+            rows = await tx.run("feed_end", team=team, end=end, limit=limit + 1) if end is not None else []
+            return [StoredEvent(*row) for row in rows]
+
+        return await self._database.read(read)
 
     async def newest(self, team: int, types: Sequence[str], before: str, limit: int) -> EventPage:
         """Return the newest events of these types.

@@ -159,7 +159,7 @@ def make_store(
         domain_checks=DomainChecks(database),
         decisions=Decisions(database, clock),
         reputation=Reputations(database, clock, setup),
-        events=Events(database, clock),
+        events=Events(database),
         deliveries=Deliveries(database, clock, owner, leases, setup),
         suppressions=Suppressions(database, clock, setup.publisher, name_of),
         opt_outs=OptOuts(database, clock, setup.publisher, name_of),

@@ -6,7 +6,11 @@ INSERT INTO event (id, team, subject, message, recipient, sequence, type, status
 SELECT id, team, subject, message, recipient, sequence, type, status, previous_status, message_status, detail,
        created_at
 FROM rows(:events, id text, team bigint, subject text, message bigint, recipient text, sequence bigint,
-          type text, status text, previous_status text, message_status text, detail text, created_at bigint) AS r;
+          type text, status text, previous_status text, message_status text, detail text, created_at bigint) AS r
+-- Until it ends, the transaction tells readers of each team's feed that its keys are not below the next one (ADR 0043).
+WHERE pg_advisory_xact_lock_shared(hashtext('events ' || current_schema() || ' ' || r.team),                     --postgres
+    (SELECT last_value + is_called::int FROM event_key_seq)::bit(32)::int) IS NOT NULL                            --postgres
+;
 
 -- name: insert_deliveries, many rows at once
 INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, created_at)
@@ -24,8 +28,24 @@ FROM rows(:deliveries, webhook text, team bigint, event text, subject text, crea
 LEFT JOIN callback c ON c.message = r.message
 WHERE c.url IS NOT NULL OR r.heard = 1;
 
+-- name: feed_bounds
+-- The key of the event `after`, and the key before which the feed is complete: no transaction that is still open has a
+-- smaller one. On PostgreSQL the locks are read after the snapshot that finds the newest key, and the feed after both.
+-- Pairs are compared here and below so that PostgreSQL does not go by event_pkey, through the events of all teams.
+SELECT b.key,
+       b.newest + 1  --sqlite
+       CASE WHEN b.newest > coalesce(b.key, 0) THEN (                                                            --postgres
+           SELECT least(b.newest + 1, min(b.newest + (l.objid::bigint - b.newest)::bit(32)::int)) FROM pg_locks l  --postgres
+           WHERE l.locktype = 'advisory' AND l.objsubid = 2                                                       --postgres
+             AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())              --postgres
+             AND l.classid::bigint::bit(32)::int = hashtext('events ' || current_schema() || ' ' || :team::bigint)  --postgres
+       ) END                                                                                                      --postgres
+FROM (SELECT (SELECT i.key FROM event i WHERE i.team = :team AND i.id = :after) AS key,
+             (SELECT e.key FROM event e WHERE (e.team, e.key) > (:team, 0) AND (e.team, e.key) < (:team + 1, 0)
+                                          AND e.sequence IS NOT NULL
+              ORDER BY e.team DESC, e.key DESC LIMIT 1) AS newest) b;
+
 -- name: feed
--- `before` leaves out the newest moment: ids of two processes may be committed out of order within it.
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
        coalesce(e.detail, x.record),
        m.record, m.sandbox, r.kind
@@ -33,8 +53,19 @@ FROM event e
 LEFT JOIN message m ON m.key = e.message
 LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
 LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
-WHERE e.team = :team AND e.id > :after AND e.sequence IS NOT NULL AND e.created_at <= :before
-ORDER BY e.id LIMIT :limit;
+WHERE (e.team, e.key) > (:team, :after) AND (e.team, e.key) < (:team, :end) AND e.sequence IS NOT NULL
+ORDER BY e.team, e.key LIMIT :limit;
+
+-- name: feed_end
+SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
+       coalesce(e.detail, x.record),
+       m.record, m.sandbox, r.kind
+FROM event e
+LEFT JOIN message m ON m.key = e.message
+LEFT JOIN recipient r ON r.message = e.message AND r.given = e.recipient
+LEFT JOIN received x ON e.detail IS NULL AND x.id = e.subject
+WHERE (e.team, e.key) > (:team, 0) AND (e.team, e.key) < (:team, :end) AND e.sequence IS NOT NULL
+ORDER BY e.team DESC, e.key DESC LIMIT :limit;
 
 -- name: newest_events
 -- Looks through `span` events at most, so that a rare type costs no more than a frequent one.
