@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,13 +15,14 @@ from heliograph.deliver.dispatch import Dispatch, choose_carrier
 from heliograph.handover import Handover
 from heliograph.rules.delivery.lanes import SLOTS
 from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
-from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
+from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.setup.records import CarrierRecord, TeamRecord
 from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.storage.texts import Way
 from tests.entries import set_up
+from tests.storage.samples import let_leases_end
 
 pytestmark = pytest.mark.anyio
 
@@ -323,15 +325,43 @@ async def test_a_late_completion_changes_nothing(
 ) -> None:
     id_ = await send("email", "bounced@simulator.test")
     (lost,) = await store.outbox.claim("email", 1)
-    clock.forward(LEASE_MS)
-    await other.outbox.reclaim()
+    await let_leases_end(other, clock)
     late = working(store, carriers, clock)
-    assert not await late.deliver(lost)
     (taken,) = await other.outbox.claim("email", 1)
     assert not await late.deliver(lost)
     assert await story(id_) == []
     assert await working(other, carriers, clock).deliver(taken)
     assert await story(id_) == ["bounced"]
+
+
+class Admitting(Scripted):
+    """Asks before it sends, as carriers with connections do."""
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        await parcel.passage.admit()
+        return await super().hand_over(parcel)
+
+
+@pytest.mark.parametrize("doubt", ["reclaimed", "no heartbeat", "heartbeat lost it"])
+async def test_message_that_another_worker_sent_is_not_sent_again(
+    store: Store, other: Store, clock: Any, send: Send, story: Told, doubt: str
+) -> None:
+    id_ = await send("email", "anyone@example.com")
+    (first,) = await store.outbox.claim("email", 1)
+    await let_leases_end(other, clock)
+    (second,) = await other.outbox.claim("email", 1)
+    sending, reclaimed = Admitting(Accepted(carrier_id="1")), Admitting(Accepted(carrier_id="2"))
+    if doubt == "reclaimed":  # the first worker has sent it
+        assert await working(store, Carriers(lambda _: sending), clock).deliver(first)
+        assert not await working(other, Carriers(lambda _: reclaimed), clock).deliver(second)
+        assert (len(sending.parcels), len(reclaimed.parcels)) == (1, 0)
+    else:  # the second has
+        late = working(store, Carriers(lambda _: sending), clock)
+        late.renewed_at, late.lost = (float("-inf"), set()) if doubt == "no heartbeat" else (math.inf, {first.key})
+        assert not await late.deliver(first)
+        assert await working(other, Carriers(lambda _: reclaimed), clock).deliver(second)
+        assert (len(sending.parcels), len(reclaimed.parcels)) == (0, 1)
+    assert await story(id_) == ["sent"]
 
 
 async def test_an_outcome_waits_for_the_store(
@@ -366,6 +396,5 @@ async def test_an_outcome_that_cannot_be_written_leaves_the_claim(
     (claim,) = await store.outbox.claim("email", 1)
     assert not await working(store, carriers, clock).deliver(claim)
     assert await store.outbox.claim("email", 1) == []
-    clock.forward(LEASE_MS)
-    await store.outbox.reclaim()
+    await let_leases_end(store, clock)
     assert len(await store.outbox.claim("email", 1)) == 1

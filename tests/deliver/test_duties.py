@@ -20,7 +20,7 @@ from heliograph.opening import log_fault
 from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.delivery.circuit import opened
 from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Outcome, Report
-from heliograph.rules.limits import LEASE_MS
+from heliograph.rules.limits import CONTACT_MS, LEASE_MS
 from heliograph.rules.mail.reputation import Reputation
 from heliograph.rules.setup.records import CarrierRecord, Platform
 from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
@@ -30,6 +30,7 @@ from heliograph.storage.store import Store, StoreUnavailable
 from tests.clocks import TestClock
 from tests.deliver.conftest import Send, Story
 from tests.entries import set_up
+from tests.storage.samples import let_leases_end
 from tests.storage.test_money import outcome
 from tests.storage.test_requests import refused
 
@@ -95,7 +96,8 @@ async def test_dead_claims_are_freed_also_after_a_failure(
 ) -> None:
     await send("email", "anyone@example.com")
     await store.outbox.claim("email", 1)
-    clock.forward(LEASE_MS)
+    await let_leases_end(store, clock, LEASE_MS - CONTACT_MS)
+    clock.forward(CONTACT_MS)
     free, errors = store.outbox.reclaim, [StoreUnavailable()]
 
     async def free_at_last() -> int:

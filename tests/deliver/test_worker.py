@@ -22,6 +22,7 @@ from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store, StoreUnavailable
 from tests.entries import set_up
+from tests.storage.samples import let_leases_end
 
 pytestmark = pytest.mark.anyio
 
@@ -97,8 +98,7 @@ async def die(store: Store, clock: Any, times: int) -> None:
     for _ in range(times):
         for lane in ("email", "phone"):
             await store.outbox.claim(lane, 100)
-        clock.forward(LEASE_MS)
-        await store.outbox.reclaim()
+        await let_leases_end(store, clock)
 
 
 async def test_everything_is_delivered(store: Store, clock: Any, carriers: Carriers, send: Send) -> None:
@@ -273,10 +273,9 @@ async def test_the_heartbeat_keeps_what_is_in_work_and_nothing_else(
     await send("email", "working@example.com")
     await send("email", "lost@example.com")
     working, _ = sorted(await store.outbox.claim("email", 2), key=lambda claim: claim.address, reverse=True)
-    clock.forward(LEASE_MS - HEARTBEAT_MS)
+    await let_leases_end(other, clock, LEASE_MS - HEARTBEAT_MS)
     await store.outbox.heartbeat([working])
-    clock.forward(HEARTBEAT_MS)
-    await other.outbox.reclaim()
+    await let_leases_end(other, clock, HEARTBEAT_MS)
     assert [claim.address for claim in await other.outbox.claim("email", 2)] == ["lost@example.com"]
 
 
@@ -288,8 +287,7 @@ async def test_poison_is_quarantined_and_its_hold_released(store: Store, clock: 
     for deaths in range(1, DEATHS_MAX + 1):
         assert await store.outbox.suspects() == 1
         assert len(await store.outbox.claim_suspect()) == 1
-        clock.forward(LEASE_MS)
-        assert await store.outbox.reclaim() == (deaths == DEATHS_MAX)
+        assert await let_leases_end(store, clock) == (deaths == DEATHS_MAX)
     assert await is_empty(store)()
     assert await story(id_) == ["failed"]
     account = await store.ledger.account(1)
@@ -346,8 +344,7 @@ async def test_who_is_not_alone_is_not_blamed(
             await until(lambda: gate.begun)
             if how != "a stop":
                 await until(lambda: not worker._suspects_first)
-        clock.forward(LEASE_MS)
-        assert await store.outbox.reclaim() == 0
+        assert await let_leases_end(store, clock) == 0
     gate.opened.set()
     async with running(Worker(store, Handover(store, Carriers(lambda _: gate), clock), clock)):
         await until(is_empty(store))

@@ -98,6 +98,8 @@ class Carriers(Handover):
 
     async def ask(self, carrier: CarrierRecord, parcel: Any) -> Outcome:
         world, process, claim = self._world, self._process, self._claim
+        if claim.reclaimed:
+            await Dispatch(process.store, self, world.clock).renew(claim)
         world.may_hand_over(process, claim)
         made = HandedOver()
         self.made.append(made)
@@ -286,7 +288,9 @@ class World:
         done = await Dispatch(process.store, carriers, self.clock).deliver(claim)
         process.working.remove(claim)
         until = process.lease.pop((claim.key, claim.epoch))
-        assert done or until <= self.clock.now(), f"{process.name} could not record {claim.message_id} under its lease"
+        # An earlier worker may have recorded meanwhile that it had sent the message.
+        may_lose = claim.reclaimed or until <= self.clock.now()
+        assert done or may_lose, f"{process.name} could not record {claim.message_id} under its lease"
         self.seen["fenced"] += not done
         for made in carriers.made:
             process.open.remove(made)

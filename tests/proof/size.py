@@ -11,6 +11,7 @@ SIZES = {
     "P1 accepts between kills": (30, 50),
     "P2 accepts": (50, 200),
     "P3 kills": (2, 50),
+    "P3 pauses": (2, 200),
     "P4 examples": (25, 2_000),
     "P4 steps": (20, 50),
     "P4 races": (1, 50),

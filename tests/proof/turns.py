@@ -84,13 +84,16 @@ class Memory:
         before = self.connection.total_changes()
         self.connection.execute("BEGIN")
         try:
-            result = drive(story, SqliteTx(self.connection, QUERIES))
+            tx = SqliteTx(self.connection, QUERIES)
+            result = drive(story, tx)
             self.connection.execute(end)
         except BaseException:
             self.connection.execute("ROLLBACK")
             raise
         if end == "COMMIT" and self.connection.total_changes() != before:
             self._written()
+        for act in tx.afterwards if end == "COMMIT" else ():
+            act()
         return result
 
     def ask(self, sql: str, *given: Any) -> list[tuple[Any, ...]]:

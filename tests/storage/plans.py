@@ -307,6 +307,7 @@ INDEXES = {
     "find_poison": "outbox_suspect",
     "drop_poisoned_reports": "outbox_suspect",
     "fence": "outbox_pkey",
+    "fence_claimed_again": "outbox_pkey",
     "fence_unclaimed": "outbox_pkey",
     "places_by_carrier_id": "recipient_by_carrier",
     "told_of": "event_by_message",

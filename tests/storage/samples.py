@@ -9,7 +9,7 @@ from heliograph.rules import pricing
 from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.delivery.lanes import LANE
-from heliograph.rules.limits import VERIFICATION_MS
+from heliograph.rules.limits import CONTACT_MS, LEASE_MS, VERIFICATION_MS
 from heliograph.rules.people import Person, set_roles
 from heliograph.rules.refusals import Refusal
 from heliograph.runtime.clock import Clock
@@ -132,3 +132,12 @@ def retry_key(name: str, body: str = "body") -> IdempotencyKey:
 
 def refusals(results: Sequence[Any]) -> list[str]:
     return [result.code for result in results if isinstance(result, Refusal)]
+
+
+async def let_leases_end(store: Store, clock: TestClock, ms: int = LEASE_MS) -> int:
+    """Let the time pass while `store` stays in contact with its database; return how many messages it quarantined."""
+    quarantined = await store.outbox.reclaim()
+    for _ in range(ms // CONTACT_MS):
+        clock.forward(CONTACT_MS)
+        quarantined += await store.outbox.reclaim()
+    return quarantined

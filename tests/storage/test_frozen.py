@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
+from heliograph.storage.outcomes import Later
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.storage.samples import finish, message, retry_key, start
+from tests.storage.samples import finish, let_leases_end, message, retry_key, start
 from tests.storage.test_outbox import sent
 
 pytestmark = pytest.mark.anyio
@@ -17,8 +18,7 @@ async def test_a_claim_lost_and_won_again_is_fenced_inside_one_batch(store: Stor
     item = message(clock, price=10)
     await store.messages.accept(item)
     (old,) = await store.outbox.claim("email", 1)
-    clock.forward(LEASE_MS)
-    await store.outbox.reclaim()
+    await let_leases_end(store, clock)
     (new,) = await store.outbox.claim("email", 1)
     assert new.key == old.key
     late, fresh = await asyncio.gather(
@@ -35,8 +35,7 @@ async def test_work_that_was_lost_is_not_what_has_its_key_now(store: Store, cloc
     """SQLite gives the last row's key again when that row is gone."""
     await store.messages.accept(message(clock))
     (frozen,) = await store.outbox.claim("email", 1)
-    clock.forward(LEASE_MS)
-    await store.outbox.reclaim()
+    await let_leases_end(store, clock)
     (again,) = await store.outbox.claim("email", 1)
     assert await store.outbox.record(sent(again, clock))
     await store.messages.accept(message(clock))
@@ -56,3 +55,62 @@ async def test_a_key_lost_and_won_again_is_answered_by_the_winner(store: Store, 
     again = await store.verifications.start(start(clock, retry_key=retry_key("key")))
     assert again
     assert (again.body, again.replayed) == (b'"winner"', True)
+
+
+async def test_claim_freed_and_not_claimed_again_records_its_outcome(
+    store: Store, other: Store, clock: TestClock
+) -> None:
+    for _ in range(2):
+        await store.messages.accept(message(clock))
+    ended, working = await store.outbox.claim("email", 2)
+    await let_leases_end(other, clock)
+    assert await store.outbox.record(sent(ended, clock, "failed"))
+    assert not await store.outbox.record(sent(ended, clock, "failed"))  # once
+    assert await store.outbox.heartbeat([working, ended]) == {working.key}
+    assert await other.outbox.claim("email", 2) == []
+
+
+async def test_outcome_that_is_to_be_tried_again_is_not_kept_by_a_heartbeat(store: Store, clock: TestClock) -> None:
+    await store.messages.accept(message(clock))
+    (claim,) = await store.outbox.claim("email", 1)
+    again = Later(due_at=clock.now(), attempt=1)
+    assert await store.outbox.record(sent(claim, clock, None, again=again))
+    assert not await store.outbox.record(sent(claim, clock, None, again=again))
+    assert await store.outbox.heartbeat([claim]) == set()
+    assert len(await store.outbox.claim("email", 1)) == 1
+
+
+async def test_sent_message_that_was_claimed_again_is_not_sent_by_the_second_worker(
+    store: Store, other: Store, clock: TestClock
+) -> None:
+    item = message(clock, price=10)
+    await store.messages.accept(item)
+    (first,) = await store.outbox.claim("email", 1)
+    assert not first.reclaimed
+    await let_leases_end(other, clock)
+    (second,) = await other.outbox.claim("email", 1)
+    assert second.reclaimed
+    assert await other.outbox.heartbeat([second]) == {second.key}
+    assert await store.outbox.record(sent(first, clock))
+    assert await other.outbox.heartbeat([second]) == set()
+    assert not await other.outbox.record(sent(second, clock))
+    stored = await store.messages.get(1, item.id)
+    assert stored
+    assert stored.status == "sent"
+    assert (await store.ledger.account(1)).held == 0
+
+
+async def test_outage_longer_than_lease_frees_nothing_of_the_living(
+    store: Store, other: Store, clock: TestClock
+) -> None:
+    for _ in range(2):
+        await store.messages.accept(message(clock))
+    working, lost = await store.outbox.claim("email", 2)
+    await let_leases_end(other, clock, LEASE_MS // 2)
+    clock.forward(3 * LEASE_MS)  # nobody reaches the database
+    await other.outbox.reclaim()
+    await other.outbox.reclaim()
+    assert await other.outbox.claim("email", 2) == []
+    await store.outbox.heartbeat([working])
+    await let_leases_end(other, clock, LEASE_MS // 2)
+    assert [claim.key for claim in await other.outbox.claim("email", 2)] == [lost.key]

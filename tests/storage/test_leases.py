@@ -12,7 +12,7 @@ from heliograph.storage import leases
 from heliograph.storage.leases import FORGOTTEN_MS, Leases
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.storage.samples import finish, message, retry_key, start
+from tests.storage.samples import finish, let_leases_end, message, retry_key, start
 from tests.storage.test_outbox import sent
 
 pytestmark = pytest.mark.anyio
@@ -98,10 +98,9 @@ async def test_nobody_is_robbed_when_the_shared_clock_is_set(
         await other.outbox.reclaim()
         assert await other.outbox.claim("email", 2) == []
         await store.outbox.heartbeat([working])
-        clock.forward(LEASE_MS // 2)
+        await let_leases_end(other, clock, LEASE_MS // 2)
         await store.outbox.heartbeat([working])
-        clock.forward(LEASE_MS // 2)
-        await other.outbox.reclaim()
+        await let_leases_end(other, clock, LEASE_MS // 2)
         assert [claim.key for claim in await other.outbox.claim("email", 2)] == [lost.key]
 
 
@@ -169,8 +168,7 @@ class TestMachine:
             await other.upkeep.check_clock()
             await other.outbox.reclaim()
             assert await other.outbox.claim("email", 1) == []
-            clock_of(other).forward(LEASE_MS)
-            await other.outbox.reclaim()
+            await let_leases_end(other, clock_of(other))
             assert len(await other.outbox.claim("email", 1)) == 1
 
     @pytest.mark.parametrize(("ahead", "seen"), [(0, HOUR_MS), (-HOUR_MS, 0), (0, 0)])

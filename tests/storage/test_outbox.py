@@ -20,7 +20,7 @@ from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
-from tests.storage.samples import message
+from tests.storage.samples import let_leases_end, message
 
 pytestmark = pytest.mark.anyio
 
@@ -93,18 +93,16 @@ async def test_the_work_of_the_dead_is_taken_over(store: Store, other: Store, cl
     await store.messages.accept(message(clock, price=10))
     (lost,) = await store.outbox.claim("email", 10)
     if how == "lease":
-        clock.forward(LEASE_MS // 2)
-        await other.outbox.reclaim()
+        await let_leases_end(other, clock, LEASE_MS // 2)
         assert await other.outbox.claim("email", 10) == []
-        clock.forward(LEASE_MS // 2)
-        await other.outbox.reclaim()
+        await let_leases_end(other, clock, LEASE_MS // 2)
     else:
         await other.outbox.take_back()  # another seat's restart frees nothing of ours
         assert await other.outbox.claim("email", 10) == []
         await store.outbox.take_back()
     (taken,) = await other.outbox.claim("email", 10)
     assert (taken.key, taken.epoch) == (lost.key, lost.epoch + 1)
-    assert not await store.outbox.record(sent(lost, clock))  # too late: fenced
+    assert not await store.outbox.record(sent(lost, clock, "failed"))  # too late: fenced
     assert (await store.ledger.account(1)).held == 10
     assert await other.outbox.record(sent(taken, clock))
     assert not await other.outbox.record(sent(taken, clock))  # once
@@ -114,11 +112,10 @@ async def test_the_work_of_the_dead_is_taken_over(store: Store, other: Store, cl
 async def test_a_heartbeat_keeps_only_what_is_in_work(store: Store, other: Store, clock: TestClock) -> None:
     await asyncio.gather(*(store.messages.accept(message(clock)) for _ in range(2)))
     kept, left = await store.outbox.claim("email", 10)
-    clock.forward(LEASE_MS // 2)
-    await store.outbox.heartbeat([kept])
-    await other.outbox.heartbeat([left])  # not theirs
-    clock.forward(LEASE_MS // 2)
-    await other.outbox.reclaim()
+    await let_leases_end(other, clock, LEASE_MS // 2)
+    assert await store.outbox.heartbeat([kept]) == {kept.key}
+    assert await other.outbox.heartbeat([left]) == set()  # not theirs
+    await let_leases_end(other, clock, LEASE_MS // 2)
     assert [claim.key for claim in await other.outbox.claim("email", 10)] == [left.key]
 
 

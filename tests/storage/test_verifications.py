@@ -14,7 +14,7 @@ from heliograph.storage.store import Store
 from heliograph.storage.verifications import Recent, Start
 from tests.clocks import TestClock
 from tests.storage.conftest import CREDIT, Sql
-from tests.storage.samples import PHONE, RIGHT, WRONG, check, finish, start
+from tests.storage.samples import PHONE, RIGHT, WRONG, check, finish, let_leases_end, start
 
 pytestmark = pytest.mark.anyio
 
@@ -285,8 +285,7 @@ async def test_an_abandoned_start_is_given_up_and_its_hold_released(
     if how == "its process starts again":
         await store.outbox.take_back()
     else:
-        clock.forward(IDEMPOTENCY_LEASE_MS)
-        await other.outbox.reclaim()
+        await let_leases_end(other, clock, IDEMPOTENCY_LEASE_MS)
     stored = await store.verifications.get(1, begun.id)
     assert stored
     assert (stored.status, stored.error_message) == ("failed", "interrupted")

@@ -1,6 +1,7 @@
 """One claimed message to one recorded outcome: the page to read first."""
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
@@ -20,7 +21,7 @@ from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
 from heliograph.rules.delivery.retry import absent_wait, hold_until, next_attempt
 from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import SECOND_MS
+from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
 from heliograph.rules.mail.delay import told_delay
 from heliograph.rules.phones.opt_out import bars
 from heliograph.rules.setup.records import CarrierRecord, Team, UpstreamTemplate
@@ -35,6 +36,7 @@ from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store, StoreUnavailable
 
 RECORD_AGAIN_S = 0.5
+SURE_S = (LEASE_MS - HEARTBEAT_MS) / SECOND_MS  # how long after a heartbeat nobody else can have claimed our messages
 SPREAD_MS = 1000  # over which those that met a dead carrier come back
 REST_MS = 30_000  # … and those that were not even tried, for a probe needs one; all of them when the carrier is back
 NO_CARRIER = "no carrier serves this destination now"
@@ -45,6 +47,13 @@ OPTED_OUT = "the recipient had opted out before the message was handed over"
 TWICE_SILENT = "the carrier fell silent twice: it is not known whether the message was sent, and it is not sent again"
 
 log = structlog.get_logger()
+
+
+class LeaseLost(Barred):
+    """Another worker has claimed the message, or its outcome is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__(Refused())
 
 
 class Dispatch:
@@ -62,6 +71,8 @@ class Dispatch:
         self.waited = waited
         self.suppressed = Suppressed(store)
         self.unrecorded: set[int] = set()  # outcomes that the store could not take yet, by outbox key
+        self.renewed_at = math.inf  # when the last successful heartbeat began, by the event loop's clock
+        self.lost: set[int] = set()  # outbox keys of claims that the last heartbeat did not renew
 
     async def deliver(self, claim: Claim) -> bool:
         """Deliver in a task of its own; True when the outcome is recorded, False when the claim was no longer ours."""
@@ -75,6 +86,9 @@ class Dispatch:
             self.suppressed.enter(claim)
         try:
             change = await self._hand_over(claim)
+        except LeaseLost:
+            log.warning("not sent: the lease of the message was lost", message=claim.message_id)
+            return False
         except Barred as barred:
             change = to_change(claim, None, barred.refusal, self._clock.of(claim.team), self._jitter)
         finally:
@@ -113,6 +127,16 @@ class Dispatch:
             waited = now - (claim.first_at if claim.attempt else claim.held_at or claim.due_at)
             metrics.to_handover[claim.channel, LANE[claim.channel], claim.priority].observe(waited / SECOND_MS)
         return to_change(claim, carrier, outcome, now, self._jitter, asked)
+
+    async def renew(self, claim: Claim) -> None:
+        """Renew one claim's lease; raises LeaseLost."""
+        while True:
+            try:
+                if await self._store.outbox.heartbeat([claim]):
+                    return
+                raise LeaseLost
+            except StoreUnavailable:
+                await asyncio.sleep(RECORD_AGAIN_S)
 
     def bar(self, claim: Claim, suppressed: bool) -> Refused | None:
         """Return why it is not handed over any more (contract 16)."""
@@ -179,7 +203,10 @@ class Dispatch:
         try:
             while True:
                 try:
-                    return await self._store.outbox.record(change)
+                    done = await self._store.outbox.record(change)
+                    if change.accepted and not done:
+                        log.warning("sent after its lease was lost: it may be sent twice", message=claim.message_id)
+                    return done
                 except StoreUnavailable:
                     self.unrecorded.add(claim.key)
                     await asyncio.sleep(RECORD_AGAIN_S)
@@ -211,6 +238,10 @@ class _Passage(Passage):
             self.waited(0.0)
 
     async def admit(self) -> None:
+        claim, dispatch = self._claim, self._dispatch
+        in_doubt = asyncio.get_running_loop().time() - dispatch.renewed_at > SURE_S
+        if claim.reclaimed or in_doubt or claim.key in dispatch.lost:  # another worker may have sent it
+            await dispatch.renew(claim)
         self.judge(self._claim.channel == "email" and await self._dispatch.suppressed.has(self._claim))
 
     def judge(self, suppressed: bool) -> None:

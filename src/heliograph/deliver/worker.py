@@ -50,6 +50,7 @@ class Worker:
     async def run(self) -> None:
         """Deliver until `stop`."""
         self._ended.clear()
+        self._dispatch.renewed_at = asyncio.get_running_loop().time()
         leases = asyncio.create_task(self._keep_leases())
         try:
             await asyncio.gather(self._try_suspects(), *(self._serve(lane) for lane in SLOTS))
@@ -111,6 +112,7 @@ class Worker:
 
     def _leave(self, work: Work, task: "asyncio.Task[bool]") -> None:
         claim = work.pop(task)
+        self._dispatch.lost.discard(claim.key)
         if not claim.alone:
             self._windows.leave(claim.queue)
 
@@ -155,11 +157,15 @@ class Worker:
         return ended
 
     async def _keep_leases(self) -> None:
-        wait_s = HEARTBEAT_MS / SECOND_MS
+        wait_s, time = HEARTBEAT_MS / SECOND_MS, asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(wait_s)
+            began, claims = time(), [claim for work in self._work.values() for claim in work.values()]
             try:
-                await self._store.outbox.heartbeat([claim for work in self._work.values() for claim in work.values()])
+                kept = await self._store.outbox.heartbeat(claims)
+                working = {claim.key for work in self._work.values() for claim in work.values()}
+                self._dispatch.lost |= {claim.key for claim in claims} & working - kept
+                self._dispatch.renewed_at = began
                 wait_s = HEARTBEAT_MS / SECOND_MS
             except Exception as error:
                 log.warning("cannot keep the leases", error=type(error).__name__)

@@ -65,6 +65,7 @@ IDEMPOTENCY_LEASE_MS = 60 * SECOND_MS
 # Delivery (reliability, choices)
 LEASE_MS = 120 * SECOND_MS
 HEARTBEAT_MS = 40 * SECOND_MS
+CONTACT_MS = 10 * SECOND_MS  # a longer pause between two commits of a process counts as no more contact than this
 CLAIMS_MAX = 2  # claims without a recorded outcome, after which a message is tried alone
 DEATHS_MAX = 3  # of workers while it was alone in their hands: then it counts as poison
 ALONE_AGAIN_MS = 10 * SECOND_MS  # after the first of them; twice as long after the second: a crash loop is over then

@@ -4,9 +4,11 @@ PostgreSQL has such a clock. The processes of an SQLite file are on one machine:
 and a row that says what time of day that is.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from heliograph.rules.limits import LEASE_MS, MINUTE_MS, SECOND_MS
+from heliograph.rules.limits import CONTACT_MS, LEASE_MS, MINUTE_MS, SECOND_MS
 from heliograph.runtime.clock import OFF_MS, Clock
 from heliograph.storage.engine.database import Tx
 
@@ -21,6 +23,9 @@ class Leases:
         self._clock = clock
         self._apart: int | None = None  # from our count to the shared clock, when it was read last
         self._calm_at = 0  # by our count: from then on leases of others may be over
+        # Commits of this process: for how many ms it had been in contact with the database, and the shared time.
+        self._commits: deque[tuple[int, int]] = deque()
+        self._committed_at = 0  # by our count
 
     async def now(self, tx: Tx) -> int:
         """Return the shared clock's time; the wall clock is compared with it."""
@@ -34,6 +39,7 @@ class Leases:
         if self._apart is not None and abs(apart - self._apart) > OFF_MS + after - before:
             # It was set. Live processes get a full new lease, because heartbeats use the new time.
             self._calm_at = after + LEASE_MS
+            self._commits.clear()
         self._apart = apart
         return shared
 
@@ -45,6 +51,30 @@ class Leases:
         """Return the time by which leases must have ended to be over; 0 while the clocks disagree: then none is."""
         now = await self.now(tx)
         return now if self._clock.count() >= self._calm_at and not self._clock.off() else 0
+
+    async def confirm_contact(self, tx: Tx) -> None:
+        """Write a row; once it is durable, the time since the commit before counts as contact with the database."""
+        shared, count = await self.now(tx), self._clock.count()
+        await tx.run("probe")
+        tx.afterwards.append(partial(self._add_commit, shared, count))
+
+    def abandoned(self, length: int = LEASE_MS) -> int:
+        """Return the cutoff before which leases of this length are abandoned; 0 if none is.
+
+        A lease is abandoned if it was not renewed while this process was in contact with the database for `length`.
+        An outage is no contact: it also kept the lease's owner from renewing it, and from recording what it has sent.
+        """
+        if not self._commits or self._clock.off():
+            return 0
+        latest = self._commits[-1][0] - length
+        return next((shared + length for contact, shared in reversed(self._commits) if contact <= latest), 0)
+
+    def _add_commit(self, shared: int, count: int) -> None:
+        contact = self._commits[-1][0] + min(count - self._committed_at, CONTACT_MS) if self._commits else 0
+        self._commits.append((contact, shared))
+        self._committed_at = count
+        while len(self._commits) > 1 and self._commits[1][0] <= contact - LEASE_MS:
+            self._commits.popleft()
 
     def off(self) -> int:
         """Return how far the wall clock is ahead, in ms, when it is wrong: then nothing is claimed."""

@@ -12,7 +12,7 @@ from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.delivery.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
 from heliograph.rules.delivery.outcome import DueReport, own
 from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
+from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, IDEMPOTENCY_LEASE_MS
 from heliograph.rules.options import read_record
 from heliograph.rules.setup.records import Channel, Priority
 from heliograph.runtime.clock import Clock
@@ -59,6 +59,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: bool = False  # for a later time than that of its send, and not tried yet
     expires_at: int | None = None
     alone: bool = False  # nothing else is in its worker's hands
+    reclaimed: bool = False  # the outcome of an earlier claim was not recorded, and still may be
     trace: str | None = None  # the traceparent that its request left
 
     @property
@@ -212,7 +213,7 @@ async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = F
     claims = []
     for row, priority in rows:
         key, epoch, team, message, position, reports, first_at, attempt, deferrals, uncertain, *times = row
-        absent_at, due_at, expires_at, held_at = times
+        absent_at, due_at, expires_at, held_at, claimed = times
         _, _, address, given, id_, channel, sandbox, country, trace, suppressed_at = places[message, position]
         claims.append(
             Claim(
@@ -243,6 +244,7 @@ async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = F
                 scheduled=attempt == 0 and due_at > first_at,
                 expires_at=expires_at,
                 alone=alone,
+                reclaimed=claimed > 1,
                 trace=trace,
             )
         )
@@ -264,10 +266,12 @@ async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int
     return message, status, record, list(rows) if len(rows) == len(everyone) else []
 
 
-async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leases) -> None:
-    if claims:
-        held = [(c.key, c.epoch) for c in claims]
-        await tx.run("heartbeat", owner=owner, claims=held, lease_until=await leases.until(tx))
+async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leases) -> set[int]:
+    if not claims:
+        return set()
+    held = [(c.key, c.epoch) for c in claims]
+    rows = await tx.run("heartbeat", owner=owner, claims=held, lease_until=await leases.until(tx))
+    return {row[0] for row in rows}
 
 
 async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
@@ -343,8 +347,9 @@ class Outbox:
         """Note that what was claimed to be tried alone is not alone any more."""
         await self._database.write(lambda tx: join(tx, self._owner, claims))
 
-    async def heartbeat(self, claims: Sequence[Claim]) -> None:
-        await self._database.write(lambda tx: heartbeat(tx, self._owner, claims, self._leases))
+    async def heartbeat(self, claims: Sequence[Claim]) -> set[int]:
+        """Renew the leases of these claims; return the keys of those that are still ours."""
+        return await self._database.write(lambda tx: heartbeat(tx, self._owner, claims, self._leases))
 
     def record(self, change: Change) -> Awaitable[bool]:
         """Record the change; False when the claim is no longer ours and nothing was written."""
@@ -422,12 +427,12 @@ class Outbox:
 
     async def reclaim(self) -> int:
         """Free the claims of the dead, put poison aside; returns how many messages were put aside."""
-        now, publisher = self._clock.now(), self._publisher
+        now, publisher, leases = self._clock.now(), self._publisher, self._leases
+        await self._database.write(leases.confirm_contact)
 
         async def story(tx: Tx) -> int:
-            over = await self._leases.over(tx)
-            await tx.run("reclaim", over=over)
-            await verifications.give_up(tx, "", over, now, publisher)
+            await tx.run("reclaim", over=leases.abandoned())
+            await verifications.give_up(tx, "", leases.abandoned(IDEMPOTENCY_LEASE_MS), now, publisher)
             verifications.tell(tx, "expired", len(await tx.run("expire_verifications", now=now)))
             return await outcomes.quarantine(tx, now=now, moved=self._clock.moved, publisher=publisher)
 

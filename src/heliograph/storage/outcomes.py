@@ -338,13 +338,28 @@ async def quarantine(tx: Tx, *, now: int, moved: Mapping[int, int], publisher: P
 
 
 async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[HeldClaim]:
-    """Return held claims with epochs: a batch has a key twice when a process froze and reclaimed what it had lost."""
+    """Return the claims whose outcome counts.
+
+    They have epochs: a batch has a key twice when a process froze and reclaimed what it had lost. What a carrier
+    accepted also counts after the message was claimed again, so that it is not sent a second time.
+    """
     claims = [c.claim for c in changes if c.claim]
     if not claims:
         return set()
     if owner is None:
         return {HeldClaim(*row[:2]) for row in await tx.run("fence_unclaimed", claims=claims)}
-    return {HeldClaim(*row[:2]) for row in await tx.run("fence", claims=claims, owner=owner)}
+    live = {HeldClaim(*row[:2]) for row in await tx.run("fence", claims=claims, owner=owner)}
+    if len(live) == len(claims):
+        return live
+    kept = {claim.key for claim in live}
+    lost = {  # each key once
+        c.claim.key: (c.claim.key, c.claim.epoch, c.message, c.position)
+        for c in changes
+        if c.claim and c.accepted and c.claim.key not in kept
+    }
+    if lost:
+        live |= {HeldClaim(*row) for row in await tx.run("fence_claimed_again", claims=list(lost.values()))}
+    return live
 
 
 class _Rows:

@@ -32,7 +32,7 @@ WITH picked AS MATERIALIZED (
 UPDATE outbox SET owner = :owner, lease_until = :lease_until, claims = claims + 1, epoch = epoch + 1
 WHERE key IN (SELECT p.key FROM picked p)
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
-          absent_at, due_at, expires_at, held_at;
+          absent_at, due_at, expires_at, held_at, claims;
 
 -- name: suspects
 -- The literal is that of the index outbox_suspect: without it the whole queue would be read.
@@ -53,7 +53,7 @@ UPDATE outbox SET owner = :owner, lease_until = :lease_until, alone = alone + 1,
                          + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = outbox.team), 0)
 WHERE key IN (SELECT p.key FROM picked p)
 RETURNING key, epoch, team, message, position, promises, first_at, attempt, deferrals, uncertain,
-          absent_at, due_at, expires_at, held_at;
+          absent_at, due_at, expires_at, held_at, claims;
 
 -- name: claimed_recipients
 SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country, m.trace, s.created_at
@@ -90,10 +90,12 @@ UPDATE message SET record = :record WHERE key = :message;
 SELECT c.message, c.body FROM rows(:messages, message bigint) AS p JOIN whole_content c ON c.message = p.message;
 
 -- name: heartbeat
--- Only what is really in work: a claim whose answer was lost on the way must run out. `|| ''`: see fence.
-UPDATE outbox SET lease_until = :lease_until
+-- Only what is really in work: a claim whose answer was lost on the way must run out. As `fence`: also what was freed.
+UPDATE outbox SET owner = :owner, lease_until = :lease_until
 FROM rows(:claims, key bigint, epoch bigint) AS r
-WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
+WHERE outbox.key = r.key AND outbox.epoch = r.epoch
+  AND (outbox.owner || '' = :owner OR (outbox.owner IS NULL AND outbox.claims > 0))
+RETURNING outbox.key;
 
 -- name: release_claims
 -- Given back untouched: the claim does not count. `|| ''`: see fence.

@@ -1,10 +1,20 @@
 -- Recording outcomes and reports: state, money, events, suppressions and the next attempt in one transaction.
 
 -- name: fence
--- Of the claims that a worker reports on, those that are still its own.
+-- Of the claims that a worker reports on, those that are still its own, or were freed and not claimed again since.
+-- `claims` is 0 once an outcome of the claim is recorded.
 -- `|| ''` keeps SQLite from the index on owner: it would read all our claims for each one (100 claims: 20 times slower).
 SELECT o.key, o.epoch FROM rows(:claims, key bigint, epoch bigint) AS r
-JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch AND o.owner || '' = :owner
+JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch
+ AND (o.owner || '' = :owner OR (o.owner IS NULL AND o.claims > 0))
+FOR UPDATE OF o  --postgres
+;
+
+-- name: fence_claimed_again
+-- Of the claims that were lost, those whose message is still to be sent by whoever claimed it since.
+SELECT r.key, r.epoch FROM rows(:claims, key bigint, epoch bigint, message bigint, position smallint) AS r
+JOIN outbox o ON o.key = r.key AND o.epoch > r.epoch AND o.message = r.message AND o.position = r.position
+ AND o.promises IS NULL
 FOR UPDATE OF o  --postgres
 ;
 
