@@ -238,7 +238,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Connections of a process to PostgreSQL, besides the one that listens.
     database_pool: Annotated[int, _between(2, 1000)] = 8
     database_timeout_s: Annotated[int, _between(1, 600)] = 10  # for a statement of PostgreSQL, or a free connection
-    database_connect_s: Annotated[int, _between(1, 60)] = 3  # for a connection to PostgreSQL; several hosts share it
+    database_connect_s: Annotated[int, _between(1, 60)] = 3  # for a connection to PostgreSQL
     # MiB of large bodies that a process reads at once; others wait.
     body_memory_mb: Annotated[int, _between(16, 4096)] = 96
     connections_max: Annotated[int, _between(16, 65536)] = 4096  # HTTP, of a process; one more is answered 503

@@ -54,6 +54,7 @@ PROOFS = {
     "P30": ["tests/proof/test_comes_back.py"],
     "P32": ["tests/proof/test_feed.py", "tests/storage/test_feed.py"],
     "P33": ["tests/storage/test_claims.py"],
+    "recovery": ["tests/proof/test_recovery.py"],
     "pauses": ["tests/proof/test_paused_database.py"],
     "failover": ["tests/proof/test_failover.py"],
     "growth": ["tests/proof/test_ten_million.py"],

@@ -31,6 +31,7 @@ SIZES = {
     "P18 changed requests": (40, 19_800),  # for an endpoint
     "P19 seeds": (100, 10_000),
     "P20 crashes": (2, 50),
+    "recovery stops": (2, 20),
     "P22 kills": (3, 10),
     "P22 runs": (1, 20),
     "P27 hand-overs": (15, 1_000),  # after the clock is wrong

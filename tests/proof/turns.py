@@ -73,6 +73,8 @@ class Memory:
         await Turn()
         return self.transact(story, "ROLLBACK")
 
+    async def probe(self) -> None: ...
+
     async def listen(self) -> None: ...
 
     async def close(self) -> None:

@@ -1,6 +1,8 @@
 """An address with several hosts: whichever takes writes is used, and no other one delays that for long."""
 
-from typing import Any
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -9,6 +11,7 @@ import pytest
 from heliograph.cli.options import shown
 from heliograph.opening import make_database
 from heliograph.settings import Settings
+from heliograph.storage.engine import postgres
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.migrate import migrate_postgres
 from heliograph.storage.engine.postgres import Hosts, PostgresDatabase, connect
@@ -53,17 +56,31 @@ async def test_what_each_host_said() -> None:
     assert "hush" not in str(failed.value)
 
 
-async def test_a_share_that_one_does_not_use_the_next_ones_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[float] = []
+async def test_hosts_that_do_not_answer_are_asked_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is promoted meanwhile is used, though the others never answer."""
+    asked, ended = list[str](), list[str]()
+    accepted = cast(Any, SimpleNamespace(_transport=SimpleNamespace(get_extra_info=lambda _: None)))
 
-    async def refuse(*_: Any, timeout: float, **__: Any) -> None:
-        given.append(timeout)
-        raise ConnectionRefusedError
+    async def answer(url: str, **_: Any) -> Any:
+        asked.append(url)
+        try:
+            await asyncio.sleep(0 if "h3" in url else 3600)
+        finally:
+            ended.append(url)
+        return accepted
 
-    monkeypatch.setattr(asyncpg, "connect", refuse)
-    with pytest.raises(StoreUnavailable):
-        await connect(Hosts("postgresql://u@h1,h2,h3/x", connect_s=60))
-    assert given == pytest.approx([20, 30, 60], rel=0.2)
+    monkeypatch.setattr(asyncpg, "connect", answer)
+    monkeypatch.setattr(postgres, "STAGGER_S", 0.01)
+    hosts = Hosts("postgresql://u@h1,h2,h3/x", connect_s=60)
+    assert await connect(hosts) is accepted
+    await asyncio.sleep(0)
+    assert len(asked) == len(ended) == 3
+    assert await connect(hosts) is accepted
+    assert "h3" in asked[3]
+    assert len(asked) == 4
+
+
+def test_connect_timeout_setting_is_used() -> None:
     assert make_database(Settings(database="postgresql://u@h1/x", database_connect_s=7))._hosts.connect_s == 7  # type: ignore[attr-defined]
 
 

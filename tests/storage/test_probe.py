@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from heliograph.storage.engine import probe
+from heliograph.storage.engine import postgres, probe
+from heliograph.storage.engine.database import Tx
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.store import Store, StoreUnavailable
 
@@ -54,3 +55,43 @@ async def test_no_answer_in_time_is_an_outage(monkeypatch: pytest.MonkeyPatch) -
 async def test_ready_means_that_something_was_committed(store: Store) -> None:
     await store.upkeep.can_commit.answer()
     assert await store.database.write(lambda tx: tx.run("probe")) == []
+
+
+async def test_failed_answer_is_not_reused_as_long_as_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "FRESH_S", 3600)
+    monkeypatch.setattr(probe, "FAILED_S", 0.0)
+    answers = iter([StoreUnavailable("stopped"), 1, 2])
+
+    async def ask() -> int:
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    shared = Probe(ask)
+    with pytest.raises(StoreUnavailable):
+        await shared.answer()
+    assert [await shared.answer() for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_readiness_returns_while_every_connection_of_the_pool_is_in_use(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an outage, in which requests wait for a server that is gone."""
+    monkeypatch.setattr(postgres, "PROBE_S", 0.5)
+    begun, end = asyncio.Semaphore(0), asyncio.Event()
+
+    async def hold(tx: Tx) -> None:
+        begun.release()
+        await end.wait()
+
+    holding = [asyncio.create_task(store.database.write(hold)) for _ in range(postgres.POOL_MAX)]
+    for _ in holding:
+        await begun.acquire()
+    with pytest.raises(StoreUnavailable):
+        await store.database.probe()
+    monkeypatch.setattr(postgres, "PROBE_S", 60.0)
+    await store.database.probe()
+    end.set()
+    await asyncio.gather(*holding)
+    await store.database.probe()

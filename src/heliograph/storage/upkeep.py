@@ -17,7 +17,7 @@ class Upkeep:
         self._clock = clock
         self._leases = leases
         self._setup = setup
-        self.can_commit = Probe(lambda: database.write(lambda tx: tx.run("probe")))
+        self.can_commit = Probe(database.probe)
 
     async def pause_if_turned_back(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Comparison:
         """Pause delivery now if the database is older than what was seen of it, or its file is a copy."""

@@ -70,6 +70,9 @@ class Database(Protocol):
     async def read(self, story: Story[T]) -> T:
         """Run the story on one consistent view; what it writes is undone."""
 
+    async def probe(self) -> None:
+        """Commit a row; raises StoreUnavailable."""
+
     async def listen(self) -> None:
         """Hear the hints of other processes, until cancelled."""
 

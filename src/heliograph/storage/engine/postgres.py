@@ -26,6 +26,8 @@ POOL_MAX = 8
 CONNECT_S = 3.0
 COMMAND_S = 10.0  # for one statement, or for a free connection
 CLOSE_S = 3.0
+PROBE_S = 1.0  # for a row to be committed
+STAGGER_S = 0.25  # after which the next host is asked beside one that has not answered
 TRIES = 3
 CHANNEL = "heliograph"
 LISTEN_AGAIN_S = 1.0  # after the connection that listens was lost
@@ -94,27 +96,44 @@ class Hosts:
         self._wanted = {} if is_said else {"target_session_attrs": "read-write"}
 
     async def connect(self, **options: Any) -> Any:
-        """Connect to the first host that answers.
+        """Connect to the first host that accepts; one that does not answer delays the next by STAGGER_S."""
+        options |= self._wanted | {"timeout": self.connect_s}
+        if len(self._urls) == 1:
+            connection: Any = await asyncpg.connect(self._urls[0], **options)
+        else:
+            connection = await self._race(options)
+        keep_alive(connection)
+        return connection
 
-        Each has its share of the time that is left: one that swallows packets does not keep us from the next, and what
-        one that refuses at once leaves of its share the next ones have.
-        """
-        time, urls = asyncio.get_running_loop().time, tuple(self._urls)
-        ends_at = time() + self.connect_s
-        refusals: list[str] = []
-        for place, url in enumerate(urls):
-            share = (ends_at - time()) / (len(urls) - place)
-            try:
-                connection: Any = await asyncpg.connect(url, **(options | self._wanted | {"timeout": share}))
-            except Exception as error:
-                if len(urls) == 1 or not is_outage(error):
-                    raise
-                refusals.append(f"{urlsplit(url).netloc.rpartition('@')[2]}: {reason_of(error)}")
-            else:
-                self._urls.sort(key=lambda one: one != url)
-                keep_alive(connection)
-                return connection
-        raise ConnectionError("; ".join(refusals))
+    async def _race(self, options: dict[str, Any]) -> Any:
+        waiting, refusals = list(self._urls), dict.fromkeys(self._urls, "")
+        asking: dict[asyncio.Task[Any], str] = {}
+        try:
+            while waiting or asking:
+                if waiting:
+                    url = waiting.pop(0)
+                    asking[asyncio.create_task(asyncpg.connect(url, **options))] = url
+                done, _ = await asyncio.wait(
+                    asking, timeout=STAGGER_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    url, error = asking.pop(task), task.exception()
+                    if error is None:
+                        self._urls.sort(key=lambda one, url=url: one != url)
+                        return task.result()
+                    if not (isinstance(error, Exception) and is_outage(error)):
+                        raise error
+                    refusals[url] = f"{urlsplit(url).netloc.rpartition('@')[2]}: {reason_of(error)}"
+        finally:
+            for task in asking:
+                task.add_done_callback(_end_unused)
+                task.cancel()
+        raise ConnectionError("; ".join(refusals.values()))
+
+
+def _end_unused(connecting: "asyncio.Task[Any]") -> None:
+    if not connecting.cancelled() and not connecting.exception():
+        connecting.result().terminate()
 
 
 async def connect(hosts: Hosts) -> Any:
@@ -191,6 +210,7 @@ class PostgresDatabase:
         self._session = SESSION | {"statement_timeout": str(int(command_s * 900))}
         self._pooled: bool | None = None  # not known yet
         self._reads = asyncio.Semaphore(reads_max(pool_max))
+        self._probe_failed = False
         self._ear = 0  # the server's number of the connection that listens
         self.hints = Hints(self._tell)
 
@@ -213,6 +233,28 @@ class PostgresDatabase:
                 self._reads.release()
         finally:
             metrics.under_way["read"] -= 1
+
+    async def probe(self) -> None:
+        """Commit a row; after a failure on a connection of its own.
+
+        Those of the pool may all be in use, or still wait for a server that is gone.
+        """
+        try:
+            with outages():
+                async with asyncio.timeout(PROBE_S):
+                    await (self._probe_alone() if self._probe_failed else self.write(lambda tx: tx.run("probe")))
+            self._probe_failed = False
+        except StoreUnavailable:
+            self._probe_failed = True
+            raise
+
+    async def _probe_alone(self) -> None:
+        connection = await self._connect()
+        try:
+            await connection.fetch(self._queries["probe"].sql)
+            await connection.close()
+        finally:
+            connection.terminate()
 
     async def listen(self) -> None:
         said = False

@@ -8,6 +8,7 @@ from heliograph.storage.engine.database import StoreUnavailable, T
 
 ANSWER_S = 1.0
 FRESH_S = 1.0  # how long an answer is reused
+FAILED_S = 0.1  # how long a failure is reused: the database may have returned since
 
 
 class Probe(Generic[T]):
@@ -19,7 +20,7 @@ class Probe(Generic[T]):
     async def answer(self) -> T:
         """Raises StoreUnavailable, also when there is no answer in time; the next caller waits for the same one."""
         loop = asyncio.get_running_loop()
-        if self._asking is None or (self._asking.done() and loop.time() - self._at >= FRESH_S):
+        if self._asking is None or (self._asking.done() and loop.time() - self._at >= self._reused_s(self._asking)):
             self._asking, self._at = asyncio.ensure_future(self._ask()), loop.time()
             self._asking.add_done_callback(_seen)
         asked = self._asking  # another may ask anew before this one goes on
@@ -27,6 +28,9 @@ class Probe(Generic[T]):
         if not done:
             raise StoreUnavailable(f"no answer within {ANSWER_S:.0f} s")
         return asked.result()
+
+    def _reused_s(self, asked: "asyncio.Future[T]") -> float:
+        return FAILED_S if asked.cancelled() or asked.exception() else FRESH_S
 
 
 def _seen(asked: "asyncio.Future[T]") -> None:

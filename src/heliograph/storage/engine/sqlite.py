@@ -102,6 +102,9 @@ class SqliteDatabase:
     def read(self, story: Story[T]) -> Coroutine[Any, Any, T]:
         return self._inside("read", story)
 
+    async def probe(self) -> None:
+        await self.write(lambda tx: tx.run("probe"))
+
     async def listen(self) -> None:
         try:
             with pipes.listening(self._pipes, self.hints.hear) as self._own_pipe:
