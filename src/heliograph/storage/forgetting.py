@@ -46,7 +46,10 @@ async def purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> No
 
 
 async def forget_team(tx: Tx, team: Team) -> None:
-    """Forget its messages, those that came in, codes and events, finished or not; its setup and its lists stay."""
+    """Forget its messages, those that came in, codes and events, finished or not; its setup and its lists stay.
+
+    So do messages that are still to be sent from when the team was live, with their holds.
+    """
     ref = team.record.ref
     messages = [tuple(row) for row in await tx.run("end_messages", team=ref)]
     for at in range(0, len(messages), PORTION):
@@ -55,7 +58,7 @@ async def forget_team(tx: Tx, team: Team) -> None:
     await tags.delete(tx, await tx.run("added_of_team", team=ref))
     for query in OF_TEAM:
         await tx.run(query, team=ref)
-    await tx.run("forget_keys", team=team.record.id)
+    await tx.run("forget_keys", team=team.record.id, ref=ref)
     hooks = [(line,) for hook in team.webhooks for line in (hook.id, hook.id + OWN)]
     for query in ("forget_tries", "forget_deliveries"):
         await tx.run(query, webhooks=hooks)

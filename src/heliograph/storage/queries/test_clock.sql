@@ -22,13 +22,15 @@ SELECT min(due_at) FROM (
 ) AS waiting;
 
 -- name: end_messages
-UPDATE message SET ended_at = coalesce(ended_at, created_at) WHERE team = :team RETURNING key;
+-- Not those that are still to be sent from when the team was live.
+UPDATE message SET ended_at = coalesce(ended_at, created_at)
+WHERE team = :team AND (sandbox <> 0 OR ended_at IS NOT NULL) RETURNING key;
 
 -- name: added_of_team
 SELECT team, id, added FROM verification WHERE team = :team AND added <> '{}';
 
 -- name: forget_work
-DELETE FROM outbox WHERE team = :team;
+DELETE FROM outbox WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.key = outbox.message);
 
 -- name: forget_tries
 DELETE FROM attempt WHERE delivery IN (
@@ -38,13 +40,14 @@ DELETE FROM attempt WHERE delivery IN (
 DELETE FROM delivery WHERE webhook IN (SELECT webhook FROM rows(:webhooks, webhook text) AS r);
 
 -- name: forget_events
-DELETE FROM event WHERE team = :team;
+DELETE FROM event WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.key = event.message);
 
 -- name: forget_verifications
-DELETE FROM verification WHERE team = :team;
+-- Not one whose code is being sent: its process settles the hold.
+DELETE FROM verification WHERE team = :team AND owner IS NULL;
 
 -- name: forget_batches
-DELETE FROM batch WHERE team = :team;
+DELETE FROM batch WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.batch = batch.id);
 
 -- name: forget_received
 DELETE FROM received WHERE team = :team;
@@ -63,5 +66,6 @@ UPDATE account SET month = '', used = 0, sandbox_day = 0, sandbox_used = 0, octe
 WHERE team = :team;
 
 -- name: forget_keys
--- Remembered answers of the team's keys: what they name is gone.
-DELETE FROM idempotency WHERE key_id IN (SELECT id FROM setting WHERE kind = 'key' AND team = :team);
+-- Remembered answers of the team's keys whose message is gone.
+DELETE FROM idempotency WHERE key_id IN (SELECT id FROM setting WHERE kind = 'key' AND team = :team)
+  AND NOT EXISTS (SELECT 1 FROM message m WHERE m.team = :ref AND m.id = idempotency.owner);
