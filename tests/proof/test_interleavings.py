@@ -208,7 +208,7 @@ async def run_all(seeds: list[int], folder: Path) -> Counter[str]:
 
 def run_portion(seeds: list[int], folder: Path) -> Counter[str]:
     # The database is never unavailable here: however long a process does nothing, that is contact.
-    leases.CONTACT_MS = LEASE_MS
+    leases.CONTACT_MS = LEASE_MS  # type: ignore[attr-defined]
     return asyncio.run(run_all(seeds, folder))
 
 

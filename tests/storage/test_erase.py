@@ -14,6 +14,7 @@ from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Deci
 from heliograph.rules.audit import COMMAND_LINE, AuditEntry
 from heliograph.rules.delivery.outcome import CarrierReport, Report
 from heliograph.rules.erasure import forms_of, is_erased, stand_in
+from heliograph.rules.limits import DAY_MS
 from heliograph.rules.mail.suppression_file import read_lines
 from heliograph.rules.options import Added, tag_hash
 from heliograph.rules.refusals import InvalidRequest
@@ -26,6 +27,7 @@ from heliograph.storage.deliveries import DeliveryTry, Due, Lease
 from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
+from heliograph.storage.events import Event
 from heliograph.storage.outcomes import Change
 from heliograph.storage.received import NewReceived
 from heliograph.storage.search import MessageLine, Search
@@ -520,3 +522,35 @@ async def test_what_is_looked_through_has_the_columns_of_its_query(store: Store)
         picked = re.findall(r"SELECT (.*?) FROM", " ".join(queries[f"look_{table.name}"].sql.split()))[0]
         names = [name.strip().removeprefix("i.") for name in picked.split(",")]
         assert names[1:] == [*table.texts, *table.shown], table.name
+
+
+@pytest.mark.parametrize("name", ["early", "returns", "events", "verifications", "lone events"])
+async def test_row_that_has_the_key_of_one_that_was_read_is_left_alone(
+    store: Store, clock: TestClock, sql: Sql, name: str
+) -> None:
+    """SQLite gives the last row's key again: between the read and the write of an erasure, or of retention."""
+    now = clock.now()
+    table = {"early": "early_report", "returns": "early_return", "lone events": "event"}.get(name, name.rstrip("s"))
+    if name == "verifications":
+        await store.verifications.start(start(clock))
+    elif name == "early":
+        row = ("sim", "id", "new", now)
+        await store.database.write(lambda tx: tx.run("insert_early_reports", reports=[row]))
+    elif name == "returns":
+        row = {"message": 1, "position": 0, "report": "new", "created_at": now}
+        await store.database.write(lambda tx: tx.run("insert_early_return", **row))
+    else:
+        event = Event(id="evt_new", team=1, subject="new", type="domain.verified", created_at=now)
+        await store.database.write(lambda tx: store.setup.publisher.publish(tx, [event]))
+    before = await sql(f"SELECT * FROM {table}")
+    ((key,),) = await sql(f"SELECT key FROM {table}")
+    stale: dict[str, tuple[str, dict[str, Any]]] = {
+        "early": ("erase_early", {"rows": [(key, "old", "erased")]}),
+        "returns": ("erase_returns", {"rows": [(key, "old", "erased")]}),
+        "events": ("erase_events", {"events": [("evt_old", key, "erased", None, None)]}),
+        "verifications": ("purge_verifications", {"old": [(key, now - DAY_MS)]}),
+        "lone events": ("purge_lone_events", {"old": [(key, now - DAY_MS)]}),
+    }
+    query, given = stale[name]
+    await store.database.write(lambda tx: tx.run(query, **given))
+    assert await sql(f"SELECT * FROM {table}") == before

@@ -1,6 +1,7 @@
 """One question to the database for all who ask, answered within a second or not at all."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -60,7 +61,7 @@ async def test_ready_means_that_something_was_committed(store: Store) -> None:
 async def test_failed_answer_is_not_reused_as_long_as_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "FRESH_S", 3600)
     monkeypatch.setattr(probe, "FAILED_S", 0.0)
-    answers = iter([StoreUnavailable("stopped"), 1, 2])
+    answers: Iterator[int | Exception] = iter([StoreUnavailable("stopped"), 1, 2])
 
     async def ask() -> int:
         if isinstance(answer := next(answers), Exception):

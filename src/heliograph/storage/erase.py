@@ -267,7 +267,7 @@ async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
     """Write rows of id, key, subject, recipient, detail; the webhooks' answers to them may name it as well."""
     if not events:
         return
-    await tx.run("erase_events", events=[event[1:] for event in events])
+    await tx.run("erase_events", events=events)
     subjects = {id_: subject for id_, _, subject, *_ in events}
     pairs = [(webhook, id_) for webhook in wanted.webhooks for id_ in subjects]
     sent = [(row[0], subjects[row[1]]) for row in await tx.run("deliveries_of_events", pairs=pairs)]
@@ -296,6 +296,9 @@ async def _texts(database: Database, wanted: Wanted, place: TextTable, now: int,
         if place.name in ("audit", "instance_audit"):
             entries = [(key, subject or "", detail or "") for *_, key, subject, detail in scrubbed]
             await audit.rewrite(tx, entries, now)
+        elif place.name in ("early", "returns"):
+            seen = [(row[0], row[1], new) for row, (*_, new) in zip(rows, scrubbed, strict=True)]
+            await tx.run(f"erase_{place.name}", rows=seen)
         else:
             await tx.run(f"erase_{place.name}", rows=scrubbed)
 

@@ -8,6 +8,8 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
+from operator import ne
 from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
@@ -119,7 +121,7 @@ class Hosts:
                 for task in done:
                     url, error = asking.pop(task), task.exception()
                     if error is None:
-                        self._urls.sort(key=lambda one, url=url: one != url)
+                        self._urls.sort(key=partial(ne, url))
                         return task.result()
                     if not (isinstance(error, Exception) and is_outage(error)):
                         raise error

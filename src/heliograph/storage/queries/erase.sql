@@ -103,8 +103,8 @@ portion(event WHERE team = :team | id | subject, recipient, detail | type, creat
 
 -- name: erase_events
 UPDATE event SET subject = r.subject, recipient = r.recipient, detail = r.detail
-FROM rows(:events, key bigint, subject text, recipient text, detail text) AS r
-WHERE event.key = r.key;
+FROM rows(:events, id text, key bigint, subject text, recipient text, detail text) AS r
+WHERE event.key = r.key AND event.id = r.id;
 
 -- name: erase_deliveries
 -- One that waits is as after a replay: a try that is on its way, with the address in it, records nothing.
@@ -181,14 +181,17 @@ WHERE import_portion.import_id = r.import_id AND import_portion.number = r.numbe
 SELECT key, report, created_at FROM early_report WHERE key > :after ORDER BY key LIMIT :limit;
 
 -- name: erase_early
-UPDATE early_report SET report = r.report FROM rows(:rows, key bigint, report text) AS r WHERE early_report.key = r.key;
+-- By key and text: SQLite may have given the key to another one since it was read.
+UPDATE early_report SET report = r.report FROM rows(:rows, key bigint, seen text, report text) AS r
+WHERE early_report.key = r.key AND early_report.report = r.seen;
 
 -- name: look_returns
 -- They live for an hour.
 SELECT key, report, created_at FROM early_return WHERE key > :after ORDER BY key LIMIT :limit;
 
 -- name: erase_returns
-UPDATE early_return SET report = r.report FROM rows(:rows, key bigint, report text) AS r WHERE early_return.key = r.key;
+UPDATE early_return SET report = r.report FROM rows(:rows, key bigint, seen text, report text) AS r
+WHERE early_return.key = r.key AND early_return.report = r.seen;
 
 -- name: forget_recipient
 -- The trace of a removed sandbox recipient: its id has the address.

@@ -59,34 +59,39 @@ SELECT DISTINCT b.hash FROM blob b JOIN rows(:hashes, hash text) AS r ON r.hash 
 SELECT DISTINCT x.raw FROM received x JOIN rows(:hashes, hash text) AS r ON r.hash = x.raw;
 
 -- name: old_verifications
-SELECT v.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+-- With when it was made: SQLite may give its key to another one before the next transaction.
+SELECT v.key, v.created_at FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
 CROSS JOIN verification v INDEXED BY verification_by_age ON v.team = a.team          --sqlite
     AND v.created_at <= coalesce(r.before, :before)                            --sqlite
 CROSS JOIN LATERAL (                                                           --postgres
-    SELECT i.key FROM verification i                                           --postgres
+    SELECT i.key, i.created_at FROM verification i                                          --postgres
     WHERE i.team = a.team AND i.created_at <= coalesce(r.before, :before)      --postgres
     ORDER BY i.created_at LIMIT :limit) AS v                                   --postgres
 LIMIT :limit;
 
 -- name: verifications_added
-SELECT v.team, v.id, v.added FROM rows(:old, key bigint) AS r JOIN verification v ON v.key = r.key
+SELECT v.team, v.id, v.added FROM rows(:old, key bigint, created_at bigint) AS r
+JOIN verification v ON v.key = r.key AND v.created_at = r.created_at
 WHERE v.added <> '{}';
 
 -- name: purge_verifications
-DELETE FROM verification WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
+DELETE FROM verification WHERE (key, created_at) IN (
+    SELECT key, created_at FROM rows(:old, key bigint, created_at bigint) AS r);
 
 -- name: old_lone_events
-SELECT e.key FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
+SELECT e.key, e.created_at FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
 CROSS JOIN event e INDEXED BY event_alone ON e.team = a.team AND e.message IS NULL   --sqlite
     AND e.created_at <= coalesce(r.before, :before)                            --sqlite
 CROSS JOIN LATERAL (                                                           --postgres
-    SELECT i.key FROM event i WHERE i.team = a.team AND i.message IS NULL      --postgres
+    SELECT i.key, i.created_at FROM event i                                    --postgres
+    WHERE i.team = a.team AND i.message IS NULL                                --postgres
       AND i.created_at <= coalesce(r.before, :before)                          --postgres
     ORDER BY i.created_at LIMIT :limit) AS e                                   --postgres
 LIMIT :limit;
 
 -- name: purge_lone_events
-DELETE FROM event WHERE key IN (SELECT key FROM rows(:old, key bigint) AS r);
+DELETE FROM event WHERE message IS NULL AND (key, created_at) IN (
+    SELECT key, created_at FROM rows(:old, key bigint, created_at bigint) AS r);
 
 -- name: old_batches
 SELECT b.id FROM account a LEFT JOIN rows(:own, team bigint, before bigint) AS r ON r.team = a.team
