@@ -115,3 +115,19 @@ async def test_the_duty_is_asked_when_it_has_to_be(store: Store, clock: TestCloc
     async with doing(share_rates(store, clock, rates)):
         await until(lambda: rates.agree is not before)
         await rates.agree()
+
+
+async def test_counts_of_an_ended_key_are_dropped_and_do_not_return(processes: list[Process], store: Store) -> None:
+    assert await ask_each(processes, 10)
+    for process in processes:
+        await process.exchange()
+        process.sharing.forget_ended()
+    assert all(process.rates.spent[PUBLIC] for process in processes)
+    revoked = Key(id=PUBLIC, team="team_a", name="k", hash=token_hash(TOKEN), revoked=True)
+    await set_up(store, ("key", PUBLIC, revoked, "team_a"))
+    for process in processes:
+        await process.sharing._store.setup.refresh()
+        process.sharing.forget_ended()
+        await process.exchange()
+        rates = process.rates
+        assert not (rates._buckets or rates.spent or rates._told or process.sharing._told)

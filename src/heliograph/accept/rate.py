@@ -76,6 +76,14 @@ class RateLimits:
                 self._buckets[one.key] = (max(-2 * rate, self._tokens(one.key, rate, now) - since), max(at, now))
         self._heard = known
 
+    def forget(self, works: Callable[[str], bool]) -> None:
+        """Drop the counts of keys that were revoked, have expired or are gone."""
+        for counts in (self._buckets, self.spent, self._told):
+            for key in [key for key in counts if not works(key)]:
+                del counts[key]
+        if self._heard is not None:
+            self._heard = {place: count for place, count in self._heard.items() if works(place[1])}
+
     def count_alone(self) -> None:
         """Count alone, as the others cannot be asked."""
         self._others = 0
