@@ -16,6 +16,8 @@ import pytest
 
 from heliograph.accept.context import Context, Machine
 from heliograph.api import health
+from heliograph.api.routes import ROUTES
+from heliograph.compat.surfaces import SURFACES
 from heliograph.rules.delivery.circuit import opened
 from heliograph.rules.delivery.lanes import SLOTS
 from heliograph.rules.refusals import NotFound, ServiceUnavailable
@@ -205,6 +207,20 @@ def test_strangers_make_no_series(told: dict[str, float], shared_service: Servic
     after = figures(shared_service)
     assert after[nobody] == before[nobody] + 3
     assert {name for name in after if "route=" in name} == {name for name in before if "route=" in name}
+
+
+def test_series_of_routes_are_bounded_by_our_own_routes(told: dict[str, float], shared_service: Service) -> None:
+    for path in (
+        "/compat/resend/api-keys",
+        "/compat/resend/domains",
+        "/compat/resend/emails/eml_x",
+        "/v1/emails/eml_x",
+    ):
+        shared_service.ask("GET", path)
+        shared_service.ask("PROPFIND", path)
+    shown = {re.findall('route="(.*?)"', name)[0] for name in figures(shared_service) if "route=" in name}
+    assert shown <= {route.path for route in ROUTES} | {surface.prefix for surface in SURFACES} | {"none"}
+    assert "/compat/resend" in shown
 
 
 @pytest.fixture(scope="module")

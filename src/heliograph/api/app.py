@@ -83,7 +83,8 @@ class Api:
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             name, keyed, labels = route.name, route.scopes is not None, (route.path, route.method)
-            counted = labels
+            # One series for all routes of another service's API, of which there are many.
+            counted = labels if surface is self._own else (surface.prefix, route.method)
             call_task(name)
             if keyed:
                 response = await self._keyed(route, surface, request, params, extra)
