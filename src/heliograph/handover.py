@@ -14,6 +14,7 @@ from heliograph.rules.delivery.circuit import MISSES_TO_OPEN, MOST_MS, Circuit, 
 from heliograph.rules.delivery.content import EmailContent
 from heliograph.rules.delivery.lanes import LANE
 from heliograph.rules.delivery.outcome import Asked, Deferred, Outcome, own, word_of
+from heliograph.rules.delivery.routing import builtin_simulator
 from heliograph.rules.setup.records import CarrierRecord, Channel
 from heliograph.runtime import metrics
 from heliograph.runtime.clock import Clock
@@ -60,6 +61,20 @@ class Handover:
         closed, asked = self.closed_to(), self._store.setup.current.routes[channel, country]
         return [carrier for carrier in asked if carrier.id not in closed] if closed else asked
 
+    def first_of_current(self, carriers: Sequence[CarrierRecord]) -> Choose:
+        """Choose the first of these carriers, each as the setup has it when its turn comes.
+
+        With the settings of before, one that was changed meanwhile would be built again.
+        """
+
+        def choose(asked: Collection[str]) -> CarrierRecord | None:
+            current = {carrier.id: carrier for carrier in self._store.setup.current.carriers if carrier.enabled}
+            left = (carrier for carrier in carriers if carrier.id not in asked)
+            known = (one if one is builtin_simulator(one.channel) else current.get(one.id) for one in left)
+            return next(filter(None, known), None)
+
+        return choose
+
     async def in_turn(
         self,
         choose: Choose,
@@ -101,7 +116,7 @@ class Handover:
         (address,) = content.to
         message_id = id_ or self._clock.new_id("eml_")
         parcel = Parcel(message_id=message_id, address=address, content=msgspec.json.encode(content), attempt=0)
-        return await self.in_turn(first_of(self.reachable("email", None)), lambda _: parcel)
+        return await self.in_turn(self.first_of_current(self.reachable("email", None)), lambda _: parcel)
 
     async def ask(self, record: CarrierRecord, parcel: Parcel) -> Outcome:
         """Return what the carrier says; whatever breaks off is Deferred."""

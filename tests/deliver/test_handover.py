@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from heliograph.channels.carrier import Carrier, Carriers, Parcel
 from heliograph.deliver.dispatch import SPREAD_MS, Dispatch
@@ -295,3 +296,42 @@ async def test_who_is_asked_after_the_first(
 async def test_nobody_to_ask(lines: Any) -> None:
     none = await lines()
     assert await none.handover.in_turn(first_of([]), lambda _: Parcel) == []
+
+
+async def test_carrier_changed_meanwhile_is_asked_with_its_new_settings(store: Store, clock: Any, lines: Any) -> None:
+    both = await lines(a=Line(AWAY), b=Line(TAKEN), c=Line(TAKEN))
+    changed = records.CarrierRecord(id="b", channel="sms", kind="test", priority=7)
+    choose = both.handover.first_of_current(both.store.setup.current.carriers)
+    first = choose([])
+    assert first and first.id == "a"
+    await set_up(store, rows=[to_row("carrier", "b", changed, None)])
+    assert choose(["a"]) == changed
+    await set_up(store, rows=[to_row("carrier", "b", None, None)])
+    last = choose(["a"])
+    assert last and last.id == "c"
+
+
+async def test_carrier_replaced_during_the_close_of_another_stays(clock: Any) -> None:
+    """The list that is kept was taken before: the setup has changed since."""
+    old = [records.CarrierRecord(id=id_, channel="sms", kind="test") for id_ in "ab"]
+    new = [replace(record, priority=9) for record in old]
+    newest = replace(old[1], priority=10)
+    closing, made = asyncio.Event(), list[records.CarrierRecord]()
+
+    class Closing(Line):
+        async def close(self) -> None:
+            await closing.wait()
+
+    def make(record: records.CarrierRecord) -> Carrier:
+        made.append(record)
+        return Closing(TAKEN)
+
+    carriers = Carriers(make)
+    await carriers.keep(old)
+    keeping = asyncio.create_task(carriers.keep(new))
+    await asyncio.sleep(0)
+    getting = asyncio.create_task(carriers.get(newest))
+    await asyncio.sleep(0)
+    closing.set()
+    await asyncio.gather(keeping, getting)
+    assert made == [*old, *new, newest]

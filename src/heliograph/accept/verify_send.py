@@ -14,7 +14,6 @@ from heliograph.accept.context import Context
 from heliograph.accept.phone import carriers_for
 from heliograph.accept.whatsapp import whatsapp_content
 from heliograph.channels.carrier import Parcel, left_s
-from heliograph.handover import first_of
 from heliograph.rules.acceptance import CAUGHT
 from heliograph.rules.delivery import magic
 from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred
@@ -95,9 +94,8 @@ async def send_code(
         # Each mail has an id of its own: bounces come back to it, and one that came before is dropped as the same.
         named = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
         build = partial(_parcel, context, caller, named, to, channel, code, expires_at)
-        said = await context.handover.in_turn(
-            first_of(carriers[channel][:CARRIERS_MAX]), build, may_wait=False, within_s=CARRIERS_S
-        )
+        choose = context.handover.first_of_current(carriers[channel][:CARRIERS_MAX])
+        said = await context.handover.in_turn(choose, build, may_wait=False, within_s=CARRIERS_S)
         asked += said
         error = _error(said, MAGIC_OFF if is_shut(caller, to.normal) else NO_CARRIER)
         if error is None:

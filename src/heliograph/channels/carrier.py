@@ -177,12 +177,17 @@ class Carriers:
             self._large += Counter()  # drops zeros
 
     async def get(self, record: records.CarrierRecord) -> Carrier:
-        known = self._live.get(record.id)
-        if known is None or (known[0] is not record and known[0] != record):
-            self._live[record.id] = (record, self._make(record))
-            if known is not None:
-                await known[1].close()
+        if replaced := self._renew(record):
+            await replaced.close()
         return self._live[record.id][1]
+
+    def _renew(self, record: records.CarrierRecord) -> Carrier | None:
+        """Build the carrier if it is new or its settings changed; return the one that it replaces."""
+        known = self._live.get(record.id)
+        if known is not None and (known[0] is record or known[0] == record):
+            return None
+        self._live[record.id] = (record, self._make(record))
+        return known[1] if known else None
 
     def wrong_with(self, record: records.CarrierRecord) -> str:
         """Return why it cannot be made from these settings; empty when it can."""
@@ -193,13 +198,19 @@ class Carriers:
         return ""
 
     async def keep(self, records: Iterable[records.CarrierRecord]) -> None:
-        """Open the carriers that are set up and close those that no longer are."""
+        """Open the carriers that are set up and close those that no longer are.
+
+        All are replaced before anything is awaited: meanwhile the setup may change, and `records` be out of date.
+        """
         wanted = {record.id: record for record in records if record.enabled}
-        for id_ in self._kept - wanted.keys():
-            await self._live.pop(id_)[1].close()
+        ended = [self._live.pop(id_)[1] for id_ in self._kept - wanted.keys()]
         self._kept = set(wanted)
         for record in wanted.values():
-            (await self.get(record)).open()
+            if replaced := self._renew(record):
+                ended.append(replaced)
+            self._live[record.id][1].open()
+        for carrier in ended:
+            await carrier.close()
 
     async def close(self) -> None:
         for _, carrier in self._live.values():
