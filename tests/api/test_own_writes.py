@@ -9,7 +9,7 @@ import pytest
 
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
-from heliograph.api.app import Api
+from heliograph.api.app import TOO_MANY_CHANGES, Api
 from heliograph.compat.surfaces import SURFACES
 from heliograph.rules.limits import SECOND_MS
 from heliograph.rules.refusals import OF_SETUP, InvalidApiKey
@@ -26,6 +26,7 @@ from heliograph.rules.setup.records import (
 )
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.rules.webhooks import signature
+from heliograph.runtime.fair_limiter import FairLimiter
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.asked import asked
@@ -196,3 +197,16 @@ async def test_floods_of_keys_share_a_look(
 
 def test_a_refusal_of_a_key_is_one_of_the_setup() -> None:
     assert InvalidApiKey in OF_SETUP
+
+
+async def test_setup_change_with_a_full_queue_is_503_with_retry_after(other: Store, there: Api) -> None:
+    other.database.serialized = limiter = FairLimiter(1, waiting_max=0)
+    body = msgspec.json.encode({"name": "server", "scopes": ["send"]})
+    headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    async with limiter.slot("team_b"):
+        answer = await there(asked("POST", "/v1/keys", headers, body))
+        assert (answer.status, dict(answer.headers)[b"retry-after"]) == (503, b"1")
+        said = msgspec.json.decode(answer.body)["error"]
+        assert (said["code"], said["message"]) == ("service_unavailable", TOO_MANY_CHANGES)
+        assert (await ask(there, TOKEN, "POST", "/v1/emails", MAIL))[0] == 202
+    assert (await there(asked("POST", "/v1/keys", headers, body))).status == 201

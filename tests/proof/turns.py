@@ -4,7 +4,8 @@ An actor is a coroutine that gives up its turn before and sometimes after every 
 a carrier. Whoever is next is drawn by lot; a crash is an actor that never gets another turn. Nothing here sleeps.
 """
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,6 +61,7 @@ class Memory:
             copying.step(-1)
         self._rng = rng
         self.hints = Hints(self._nobody)
+        self.serialized: Any = Unlimited()
         self._written = written  # called after every transaction that changed something
 
     async def write(self, story: Story[T]) -> T:
@@ -100,6 +102,14 @@ class Memory:
 
     def ask(self, sql: str, *given: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, given).fetchall()
+
+
+class Unlimited:
+    """In place of FairLimiter, which needs asyncio's loop: there is one connection, so nothing waits inside it."""
+
+    @asynccontextmanager
+    async def slot(self, group: str) -> AsyncIterator[None]:
+        yield
 
 
 class TurningGroup:

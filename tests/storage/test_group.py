@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from heliograph.runtime.fair_limiter import FairLimiter
 from heliograph.storage.engine.database import StoreUnavailable, Story, T, Tx
 from heliograph.storage.engine.group import GROUP_MAX, GroupCommit
 from heliograph.storage.engine.hints import Hints
@@ -24,6 +25,7 @@ class Gate:
         self.begun = 0
         self.fail: Exception | None = None
         self.hints = Hints(asyncio.sleep)  # type: ignore[arg-type]
+        self.serialized = FairLimiter(1)
 
     async def write(self, story: Story[T]) -> T:
         self.begun += 1

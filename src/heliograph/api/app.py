@@ -26,7 +26,7 @@ from heliograph.rules.request_log import subject_of
 from heliograph.rules.setup.records import Caller
 from heliograph.rules.trouble import HEADER, Trouble, read_trouble, refused
 from heliograph.runtime import metrics, tracing
-from heliograph.storage.store import StoreUnavailable
+from heliograph.storage.store import StoreUnavailable, TooManyChanges
 from heliograph.web.bodies import NoFields, to_request
 from heliograph.web.budget import ByteBudget
 from heliograph.web.errors import error_body, error_headers
@@ -47,6 +47,7 @@ OWN = "/v1/"
 PRIVATE = ("/v1", "/compat/")  # answers that nobody on the way may keep
 NO_STORE = (b"cache-control", b"no-store")
 ACTIVE_MAX = 512  # requests at work at once; further ones are asked to come back later (P12)
+TOO_MANY_CHANGES = "Too many changes of the setup wait. Try again after the seconds in Retry-After."
 
 
 class Api:
@@ -261,6 +262,9 @@ def _refusal(error: Exception, request: Request) -> Refusal:
     """Return what the client is told of an error; one of ours is logged."""
     if isinstance(error, Refusal):
         return error
+    if isinstance(error, TooManyChanges):
+        log.warning("too many changes wait for their turn", request_id=request.id)
+        return ServiceUnavailable(TOO_MANY_CHANGES, retry_after=error.retry_after)
     if isinstance(error, StoreUnavailable):
         log.error("store unavailable", request_id=request.id, error=str(error))
         return ServiceUnavailable(retry_after=2)

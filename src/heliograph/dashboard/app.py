@@ -32,7 +32,7 @@ from heliograph.rules.setup.records import Team
 from heliograph.runtime.threads import LOOKING
 from heliograph.storage.decisions import ToldDecision
 from heliograph.storage.sessions import SignedIn
-from heliograph.storage.store import StoreUnavailable
+from heliograph.storage.store import StoreUnavailable, TooManyChanges
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import FORM_IN_THREAD, check_kind, read_form
 from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking
@@ -283,6 +283,9 @@ def _error(status: int, text: str) -> Page:
 
 
 def _away(request: Request, error: StoreUnavailable) -> Page:
+    if isinstance(error, TooManyChanges):
+        log.warning("too many changes wait for their turn", request_id=request.id)
+        return _error(503, "Too many changes were made at once. Try again in a moment: nothing was changed.")
     log.error("store unavailable", request_id=request.id, error=str(error))
     return _error(503, "The database is away. Try again in a moment: nothing was changed.")
 

@@ -115,7 +115,8 @@ async def take_template_news(store: Store, carrier: str, news: UpstreamNews, now
         metrics.unclaimed_templates[carrier].inc()
     for team in found:
         if after(news, team):
-            await store.setup.change(partial(_heard, team_id=team.record.id, news=news, now=now))
+            id_ = team.record.id
+            await store.setup.change(partial(_heard, team_id=id_, news=news, now=now), id_)
 
 
 def _heard(setup: Setup, _: int, *, team_id: str, news: UpstreamNews, now: int) -> SetupChange:

@@ -16,7 +16,7 @@ from heliograph.rules.audit import COMMAND_LINE, SERVICE, Actor, AuditEntry
 from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.mail.address import normal_domain, parse_address
 from heliograph.rules.mail.verp import return_path
-from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest
+from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest, ServiceUnavailable
 from heliograph.rules.setup.domain_records import (
     Alignment,
     Record,
@@ -33,6 +33,7 @@ from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.rules.setup.zone import NO_HOST, is_address, is_public, likely_zone, next_look
 from heliograph.rules.text import quoted
 from heliograph.runtime.clock import Clock
+from heliograph.runtime.fair_limiter import FairLimiter, QueueFull
 from heliograph.storage.domain_checks import DomainCheck, KeptVerdict
 from heliograph.storage.setup import SetupChange, SetupEvent
 from heliograph.storage.store import Store
@@ -42,6 +43,8 @@ RECHECK_MS = 6 * HOUR_MS
 RETIRED_MS = 7 * DAY_MS  # old records stay for the mail that is still on its way
 CLAIM_MS = MINUTE_MS  # for a look at a domain that is watched
 CLAIM_MOST = 20  # looks at once
+KEYS_WAIT_S = 60.0
+TOO_MANY_KEYS = "Too many domains are being added at once. Try again after the seconds in Retry-After."
 
 MakeKey = Callable[[str], tuple[bytes, str]]  # algorithm → private PEM, TXT value
 Ask = Callable[[Sequence[Record]], Awaitable[list[tuple[Record, Verdict]]]]
@@ -96,6 +99,8 @@ class Domains:
         self._mail_host = mail_host
         self._zone_of = zone_of
         self._making = asyncio.Lock()  # the first mails of a domain ask for its keys all at once
+        # Generating an RSA key takes a core for a tenth of a second, and longer on a busy machine.
+        self._key_slots = FairLimiter(1, wait_s=KEYS_WAIT_S)
 
     def find(self, name_or_id: str) -> Domain:
         """Find a domain by id, or by name the one that has it.
@@ -149,8 +154,8 @@ class Domains:
             return SetupChange(rows=rows, audit=self._entry(actor, "domain.add", new))
 
         decide(self._store.setup.current, 0)  # what is refused costs no keys
-        keys += await asyncio.to_thread(self._new_keys, new, "active")
-        await self._store.setup.change(decide)
+        keys += await self._generate_keys(new, "active")
+        await self._store.setup.change(decide, team)
         made = self._store.setup.current.teams[team].domains[name]
         await self._store.domain_checks.watch(made.id, self._clock.now())
         return made
@@ -167,7 +172,7 @@ class Domains:
             entry = self._entry(actor, "domain.brand", old, f"{old.brand} → {brand}")
             return SetupChange(rows=rows, audit=entry)
 
-        await self._store.setup.change(decide)
+        await self._store.setup.change(decide, domain.team)
         return self.find(domain.id)
 
     async def remove(self, actor: Actor, domain: Domain) -> None:
@@ -183,7 +188,7 @@ class Domains:
             rows = [to_row(kind, id_, None, old.team) for kind, id_ in ids]
             return SetupChange(rows=rows, audit=self._entry(actor, "domain.remove", old))
 
-        await self._store.setup.change(decide)
+        await self._store.setup.change(decide, domain.team)
         await self._store.domain_checks.forget(domain.id)
 
     async def records(self, name_or_id: str) -> list[Record]:
@@ -234,9 +239,11 @@ class Domains:
             return
         async with self._making:
             if not self._keys(domain):
-                made = await asyncio.to_thread(self._new_keys, domain, "active")
+                made = await self._generate_keys(domain, "active")
                 change = SetupChange(rows=_rows(made), audit=self._entry(SERVICE, "domain.keys", domain, "made"))
-                await self._store.setup.change(lambda now, _: change if _is_keyless(now, domain) else SetupChange())
+                await self._store.setup.change(
+                    lambda now, _: change if _is_keyless(now, domain) else SetupChange(), domain.team
+                )
 
     @property
     def platform_name(self) -> str:
@@ -264,21 +271,21 @@ class Domains:
             )
 
         if decide(self._store.setup.current, 0).rows:  # seldom: the transaction only then
-            await self._store.setup.change(decide)
+            await self._store.setup.change(decide, PLATFORM_TEAM)
 
     async def rotate(self, actor: Actor, name_or_id: str) -> list[Record]:
         """Make a second pair of keys, which signs once its records are found; returns the records to set for it."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         if not self._pending(self._store.setup.current, domain):
-            made = await asyncio.to_thread(self._new_keys, domain, "pending")
+            made = await self._generate_keys(domain, "pending")
             change = SetupChange(rows=_rows(made), audit=self._entry(actor, "domain.rotate", domain))
 
             def decide(setup: Setup, _: int) -> SetupChange:
                 is_gone = ("domain", domain.id) not in setup.records
                 return SetupChange() if is_gone or self._pending(setup, domain) else change
 
-            await self._store.setup.change(decide)
+            await self._store.setup.change(decide, domain.team)
             await self._store.domain_checks.watch(domain.id, self._clock.now())
         return self._pending(self._store.setup.current, domain)
 
@@ -325,7 +332,7 @@ class Domains:
             )
 
         if decide(self._store.setup.current, 0).rows:
-            await self._store.setup.change(decide)
+            await self._store.setup.change(decide, domain.team)
         elif watched_since is None:
             right = found and not taken
             await self._store.setup.observe(domain.id, now, lambda d: next_state(d.verified, d.failures, right)[1])
@@ -406,6 +413,14 @@ class Domains:
             return_path_host=return_path(domain.name),
             bounce_host=self.mail_host,
         )
+
+    async def _generate_keys(self, domain: Domain, state: str) -> list[DkimKey]:
+        """Generate a pair of keys in a thread, before the transaction; teams take turns."""
+        try:
+            async with self._key_slots.slot(domain.team):
+                return await asyncio.to_thread(self._new_keys, domain, state)
+        except QueueFull as error:
+            raise ServiceUnavailable(TOO_MANY_KEYS, retry_after=error.retry_after) from None
 
     def _new_keys(self, domain: Domain, state: str) -> list[DkimKey]:
         stamp = self._clock.entropy(3).hex()

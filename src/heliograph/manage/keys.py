@@ -86,7 +86,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | Non
         row = to_row("key", made.key.id, made.key, made.key.team)
         return SetupChange(rows=[row], audit=_entry(store, actor, "key.create", made.key))
 
-    await store.setup.change(decide)
+    await store.setup.change(decide, wanted.team)
     return made
 
 
@@ -110,7 +110,7 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
         rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended, old.team)]
         return SetupChange(rows=rows, audit=_entry(store, actor, "key.rotate", new))
 
-    await store.setup.change(decide)
+    await store.setup.change(decide, team)
     return made[-1]
 
 
@@ -132,7 +132,7 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
         row = to_row("key", key.id, replace(key, revoked=True), key.team)
         return SetupChange(rows=[row], audit=_entry(store, actor, "key.revoke", key))
 
-    await store.setup.change(decide)
+    await store.setup.change(decide, team)
     return found[-1]
 
 

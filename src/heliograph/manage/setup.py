@@ -27,4 +27,4 @@ async def change_rows(
         entry = actor.did(store.clock.now(), named, subject, detail, team=team)
         return SetupChange(rows=rows_of(setup), audit=entry)
 
-    return bool((await store.setup.change(decide)).rows)
+    return bool((await store.setup.change(decide, team)).rows)

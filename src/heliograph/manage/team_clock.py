@@ -17,4 +17,4 @@ async def advance(store: Store, actor: Actor, team: Team, seconds: int) -> None:
         entry = actor.did(store.clock.now(), "team.advance", id_, f"{seconds} s", team=id_)
         return SetupChange(rows=[to_row("test_clock", id_, clock, id_)], audit=entry)
 
-    await store.setup.change(decide)
+    await store.setup.change(decide, id_)

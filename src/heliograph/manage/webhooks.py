@@ -160,7 +160,7 @@ class Webhooks:
             entry = actor.did(now, "webhook.create", new.url, id_, team=team)
             return SetupChange(rows=[to_row("webhook", id_, new, team)], audit=entry)
 
-        await self._store.setup.change(decide)
+        await self._store.setup.change(decide, team)
         return MadeSecret(webhook=new, secret=secret)
 
     async def create_bin(self, actor: Actor, team: str, base_url: str) -> MadeSecret:
@@ -218,7 +218,7 @@ class Webhooks:
             entry = actor.did(self._clock.now(), "webhook.remove", hook.url, id_, team=hook.team)
             return SetupChange(rows=[to_row("webhook", id_, None, hook.team)], audit=entry)
 
-        await self._store.setup.change(decide)
+        await self._store.setup.change(decide, team)
         await self._store.deliveries.drop(id_)
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> MadeSecret:
@@ -280,7 +280,7 @@ class Webhooks:
             entry = actor.did(self._clock.now(), _action(hook, changed), changed.url, id_, team=hook.team)
             return SetupChange(rows=[to_row("webhook", id_, changed, hook.team)], audit=entry)
 
-        await self._store.setup.change(decide)
+        await self._store.setup.change(decide, team)
         return self.find(team, id_)
 
 

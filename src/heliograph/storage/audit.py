@@ -10,7 +10,7 @@ from heliograph.rules.audit_chain import REWRITTEN, TAKEN_IN, BrokenLink, ChainL
 from heliograph.rules.notices import of_entry
 from heliograph.runtime.clock import OFF_MS
 from heliograph.storage import happenings
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 NEWEST = (1 << 62) - 1
 FOREVER = 1 << 47  # later than any time
@@ -129,7 +129,7 @@ class Audit:
 
     async def add(self, entry: AuditEntry) -> None:
         """Record an act that changes nothing here, such as a test message."""
-        await self._database.write(lambda tx: write(tx, entry))
+        await write_serialized(self._database, lambda tx: write(tx, entry), entry.team)
 
     async def lines(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
         """Return the newest first, and one more than the limit when there are more.
@@ -141,7 +141,7 @@ class Audit:
     async def link_older(self, now: int) -> int:
         """Bring a portion of what is not in the chain into it; returns how many. An entry says so of those that were
         written since the chain began: by a process of the version before, or by hand."""
-        return await self._database.write(lambda tx: _link_older(tx, now))
+        return await write_serialized(self._database, lambda tx: _link_older(tx, now), None)
 
     async def verify(self) -> Chain:
         return await verify(self._database)

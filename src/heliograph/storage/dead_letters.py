@@ -20,7 +20,7 @@ from heliograph.rules.text import whole_number
 from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.database import Database, Tx, note, write_serialized
 from heliograph.storage.engine.probe import Probe
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
@@ -146,11 +146,13 @@ class DeadLetters:
         """Queue them again, holding their prices again where credit covers them. One entry for each."""
         low = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
         publisher = self._setup.publisher
-        return await self._database.write(lambda tx: _retry(tx, keys, entry, low=low, publisher=publisher))
+        return await write_serialized(
+            self._database, lambda tx: _retry(tx, keys, entry, low=low, publisher=publisher), entry.team
+        )
 
     async def drop(self, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
         """Fail them for good; returns how many were dead letters. One entry for each."""
-        return await self._database.write(lambda tx: _drop(tx, keys, entry))
+        return await write_serialized(self._database, lambda tx: _drop(tx, keys, entry), entry.team)
 
 
 async def _find(tx: Tx, key: LetterKey) -> Inspected | None:

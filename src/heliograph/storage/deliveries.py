@@ -18,7 +18,7 @@ from heliograph.rules.webhooks.event import TEST, StoredEvent
 from heliograph.rules.webhooks.retry import Silence
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
-from heliograph.storage.engine.database import Database, Tx, note
+from heliograph.storage.engine.database import Database, Tx, note, write_serialized
 from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import OWN, Event, Publisher
 from heliograph.storage.leases import Leases
@@ -370,9 +370,7 @@ class Deliveries:
                 await tx.run("forget_failures", webhook=hook.id)  # enabling it again starts over
             return done
 
-        done = await self._database.write(story)
-        await self._setup.refresh()
-        return done
+        return await self._setup.write(hook.team, story)
 
     async def failing_since(self, webhooks: Iterable[str]) -> dict[str, int]:
         """Return those of these webhooks whose last tries failed, and since when."""
@@ -403,12 +401,13 @@ class Deliveries:
             ahead=self._clock.moved.get(team, 0),
         )
         if ids is not None:
-            done = await self._database.write(lambda tx: replay_ids(tx, asked, ids))
+            done = await write_serialized(self._database, lambda tx: replay_ids(tx, asked, ids), entry.team)
         else:
             after: str | None = ""
             done = 0
             while after is not None and done < REPLAY_MAX:
-                after, done = await self._database.write(partial(replay_span, asked=asked, after=after, done=done))
+                span = partial(replay_span, asked=asked, after=after, done=done)
+                after, done = await write_serialized(self._database, span, entry.team)
         return done
 
     async def tell(
@@ -429,7 +428,7 @@ class Deliveries:
             await publisher.publish(tx, [event])
             await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.team)
         return event.id
 
     async def drop(self, webhook: str) -> None:

@@ -15,7 +15,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.delivery.message import is_final
 from heliograph.rules.erasure import Forms, stand_in
 from heliograph.storage import audit, batches, contents, grams, tags
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
 from heliograph.storage.queues import EVERY
 
@@ -117,7 +117,7 @@ class Erasures:
 
     async def begin(self, wanted: Wanted, entry: AuditEntry) -> None:
         """Refuse, or suppress the hash in place of the address. The account's row is the lock that accepts wait on."""
-        await self._database.write(lambda tx: _begin(tx, wanted, entry))
+        await write_serialized(self._database, lambda tx: _begin(tx, wanted, entry), entry.team)
 
     async def sweep(self, wanted: Wanted, now: int, tell: Tell) -> int:
         """Erase after `begin`, and return how many messages named the address.
@@ -284,7 +284,7 @@ async def _walk(
     tell: Tell,
 ) -> None:
     async for hits in look_through(database, wanted, place, tell):
-        await database.write(partial(change, wanted, hits))
+        await write_serialized(database, partial(change, wanted, hits), wanted.team)
 
 
 async def _texts(database: Database, wanted: Wanted, place: TextTable, now: int, tell: Tell) -> None:

@@ -15,7 +15,7 @@ from heliograph.rules.mail.address import parse_address
 from heliograph.rules.mail.suppression_file import ReadLine
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
 from heliograph.storage.setup import NewSuppression
 
@@ -88,7 +88,7 @@ class Imports:
             )
             await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.team)
         self.begun.set()
 
     async def _keep(self, id_: str, start: int, some: Sequence[ReadLine]) -> None:

@@ -14,7 +14,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.attachments import Attachments
 from heliograph.storage.contents import SMALL, Room, read_content
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 PAGE = 50
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
@@ -175,7 +175,7 @@ class Inbox:
                 await audit.write(tx, entry)
             return done
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.team)
 
     async def clear(self, team: int, entry: AuditEntry) -> None:
         """Hide everything that is there now."""
@@ -184,7 +184,7 @@ class Inbox:
             await tx.run("clear_inbox", team=team, at=entry.at)
             await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.team)
 
 
 async def _mark(tx: Tx, team: int, id_: str, *, opened: bool, deleted: bool = False) -> bool:

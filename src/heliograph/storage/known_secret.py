@@ -9,7 +9,7 @@ from heliograph.rules.audit import AuditEntry
 from heliograph.rules.setup.sealed import texts_of, with_texts
 from heliograph.rules.setup.snapshot import Setup, to_row
 from heliograph.storage import audit, setup
-from heliograph.storage.engine.database import Database, T, Tx
+from heliograph.storage.engine.database import Database, T, Tx, write_serialized
 
 PORTION = 100  # sealed anew in one transaction
 KEPT = "keys/kept"  # the context of keys that outlive the secret they were derived from
@@ -58,11 +58,11 @@ class SecretStore:
 
     async def change(self, digest: str, entry: AuditEntry) -> bool:
         """Change the secret that the database knows; return False when it is the same."""
-        return await self._database.write(lambda tx: _change(tx, digest, entry))
+        return await write_serialized(self._database, lambda tx: _change(tx, digest, entry), entry.team)
 
     async def turn(self, digest: str, kept: str, entry: AuditEntry) -> bool:
         """Let everybody seal with this one from now on; return False when that is so already."""
-        return await self._database.write(lambda tx: _turn(tx, digest, kept, entry))
+        return await write_serialized(self._database, lambda tx: _turn(tx, digest, kept, entry), entry.team)
 
     async def texts(self) -> dict[str, str]:
         """Return all that is sealed, by context."""
@@ -83,7 +83,7 @@ class SecretStore:
         for query, rows in columns.items():
             portions += [partial(_reseal_column, query=query, rows=some) for some in _portions(rows)]
         for portion in portions:
-            done += await self._database.write(portion)
+            done += await write_serialized(self._database, portion, None)
             looked = min(total, looked + PORTION)
             tell(looked, total)
         await self._setup.refresh()

@@ -9,7 +9,7 @@ from heliograph.rules.pricing import Account, Charge, book, credit_moved, moved,
 from heliograph.storage import audit
 from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Ledger:
 
     async def book(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
         """Top up, or take by a negative amount; ValueError when that is more than there is."""
-        return await self._database.write(lambda tx: _book(tx, team, amount, note, entry))
+        return await write_serialized(self._database, lambda tx: _book(tx, team, amount, note, entry), entry.team)
 
 
 async def account(tx: Tx, team: int) -> Account:

@@ -14,7 +14,7 @@ from heliograph.runtime import tracing
 from heliograph.runtime.clock import Clock
 from heliograph.storage import accepts, audit, forgetting, search
 from heliograph.storage.contents import SMALL, Room, read_content
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.engine.group import GroupCommit
 from heliograph.storage.events import Publisher
 from heliograph.storage.find import Counted
@@ -94,7 +94,7 @@ class Messages:
             await audit.write(tx, entry if done else None)
             return done
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.team)
 
     async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
         seen = search.seen_by(self._clock, team, wanted)

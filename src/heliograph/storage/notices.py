@@ -15,7 +15,7 @@ from heliograph.rules.notices import INSTANCE, NUMBERED, RETRY_MS, TEST, NoticeK
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, happenings
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 PORTION = 100  # happenings, or notices, in one transaction
 CHAT = "chat "  # and the team: where a chat's notices go
@@ -122,7 +122,7 @@ class Notices:
             await audit.write(tx, entry)
             return True
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.team)
 
     # -- chats --------------------------------------------------------------------------------------------------
 
@@ -135,13 +135,13 @@ class Notices:
             await tx.run("set_chat_hook", **msgspec.structs.asdict(hook))
             await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.team)
 
     async def drop_hook(self, team: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
             await audit.write(tx, entry if await tx.run("drop_chat_hook", team=team) else None)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.team)
 
     async def test_hook(self, team: str, entry: AuditEntry) -> None:
         """Tell the chat something, as the service would."""
@@ -151,7 +151,7 @@ class Notices:
             await happenings.note(tx, one)
             await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.team)
 
 
 async def _spread(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:

@@ -12,7 +12,7 @@ from heliograph.rules.phones.opt_out import OptOutReason, PhoneChannel
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.ledger import account
 
@@ -122,7 +122,7 @@ class OptOuts:
             await audit.write(tx, entry if made else None)
             return bool(made)
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.team)
 
     async def remove(self, team: int, phone: str, channels: Sequence[str], entry: AuditEntry) -> bool:
         now, publisher = self._clock.of(team), self._publisher
@@ -132,7 +132,7 @@ class OptOuts:
             await audit.write(tx, entry if gone else None)
             return bool(gone)
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.team)
 
     async def _names(self, tx: Tx, team: int, phone: str) -> list[str]:
         return [phone, self._name_of(team, phone)] if (await account(tx, team)).erased else [phone]

@@ -5,7 +5,7 @@ import msgspec
 from heliograph.rules.audit import AuditEntry
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.people import lock_person
 
 PASSKEYS_MAX = 20  # of a person
@@ -47,14 +47,14 @@ class Passkeys:
             await audit.write(tx, entry)
             return True
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.actor)
 
     async def remove(self, person: str, id_: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
             if await tx.run("delete_passkey", person=person, id=id_):
                 await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.actor)
 
     async def use(self, id_: str, count: int) -> bool:
         """Note its use; return False when it is gone, or its counter went back: there is a copy of it."""

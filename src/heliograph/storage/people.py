@@ -15,7 +15,7 @@ from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.rules.people import Link, Person, RoleChange, Standing, flags_of, still_holds
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 # What links are for; `ticket` is held between the password and the code.
 LINK_MS = {
@@ -127,7 +127,7 @@ class People:
             change = judge(msgspec.structs.replace(standing, person=None) if is_new else standing)
             return Offered(person, await self._apply(tx, person.id, change) if change else "")
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, next(iter(teams), None))
 
     async def change(self, person: str, teams: Collection[str] | None, judge: Judge) -> bool:
         """Change what somebody is in these teams (None: in all of theirs); return whether there was something to do."""
@@ -139,7 +139,7 @@ class People:
                 await self._apply(tx, person, change)
             return change is not None
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, next(iter(teams or ()), None))
 
     async def _apply(self, tx: Tx, person: str, change: RoleChange) -> str:
         """Write what becomes of somebody; return the token of the link that they get."""
@@ -191,7 +191,7 @@ class People:
             await self._apply(tx, person.id, msgspec.structs.replace(change, entries=tuple(entries)))
             return await lock_person(tx, person.id)
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, None)
 
     async def set_password(self, id_: str, hashed: str, entry: AuditEntry, kept_session: str = "") -> None:
         """Set the password; earlier sessions and links become invalid."""
@@ -201,14 +201,14 @@ class People:
             await _set_password(tx, id_, hashed, kept_session)
             await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.actor)
 
     async def set_name(self, id_: str, name: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
             if await tx.run("set_name", id=id_, name=name):
                 await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.actor)
 
     # -- an identity provider -------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class People:
                 await audit.write(tx, msgspec.structs.replace(entry, actor=person.id, action=action))
             return await lock_person(tx, person.id) or "unknown"
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.actor)
 
     async def identities(self, person: str) -> list[IdentityLine]:
         rows = await self._database.read(lambda tx: tx.run("identities_of", person=person))
@@ -259,7 +259,7 @@ class People:
                 await tx.run("delete_sessions", person=person, kept="")
                 await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.actor)
 
     # -- the second factor ----------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class People:
             await tx.run("use_totp_step", id=id_, step=step)
             await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.actor)
 
     async def end_totp(self, id_: str, entry: AuditEntry) -> None:
         async def story(tx: Tx) -> None:
@@ -280,7 +280,7 @@ class People:
                 await _set_totp(tx, id_, None, ())
                 await audit.write(tx, entry)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.actor)
 
     async def use_totp_step(self, id_: str, step: int) -> bool:
         """Use the step; return False when a code of this step or a later one was used already."""
@@ -323,7 +323,7 @@ class People:
             await audit.write(tx, entry)
             return await self._insert_link(tx, link)
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.actor)
 
     async def make_ticket(self, link: Link) -> str:
         """Make the ticket that stands between the password and the code."""
@@ -374,7 +374,7 @@ class People:
             await self._apply(tx, link.person, change)
             return await lock_person(tx, link.person)
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, None)
 
 
 async def lock_person(tx: Tx, id_: str) -> Person | None:

@@ -17,7 +17,7 @@ from heliograph.rules.mail.reputation import (
 )
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.setup import SetupStore
 
 
@@ -59,7 +59,7 @@ class Reputations:
             await audit.write(tx, *entries)
             return fresh
 
-        written = await self._database.write(story)
+        written = await write_serialized(self._database, story, None)
         await self.refresh()
         return written
 
@@ -77,7 +77,7 @@ class Reputations:
             await audit.write(tx, entry)
             return True
 
-        done = await self._database.write(story)
+        done = await write_serialized(self._database, story, team)
         await self.refresh()
         return done
 

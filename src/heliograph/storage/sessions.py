@@ -12,7 +12,7 @@ from heliograph.rules.limits import DAY_MS, MINUTE_MS
 from heliograph.rules.people import Person
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.people import hashed, lock_person
 
 SESSION_MS = 14 * DAY_MS  # since it was last used
@@ -91,7 +91,7 @@ class Sessions:
             await audit.write(tx, entry)
             return token
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, person.id)
 
     async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
         """Return the first of these marks that this person signed in with before."""
@@ -130,4 +130,4 @@ class Sessions:
         async def story(tx: Tx) -> None:
             await audit.write(tx, entry if await tx.run(query, **given) else None)
 
-        await self._database.write(story)
+        await write_serialized(self._database, story, entry.actor)

@@ -15,7 +15,7 @@ from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
 from heliograph.rules.webhooks.formats.formats import hears, signs_callbacks
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
-from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
+from heliograph.storage.engine.database import Database, StoreUnavailable, Story, T, Tx, note, write_serialized
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.forgetting import forget_team
 from heliograph.storage.outcomes import suppression_event
@@ -198,12 +198,19 @@ class SetupStore:
         with contextlib.suppress(StoreUnavailable):
             await self.refresh()
 
-    async def change(self, decide: Callable[[Setup, int], SetupChange]) -> SetupChange:
-        """Write at once what `decide` returns, which gets the newest setup and the next free team number."""
-        now, seen = self._clock.now(), self.current
-        done = await self._database.write(lambda tx: change(tx, decide, now, self.publisher, seen))
+    async def write(self, team: str | None, story: Story[T]) -> T:
+        """Run a transaction function that locks the setup, when it is the team's turn, and load what it changed."""
+        result = await write_serialized(self._database, story, team)
         await self.refresh()
-        return done
+        return result
+
+    async def change(self, decide: Callable[[Setup, int], SetupChange], team: str | None = None) -> SetupChange:
+        """Write what `decide` returns, which gets the newest setup and the next free team number.
+
+        `team` takes its turn for it; None is the instance.
+        """
+        now, seen = self._clock.now(), self.current
+        return await self.write(team, lambda tx: change(tx, decide, now, self.publisher, seen))
 
     async def observe(self, domain: str, checked_at: int, failures: Callable[[Domain], int]) -> None:
         """Note when a domain's records were last asked for, and how often in a row one was missing.
@@ -211,8 +218,9 @@ class SetupStore:
         Nothing that anybody changed, so it has no actor; whether the domain is verified is not written here.
         """
         seen = self.current
-        await self._database.write(lambda tx: observe(tx, domain, checked_at, failures, seen))
-        await self.refresh()
+        record = seen.records.get(("domain", domain))
+        team = record.team if isinstance(record, Domain) else None
+        await self.write(team, lambda tx: observe(tx, domain, checked_at, failures, seen))
 
     def _subscribers(self, team: int, type_: str, reason: str | None) -> list[str]:
         return [hook.id for hook in self.current.webhooks.get(team, ()) if hears(hook, type_, reason)]

@@ -17,7 +17,7 @@ from heliograph.storage.delays import Delays
 from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.domain_checks import DomainChecks
 from heliograph.storage.engine.blobs import Blobs
-from heliograph.storage.engine.database import Database, StoreUnavailable
+from heliograph.storage.engine.database import Database, StoreUnavailable, TooManyChanges
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.objects import Objects
 from heliograph.storage.erase import Erasures
@@ -52,7 +52,7 @@ from heliograph.storage.upkeep import Upkeep
 from heliograph.storage.verifications import Verifications
 from heliograph.storage.versions import Versions
 
-__all__ = ["Store", "StoreUnavailable", "make_store"]
+__all__ = ["Store", "StoreUnavailable", "TooManyChanges", "make_store"]
 
 UNKEYED = partial(erased_name, b"")
 

@@ -11,7 +11,7 @@ from heliograph.rules.ids import parse_timestamp
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.audit import NEWEST
-from heliograph.storage.engine.database import Database, Tx
+from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
 from heliograph.storage.ledger import account
 from heliograph.storage.outcomes import suppression_event
@@ -141,7 +141,7 @@ class Suppressions:
             await audit.write(tx, entry if made else None)
             return bool(made)
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.team)
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
         """Remove it, also an erased address: anyone who knows it can release it."""
@@ -158,7 +158,7 @@ class Suppressions:
             await audit.write(tx, entry if gone else None)
             return bool(gone)
 
-        return await self._database.write(story)
+        return await write_serialized(self._database, story, entry.team)
 
 
 async def _end(tx: Tx, team: int, address: str) -> End:

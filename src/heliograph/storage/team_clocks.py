@@ -30,8 +30,7 @@ class TeamClocks:
         if stop == clock_of(team).target:
             teams, moved = [one.record for one in seen.teams.values()], {**self._clock.moved, team.record.ref: stop}
             await retention.purge(self._database, self._clock.now(), teams, moved)
-        await self._database.write(lambda tx: self._move(tx, seen, team))
-        await self._setup.refresh()
+        await self._setup.write(team.record.id, lambda tx: self._move(tx, seen, team))
         return True
 
     async def _next_stop(self, tx: Tx, current: Setup, id_: str) -> int | None:

@@ -9,12 +9,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from heliograph.runtime.fair_limiter import FairLimiter, QueueFull
 from heliograph.storage.engine.hints import Hints
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
+
+SERIALIZED_MAX = 2  # one commits while the next one prepares; more would only wait for the same row
 
 
 class StoreUnavailable(Exception):
@@ -23,6 +26,14 @@ class StoreUnavailable(Exception):
 
 class Conflict(StoreUnavailable):
     """Another process was faster; the transaction is undone and its story runs again."""
+
+
+class TooManyChanges(StoreUnavailable):
+    """Too many changes of this group wait for their turn; nothing was changed."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("too many changes wait for their turn")
+        self.retry_after = retry_after  # whole seconds
 
 
 def reason_of(error: BaseException) -> str:
@@ -63,6 +74,7 @@ def subject_of(qualname: str) -> str:
 
 class Database(Protocol):
     hints: Hints
+    serialized: FairLimiter  # see write_serialized
 
     async def write(self, story: Story[T]) -> T:
         """Run the story in one transaction; when this returns, it is durable."""
@@ -77,3 +89,17 @@ class Database(Protocol):
         """Hear the hints of other processes, until cancelled."""
 
     async def close(self) -> None: ...
+
+
+async def write_serialized(database: Database, story: Story[T], group: str | None) -> T:
+    """Run a transaction function that locks a row which all such changes share.
+
+    Those rows are the setup's version and the end of the audit log. A transaction that waits for such a row holds a
+    connection (on SQLite: the writer thread), so changes wait here before they take one, and groups take turns: a
+    team, a person or, with None, the instance. Raises TooManyChanges.
+    """
+    try:
+        async with database.serialized.slot(group or ""):
+            return await database.write(story)
+    except QueueFull as error:
+        raise TooManyChanges(error.retry_after) from None

@@ -18,7 +18,17 @@ import msgspec
 import structlog
 
 from heliograph.runtime import metrics
-from heliograph.storage.engine.database import Conflict, Rows, StoreUnavailable, Story, T, reason_of, subject_of
+from heliograph.runtime.fair_limiter import FairLimiter
+from heliograph.storage.engine.database import (
+    SERIALIZED_MAX,
+    Conflict,
+    Rows,
+    StoreUnavailable,
+    Story,
+    T,
+    reason_of,
+    subject_of,
+)
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, as_json, bound, load_queries, side_by_side, together
 
@@ -215,6 +225,7 @@ class PostgresDatabase:
         self._probe_failed = False
         self._ear = 0  # the server's number of the connection that listens
         self.hints = Hints(self._tell)
+        self.serialized = FairLimiter(SERIALIZED_MAX)
 
     async def write(self, story: Story[T]) -> T:
         metrics.under_way["write"] += 1

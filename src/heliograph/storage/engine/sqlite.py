@@ -11,9 +11,18 @@ import apsw
 import structlog
 
 from heliograph.runtime import metrics
+from heliograph.runtime.fair_limiter import FairLimiter
 from heliograph.runtime.threads import Threads
 from heliograph.storage.engine import pipes
-from heliograph.storage.engine.database import Rows, StoreUnavailable, Story, T, reason_of, subject_of
+from heliograph.storage.engine.database import (
+    SERIALIZED_MAX,
+    Rows,
+    StoreUnavailable,
+    Story,
+    T,
+    reason_of,
+    subject_of,
+)
 from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, bound, load_queries, of_rows
 
@@ -95,6 +104,7 @@ class SqliteDatabase:
         self._pipes = path.with_name(f"{path.name}-hints")
         self._own_pipe = ""
         self.hints = Hints(self._tell)
+        self.serialized = FairLimiter(SERIALIZED_MAX)
 
     def write(self, story: Story[T]) -> Coroutine[Any, Any, T]:
         return self._inside("write", story)
