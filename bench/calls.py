@@ -92,7 +92,7 @@ class Running:
         self.base = f"http://127.0.0.1:{self.port}"
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "heliograph.cli.main", *arguments]
+        return [sys.executable, "-P", "-m", "heliograph.cli.main", *arguments]
 
     def apply(self, file: Path) -> bool:
         done = subprocess.run(self.command("apply", str(file)), env=self.env, cwd=self.folder, capture_output=True)

@@ -37,7 +37,7 @@ class Revision(msgspec.Struct, frozen=True):
     source: Path
 
     def command(self, *words: str) -> list[str]:
-        return [self.python, "-m", "heliograph.cli.main", *words]
+        return [self.python, "-P", "-m", "heliograph.cli.main", *words]
 
     def environment(self, **more: str) -> dict[str, str]:
         return {**os.environ, "BENCH_TOKEN": TOKEN, "PYTHONPATH": str(self.source), **more}

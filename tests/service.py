@@ -29,7 +29,7 @@ NAMES = (
     *("SUSPENDED_MANAGE", "SLOW_MANAGE", "BROKE", "NARROW", "PLAIN", "UDH", "QUOTA", "SLOW_SMS", "OTHER", "LONG"),
 )
 TOKENS = {name: make_token(bytes([number]) * 64) for number, name in enumerate(NAMES, 1)}
-COMMAND = (sys.executable, "-m", "heliograph.cli.main")
+COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 PROGRAM = "from heliograph.cli.main import main; main()"  # a test may put a fault before it
 
 PATIENCE_S = 60.0  # for what must come, on a machine that does much else

@@ -58,7 +58,7 @@ def running(folder: Path) -> Iterator[list[str]]:
     """The demo's lines up to the last one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
     environment["PYTHONPATH"] = str(Path(heliograph.__file__).parents[1])
-    command = [sys.executable, "-m", "heliograph.cli.main", "demo", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-P", "-m", "heliograph.cli.main", "demo", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = []

@@ -51,7 +51,7 @@ class Machine:
         (folder / "run/secrets/s3").write_text("hush")
         program = folder / "opt/heliograph/bin/heliograph"
         program.write_text(
-            f'#!/bin/sh\ncase $1 in serve|capacity) exec {sys.executable} -m heliograph.cli.main "$@" ;; esac\n'
+            f'#!/bin/sh\ncase $1 in serve|capacity) exec {sys.executable} -P -m heliograph.cli.main "$@" ;; esac\n'
             f'exec {INSIDE} heliograph "$@"\n'
         )
         program.chmod(0o755)

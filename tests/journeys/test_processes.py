@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.conftest import fresh_database
@@ -10,6 +12,9 @@ from tests.forks import Forked
 from tests.journeys.load import Load, check_all_arrived
 from tests.journeys.test_metric_set import METRICS
 from tests.service import Service, until
+
+ROOT = Path(__file__).parents[2]
+SOURCE, CLIENT = ROOT / "src", ROOT / "clients" / "python" / "src"
 
 
 def test_processes_are_killed_and_replaced_and_nothing_is_lost(postgres: str, tmp_path: Path) -> None:
@@ -40,6 +45,41 @@ def test_processes_are_killed_and_replaced_and_nothing_is_lost(postgres: str, tm
         left = children(parent)
         service.kill(parent)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
+
+
+def test_modules_in_the_current_folder_are_not_imported_by_processes_that_we_start(tmp_path: Path) -> None:
+    (folder := tmp_path / "hostile").mkdir()
+    for name in ("dns", "heliograph", "apsw", "msgspec", "asyncio"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'w').close(); raise SystemExit(3)")
+    given = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
+    given |= {"HELIOGRAPH_DATA": str(tmp_path / "data"), "HELIOGRAPH_BOUNCE_LISTEN": "off", "PYTHONUNBUFFERED": "1"}
+    program = Path(sys.executable).with_name("heliograph")  # as users start it
+    running = subprocess.Popen(
+        [str(program), "serve", "--processes", "2", "--listen", "127.0.0.1:0"],
+        cwd=folder,
+        env=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert running.stdout
+        first = running.stdout.readline()
+        assert not (folder / "imported").exists()
+        assert first.startswith("Heliograph is "), first
+    finally:
+        running.terminate()
+        running.communicate()
+
+
+def test_every_python_that_we_start_ignores_the_current_folder() -> None:
+    starts = {
+        path.as_posix(): line
+        for path in (*SOURCE.rglob("*.py"), *CLIENT.rglob("*.py"))
+        for line in path.read_text("utf-8").splitlines()
+        if "sys.executable" in line
+    }
+    assert all(re.search(r'sys\.executable, "-[PI]"', line) for line in starts.values()), starts
 
 
 def children(parent: Forked) -> list[int]:

@@ -46,6 +46,7 @@ def test_uploads_in_little_memory(group: Path, tmp_path: Path, budget: int, limi
         f'echo $$ > {group}/cgroup.procs; exec "$@"',
         "sh",
         sys.executable,
+        "-P",
         "-m",
         "heliograph.cli.main",
     ]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 BEFORE = BASE_COMMIT  # the oldest version whose database is taken over
 ROUNDS = 2
 CLIENTS = 4
-COMMAND = (sys.executable, "-m", "heliograph.cli.main")
+COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 SETTLED = 10 * CLIENTS  # answers after which no client is still at a process that was taken out
 
 

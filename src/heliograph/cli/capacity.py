@@ -23,6 +23,7 @@ from heliograph.opening import open_store
 from heliograph.rules.capacity import PEAK_SHARE, SPARE, Capacity, Measured, judge
 from heliograph.rules.setup.file import read_setup_file
 from heliograph.rules.setup.keys import make_token
+from heliograph.runtime.processes import COMMAND
 from heliograph.settings import PREFIX, Settings
 
 CONNECTIONS = 32
@@ -226,7 +227,7 @@ async def _service(settings: Settings, role: str) -> AsyncIterator[tuple["subpro
         f"{PREFIX}PROCESSES": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    command = [sys.executable, "-m", "heliograph.cli.main", "serve", "--role", role, "--listen", "127.0.0.1:0"]
+    command = [*COMMAND, "serve", "--role", role, "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout

@@ -13,7 +13,7 @@ from heliograph import server
 from heliograph.cli.options import SERVE_FLAGS, clear_mistakes, with_settings
 from heliograph.manage.people import first_link
 from heliograph.runtime import logs, metrics
-from heliograph.runtime.processes import Parent, Place
+from heliograph.runtime.processes import COMMAND, Parent, Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from heliograph.words.places import of_link
@@ -87,7 +87,7 @@ def run_many(settings: Settings, role: str, count: int) -> int:
 
     async def supervise() -> int:
         logs.configure(asyncio.get_running_loop().time, form=settings.log_format)
-        command = [sys.executable, "-m", "heliograph.cli.main", *sys.argv[1:]]
+        command = [*COMMAND, *sys.argv[1:]]
         return await Parent(count, sockets, greet=_greet, command=command).run()
 
     with tempfile.TemporaryDirectory(prefix="heliograph-metrics-") as folder:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -16,6 +17,9 @@ from heliograph.runtime import metrics
 from heliograph.runtime.systemd import environment_of_others, feed_watchdog, notify
 
 log = structlog.get_logger()
+
+# Starts another process of this program. -P: modules are never imported from the current folder.
+COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 
 PAUSE_S = 0.5  # before a process that died is started again; twice as long after each death …
 PAUSE_MOST_S = 30.0

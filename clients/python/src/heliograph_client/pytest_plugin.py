@@ -111,7 +111,7 @@ def _heliograph(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")}
     own |= {"HELIOGRAPH_DATABASE": f"sqlite:///{folder / 'heliograph.db'}", "HELIOGRAPH_DATA": str(folder / "data")}
     own |= {"HELIOGRAPH_SIMULATOR_STEP_MS": "0", "HELIOGRAPH_BOUNCE_LISTEN": "off", "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "heliograph.cli.main", *arguments]
+    command = [sys.executable, "-P", "-m", "heliograph.cli.main", *arguments]
     return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, text=True)
 
 
