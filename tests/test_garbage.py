@@ -35,6 +35,7 @@ class Collector:
 
 async def run_for(ticks: int) -> None:
     """The duty, for so many turns of the loop after its start."""
+    garbage.freeze_loaded()
     duty = asyncio.create_task(garbage.collect_when_idle())
     for _ in range(ticks + 1):
         await asyncio.sleep(0)
@@ -74,6 +75,7 @@ async def test_closed_connections_are_gone(monkeypatch: pytest.MonkeyPatch) -> N
             made.add(transport)
 
     server = await asyncio.get_running_loop().create_server(Listener, "127.0.0.1", 0)
+    garbage.freeze_loaded()
     duty = asyncio.create_task(garbage.collect_when_idle())
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from heliograph import server
-from heliograph.app import App
+from heliograph.app import LOOP_WATCH, App
 from heliograph.settings import Settings
 from heliograph.storage.store import StoreUnavailable
 from tests.service import PATIENCE_S, Service, free_port, until
@@ -66,17 +66,18 @@ async def test_the_start_waits_for_the_database_and_says_so() -> None:
         return "done"
 
     with capture_logs() as logs:
-        assert await server._patiently(stop, work) == "done"
+        assert await server._patiently(Settings(database="postgresql://h/x"), stop, work) == "done"
     assert [(line["event"], line["error"]) for line in logs] == [
         ("waiting for the database", "PostgreSQL: the database system is starting up")
     ]
     stop.set()
     with pytest.raises(server.Stopped):
-        await server._patiently(stop, work)
+        await server._patiently(Settings(database="postgresql://h/x"), stop, work)
 
 
 async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "collect_when_idle", asyncio.Event().wait)  # in the process that runs the tests
+    monkeypatch.setattr(server, "freeze_loaded", lambda: None)
     done: list[str] = []
 
     class Part:
@@ -111,6 +112,39 @@ async def test_what_was_opened_last_is_closed_first(monkeypatch: pytest.MonkeyPa
     )
     await server._run(app, [], stop, ready)
     assert done == ["ready", "worker stopped", "duty ended", "client closed"]
+
+
+async def test_loop_is_not_watched_before_the_service_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What blocks the loop at a start, such as the first garbage collection, is no warning."""
+    monkeypatch.setattr(server, "collect_when_idle", asyncio.Event().wait)
+    done: list[str] = []
+    monkeypatch.setattr(server, "freeze_loaded", lambda: done.append("garbage collected"))
+
+    async def watch() -> None:
+        done.append("watched")
+        stop.set()
+        await asyncio.Event().wait()
+
+    async def ready(_: Settings, __: Any) -> None:
+        for _ in range(10):  # the other tasks have their turns
+            await asyncio.sleep(0)
+        done.append("ready")
+
+    stop, nothing = server.Stop(), cast(Any, None)
+    app = App(
+        settings=Settings(),
+        role="worker",
+        store=nothing,
+        context=nothing,
+        front=nothing,
+        workers=[],
+        returns=None,
+        submissions=nothing,
+        duties={LOOP_WATCH: watch},
+        clients=[],
+    )
+    await server._run(app, [], stop, ready)
+    assert done == ["garbage collected", "ready", "watched"]
 
 
 def test_a_worker_answers_health_checks_on_a_port_of_their_own(tmp_path: Path) -> None:

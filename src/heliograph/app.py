@@ -158,6 +158,9 @@ CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier
 }
 
 
+LOOP_WATCH = "loop watch"
+
+
 class App(msgspec.Struct, frozen=True, kw_only=True):
     """What a running process is made of."""
 
@@ -221,7 +224,7 @@ def build(
     budget, door = ByteBudget(settings.body_memory_mb * MIB), Admission(context, limits)
     certificate = make_certificate(settings)
     tls: Tls = lambda: certificate.context if certificate else None  # noqa: E731
-    duties: dict[str, Loop] = {"loop watch": watch.run} | shared_duties(context, secrets)
+    duties: dict[str, Loop] = {LOOP_WATCH: watch.run} | shared_duties(context, secrets)
     if answers:
         duties["rates"] = partial(share_rates, store, clock, limits)
     if certificate:

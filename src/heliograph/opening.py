@@ -18,6 +18,7 @@ from heliograph.storage.attachments import OtherOwner
 from heliograph.storage.engine import postgres
 from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable, reason_of
+from heliograph.storage.engine.faults import folder_fault, postgres_fault, sqlite_fault
 from heliograph.storage.engine.migrate import (
     SchemaVersion,
     migrate_postgres,
@@ -114,6 +115,14 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, StoreUnavailable | OSError | asyncpg.InterfaceError) or (
         isinstance(error, asyncpg.PostgresError) and postgres.is_outage(error)
     )
+
+
+def database_fault(settings: Settings, error: BaseException) -> tuple[str, str]:
+    """Return why the database or the data folder cannot be used, and what to do."""
+    if isinstance(error, OSError) and error.filename:
+        return folder_fault(error)
+    path = sqlite_path(settings)
+    return postgres_fault(error) if path is None else sqlite_fault(path, error.__cause__ or error)
 
 
 def make_objects(settings: Settings) -> Objects | None:

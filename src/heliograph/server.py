@@ -12,10 +12,11 @@ import msgspec
 import structlog
 
 from heliograph import __version__
-from heliograph.app import App, build
+from heliograph.app import LOOP_WATCH, App, build
 from heliograph.datafolder import Seat, keep_address
 from heliograph.opening import (
     check_secret,
+    database_fault,
     is_outage,
     leave,
     make_secrets,
@@ -27,7 +28,7 @@ from heliograph.opening import (
 from heliograph.rules.limits import SECOND_MS
 from heliograph.runtime import listening, logs, metrics, tracing
 from heliograph.runtime.clock import Clock
-from heliograph.runtime.garbage import collect_when_idle
+from heliograph.runtime.garbage import collect_when_idle, freeze_loaded
 from heliograph.runtime.listening import Listener
 from heliograph.runtime.processes import Place
 from heliograph.runtime.systemd import feed_watchdog, notify
@@ -105,7 +106,7 @@ async def serve(
         async with contextlib.AsyncExitStack() as stack:
             opened = partial(open_store, settings, clock, seat.name, secrets)
             with contextlib.suppress(Stopped):
-                store = await _patiently(stop, lambda: stack.enter_async_context(opened()))
+                store = await _patiently(settings, stop, lambda: stack.enter_async_context(opened()))
                 for step in (
                     partial(check_secret, store, secrets),
                     partial(own_attachments, store),
@@ -113,7 +114,7 @@ async def serve(
                     store.upkeep.check_clock,
                     store.outbox.take_back,
                 ):
-                    await _patiently(stop, step)
+                    await _patiently(settings, stop, step)
                 if store.setup.current.platform.paused:
                     why = store.setup.current.platform.paused_reason or "by an operator"
                     log.warning("delivery is paused", why=why, mend="heliograph resume")
@@ -128,13 +129,14 @@ async def serve(
     log.info("stopped")
 
 
-async def _patiently(stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T:
+async def _patiently(settings: Settings, stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T:
     """Repeat the work, at the start, until the database is there; raises Stopped."""
     while not stop.is_set():
         try:
             return await work()
         except StoreUnavailable as error:
-            log.warning("waiting for the database", error=str(error))
+            reason, fix = database_fault(settings, error)
+            log.warning("waiting for the database", error=reason, fix=fix)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), AGAIN_S)
     raise Stopped
@@ -148,6 +150,10 @@ async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
         except Exception as error:
             log.exception("a duty failed and is restarted", duty=name, error=type(error).__name__)
             await asyncio.sleep(AGAIN_S)
+
+
+def _start_duty(name: str, duty: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
+    return asyncio.create_task(_restarted(name, duty), name=name)
 
 
 async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
@@ -165,7 +171,10 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             "garbage": collect_when_idle,
             "systemd": feed_watchdog,
         }
-        tasks = [asyncio.create_task(_restarted(name, duty), name=name) for name, duty in duties.items()]
+        # Started last: how late the loop runs concerns nobody before anything is served.
+        watch = duties.pop(LOOP_WATCH, None)
+        freeze_loaded()
+        tasks = [_start_duty(name, duty) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
         for bound in _for(HEALTH, sockets):  # closed after HTTP: while it drains, /readyz is to say so
@@ -186,8 +195,10 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
             address=None if app.role == "worker" else app.settings.base_url,
             smtp=app.settings.submission() or None,
         )
-        await _patiently(stop, partial(ready, app.settings, app.store))
+        await _patiently(app.settings, stop, partial(ready, app.settings, app.store))
         notify("READY=1")
+        if watch:
+            tasks.append(_start_duty(LOOP_WATCH, watch))
         await _until_stopped(stop, tasks)
 
 

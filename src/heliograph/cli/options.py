@@ -14,13 +14,20 @@ import asyncpg
 import click
 
 from heliograph.datafolder import seen_numbers
-from heliograph.opening import WrongSecret, check_secret, make_secrets, open_store, schema_version, sqlite_path
+from heliograph.opening import (
+    WrongSecret,
+    check_secret,
+    database_fault,
+    make_secrets,
+    open_store,
+    schema_version,
+    sqlite_path,
+)
 from heliograph.rules.refusals import Refusal
 from heliograph.rules.setup.file import SetupError
 from heliograph.rules.setup.snapshot import Setup
 from heliograph.runtime.tracing import NoTraces
 from heliograph.settings import CONFIG, SETTINGS, BadSetting, Settings, read_settings
-from heliograph.storage.engine.database import reason_of
 from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.postgres import host_urls
 from heliograph.storage.store import Store, StoreUnavailable
@@ -157,8 +164,7 @@ def clear_mistakes(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (*DATABASE_ERRORS, OSError) as error:
-        if isinstance(error, OSError) and error.filename:
-            mend = "Choose another folder with --data or --database."
-            raise click.ClickException(f"{error.filename}: {error.strerror}. {mend}") from error
-        mend = "Check --database or HELIOGRAPH_DATABASE."
-        raise click.ClickException(f"database {shown(settings.database)}: {reason_of(error)}. {mend}") from error
+        reason, fix = database_fault(settings, error)
+        if not (isinstance(error, OSError) and error.filename):
+            reason = f"database {shown(settings.database)}: {reason}"
+        raise click.ClickException(f"{reason}. {fix}.") from error

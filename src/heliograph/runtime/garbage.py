@@ -22,12 +22,19 @@ def give_back_large() -> None:
         mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
-async def collect_when_idle() -> None:
-    """Run until cancelled. What is loaded by now stays and is never looked through again."""
+def freeze_loaded() -> None:
+    """Exclude what is loaded by now from every later collection.
+
+    It takes long, so it is done before anything is served.
+    """
     give_back_large()
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_MAX, NEVER, NEVER)
+
+
+async def collect_when_idle() -> None:
+    """Run until cancelled."""
     loop, ticks = asyncio.get_running_loop(), 0
     while True:
         due = loop.time() + TICK_S

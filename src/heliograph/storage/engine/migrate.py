@@ -144,7 +144,8 @@ def _migrate_file(path: Path) -> list[int]:
                     connection.execute(change.text())
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # SQLite rolls back by itself when the disk is full
+                    connection.execute("ROLLBACK")
                 raise
             applied += [change.number for change in changes]
         return applied

@@ -1,0 +1,134 @@
+"""Why a database cannot be used: the real cause, and what to do, in one line."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import asyncpg
+import click
+import pytest
+
+from heliograph.cli.options import clear_mistakes
+from heliograph.datafolder import Seat
+from heliograph.opening import migrate
+from heliograph.settings import Settings
+from heliograph.storage.engine import migrate as migrations
+from heliograph.storage.engine.database import StoreUnavailable
+from heliograph.storage.engine.faults import POSTGRES_FIXES, postgres_fault
+from heliograph.storage.engine.sqlite import open_sqlite
+
+pytestmark = pytest.mark.anyio
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that other users may enter, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="heliograph-faults-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may write everywhere; an ordinary user is nobody special already."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+async def start(settings: Settings, *, has_data: bool) -> None:
+    with clear_mistakes(settings):
+        if has_data:
+            Seat(settings.data)
+        await migrate(settings)
+
+
+async def fault(path: Path, data: Path | None = None) -> str:
+    settings = Settings(database=f"sqlite:///{path}", data=data or path.parent)
+    with pytest.raises(click.ClickException) as raised:
+        await start(settings, has_data=data is not None)
+    said = str(raised.value)
+    assert "\n" not in said
+    return said
+
+
+async def test_disk_full_while_migrating_is_named_with_what_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(path: Path, **options: bool) -> apsw.Connection:
+        connection = open_sqlite(path, **options)
+        connection.execute("PRAGMA max_page_count = 20").fetchall()
+        return connection
+
+    monkeypatch.setattr(migrations, "open_sqlite", small)
+    assert f"the disk of {folder} is full. Free some space there." in await fault(folder / "heliograph.db")
+    monkeypatch.undo()
+    await migrate(Settings(database=f"sqlite:///{folder / 'heliograph.db'}", data=folder))  # once there is space
+
+
+async def test_folder_not_writable_is_named_with_its_owner(folder: Path) -> None:
+    (own := folder / "own").mkdir()
+    own.chmod(0o555)
+    with as_nobody():
+        said = await fault(own / "heliograph.db")
+    assert f"{own} belongs to user " in said and "is not writable for user " in said
+    assert "Run as its owner" in said and "--database" in said
+
+
+async def test_file_of_another_user_is_named_with_its_owner(folder: Path) -> None:
+    file = folder / "heliograph.db"
+    await migrate(Settings(database=f"sqlite:///{file}", data=folder))
+    file.chmod(0o400)
+    folder.chmod(0o777)
+    with as_nobody():
+        said = await fault(file)
+    assert f"{file} belongs to user " in said and "is not writable for user " in said
+
+
+async def test_data_folder_not_writable_is_named_with_its_owner(folder: Path) -> None:
+    (own := folder / "own").mkdir()
+    own.chmod(0o555)
+    with as_nobody():
+        said = await fault(folder / "heliograph.db", own / "data")
+    assert f"{own} belongs to user " in said and "--data" in said
+
+
+async def test_path_that_is_a_folder_is_said_to_be_one(folder: Path) -> None:
+    assert f"{folder} is a folder. Name a file in it." in await fault(folder)
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (asyncpg.InvalidPasswordError, "user and password"),
+        (asyncpg.InvalidAuthorizationSpecificationError, "pg_hba.conf"),
+        (asyncpg.InvalidCatalogNameError, "createdb"),
+        (asyncpg.TooManyConnectionsError, "max_connections"),
+        (asyncpg.DiskFullError, "space on the server"),
+        (asyncpg.InsufficientPrivilegeError, "GRANT CREATE"),
+        (asyncpg.CannotConnectNowError, "Wait until"),
+    ],
+)
+def test_postgres_refusal_has_its_own_fix(error: type[asyncpg.PostgresError], fix: str) -> None:
+    assert error.sqlstate in POSTGRES_FIXES
+    outage = StoreUnavailable("PostgreSQL: it said no")
+    outage.__cause__ = error("it said no")
+    reason, said = postgres_fault(outage)
+    assert reason == "PostgreSQL: it said no"
+    assert fix in said
+
+
+async def test_postgres_database_that_does_not_exist_is_named_with_what_to_do(postgres: str) -> None:
+    settings = Settings(database=postgres.replace("/postgres?", "/nowhere?"))
+    with pytest.raises(click.ClickException, match='database "nowhere" does not exist. Create it with createdb'):
+        await start(settings, has_data=False)
