@@ -107,8 +107,7 @@ def test_outage_longer_than_lease_sends_nothing_twice(
     database: tuple[str, Callable[[], Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (url, paused), sent, rng = database, tmp_path / "sent", Random(SEED)
-    settings = {"database_timeout_s": "1", "database_connect_s": "1"}
-    with Service(url, tmp_path / "data", **settings) as service:
+    with Service(url, tmp_path / "data", database_timeout_s="1", database_connect_s="1") as service:
         service.apply()
         started = f"import os, sys; os.environ['SENT'] = {str(sent)!r}; "
         # A new interpreter: a fork of this one has bound the limits already.
