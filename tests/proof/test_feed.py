@@ -52,7 +52,6 @@ class Feeds:
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
                 continue
-            assert page is not None
             seen += page[:limit]
             if not page:
                 if is_last:
