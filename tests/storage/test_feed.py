@@ -87,7 +87,7 @@ async def test_feed_with_late_commits_tells_each_event_once(stores: Sequence[Sto
     reading = [asyncio.ensure_future(read_all(store, done, limit)) for store, limit in limits]
     await asyncio.gather(*(tell(f"eml_{number}", delays) for number, delays in enumerate(waits)))
     done.set()
-    subjects = dict(await ask("SELECT id, subject FROM event"))
+    subjects: dict[str, str] = dict(await ask("SELECT id, subject FROM event"))
     assert len(subjects) == MESSAGES * EVENTS
     for told in await asyncio.gather(*reading):
         assert sorted(one.id for one in told) == sorted(subjects)

@@ -307,17 +307,18 @@ async def test_search_across_a_gap_between_keys_reads_only_what_is_there(
             await sql(f"SELECT setval('message_key_seq', {place})")
         sent.append(await send_email(store, clock, "Your parcel", address))
     for claim in await store.outbox.claim("email", 100):
-        place = {"message": claim.message, "position": claim.position, "claim": claim.held}
-        assert await store.outbox.record(Change(at=clock.now(), wanted="sent", accepted=True, **place))  # type: ignore[arg-type]
+        held = {"message": claim.message, "position": claim.position, "claim": claim.held}
+        assert await store.outbox.record(Change(at=clock.now(), wanted="sent", accepted=True, **held))  # type: ignore[arg-type]
     await close_span(store, clock, sql)
     counts = Counter[str]()
-    run = type(await store.database.read(_own)).run
+    kind: Any = type(await store.database.read(_own))
+    run = kind.run
 
     async def counted(tx: Any, query: str, **params: Any) -> Any:
         counts[query] += 1
         return await run(tx, query, **params)
 
-    monkeypatch.setattr(type(await store.database.read(_own)), "run", counted)
+    monkeypatch.setattr(kind, "run", counted)
     expected = sent if oldest_first else sent[::-1]
     for _ in ("before it is built", "after"):
         assert await found(store, "parcel", oldest_first=oldest_first) == expected
