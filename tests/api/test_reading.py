@@ -66,7 +66,7 @@ def test_several_recipients_each_have_their_own_state(shared_service: Service) -
         "complained": ("bcc", "complained"),
     }
     causes = {r["status"]: (r["explanation"] or {}).get("cause") for r in found["recipients"]}
-    assert causes == {"delivered": None, "bounced": "unknown_user", "failed": "refused", "complained": "complained"}
+    assert causes == {"delivered": None, "bounced": "unknown_user", "failed": "policy", "complained": "complained"}
     assert [e["sequence"] for e in found["events"]] == list(range(1, len(found["events"]) + 1))
 
 

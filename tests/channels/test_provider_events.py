@@ -329,7 +329,7 @@ def test_bounce_event_as_documented_has_outcome_and_cause(
 ) -> None:
     options = {name.removeprefix("callback_"): value for name, value in OPTIONS[provider].items()}
     reader = make_provider(provider, CallbackOptions(**options), Web())
-    (told,) = to_reports(provider, reader.read(msgspec.json.encode(event)))
+    (told,) = to_reports(provider, reader.read(event))
     report = told.report
     assert (report.status, report.suppress, cause_of("email", report.detail)) == (
         status,

@@ -49,5 +49,5 @@ def test_a_backup_that_breaks_off_leaves_nothing(run: Run, example: str, monkeyp
     monkeypatch.setattr(Blobs, "copy_to", full)
     ended = run("backup", "copies/monday")
     assert ended.code == 1
-    assert "No space left on device" in ended.err
+    assert "the disk of monday is full" in ended.err
     assert list(Path("copies").iterdir()) == []

@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -173,7 +174,10 @@ def systemctl(arguments: list[str]) -> None:
             continue
         if verb in ("stop", "restart"):
             stop(unit)
-        if verb in ("start", "restart") or (verb == "enable" and "--now" in arguments):
+        is_started = verb in ("start", "restart") or (verb == "enable" and "--now" in arguments)
+        if is_started and unit.endswith(".timer"):
+            read(unit.removesuffix(".timer"))  # what it starts at its time; nobody waits for that here
+        elif is_started:
             start(unit)
 
 
@@ -212,10 +216,15 @@ def start(name: str) -> None:
     told.bind(f"\0{name}")
     told.settimeout(0.2)
     environment = {kept: os.environ[kept] for kept in KEPT} | {"NOTIFY_SOCKET": f"@{name}"}
-    environment |= dict(one.split("=", 1) for one in unit.get("Environment", []))
+    environment |= dict(one.split("=", 1) for line in unit.get("Environment", []) for one in shlex.split(line))
     as_user = ["setpriv", f"--reuid={user}", f"--regid={who.pw_gid}", "--init-groups", "--no-new-privs", "--"]
     masked = ["sh", "-c", f'umask {unit["UMask"][0]}; exec "$@"', "sh"]
-    command = [*_confined(unit), "--chdir", folder, *as_user, *masked, *unit["ExecStart"][0].split()]
+    confined = [*_confined(unit), "--chdir", folder, *as_user, *masked]
+    if unit.get("Type") == ["oneshot"]:
+        for line in (*unit["ExecStart"], *unit.get("ExecStartPost", [])):
+            subprocess.run([*confined, *shlex.split(line.replace("%%", "%"))], env=environment, check=True)
+        return
+    command = [*confined, *shlex.split(unit["ExecStart"][0])]
     with open(LOGS / name, "a") as log:
         running = subprocess.Popen(
             command,

@@ -819,6 +819,7 @@ EXCEPTIONS = {
     f"POST {TEAM}/webhooks/bin": "adds a webhook and tests it, each with the entry that its own page leaves",
     "backup": "changes its copy alone: test_a_backup_is_paused_by_the_command_line",
     "audit check": "reads",
+    "audit export": "reads",
     "audit head": "reads",
     "carriers show": "reads",
     "config": "reads",

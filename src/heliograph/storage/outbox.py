@@ -169,7 +169,7 @@ def _in_turn(rows: list[Any]) -> list[Any]:
     """Order them one of each team after the other, each team's oldest first: databases return them in any order."""
     before = Counter[int]()
     placed = []
-    for row in sorted(rows, key=itemgetter(DUE_AT)):
+    for row in sorted(rows, key=itemgetter(DUE_AT, 0)):
         placed.append((before[row[2]], row))
         before[row[2]] += 1
     return [row for _, row in sorted(placed, key=itemgetter(0))]
