@@ -155,9 +155,8 @@ lock: setup ## Pin the dependencies of pyproject.toml anew (names, versions, has
 		&& node -e 'const f = "package-lock.json", lock = JSON.parse(fs.readFileSync(f)); for (const one of Object.values(lock.packages)) delete one.funding; fs.writeFileSync(f, JSON.stringify(lock, null, 2) + "\n")'
 
 dist: $(BUILDS) ## Build wheel, source archive and bill of materials into dist/, or DIST; the same at every build of a commit
-	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/hatchling build --clean -d $(DIST)
-	@$(BIN)/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject pyproject.toml \
-		-o $(DIST)/heliograph-$$($(BIN)/hatchling version).cdx.json requirements.lock
+	@version=$$(deploy/dist $(BIN)/hatchling $(DIST)) && $(BIN)/python -W ignore -m cyclonedx_py requirements --output-reproducible \
+		--pyproject pyproject.toml -o $(DIST)/heliograph-$$version.cdx.json requirements.lock
 
 image: ## Build heliograph:VERSION with docker, podman or buildah; BASE, WHEELS and OUT as deploy/image says
 	@deploy/image
@@ -173,7 +172,7 @@ release: dist ## Make all of a release into dist/, or DIST: also the clients, th
 		npm install --silent --no-save --no-package-lock typescript@$$typescript; \
 		npm pack --silent --pack-destination $(abspath $(DIST)) > /dev/null; \
 	else echo "npm is not here: no package of the TypeScript client"; fi
-	@made=$(abspath $(DIST))/heliograph-$$($(BIN)/hatchling version); if OUT=$$made.image.tar deploy/image; \
+	@made=$$(ls -t $(abspath $(DIST))/heliograph-*.cdx.json | grep -v image.cdx.json | head -n 1); made=$${made%.cdx.json}; if OUT=$$made.image.tar deploy/image; \
 		then $(BIN)/python deploy/bill.py $$made.cdx.json $$made.image.tar > $$made.image.cdx.json; else echo "no image is in this release"; fi
 	@awk '/^## /{n++} n == 1' CHANGELOG.md > $(DIST)/NOTES.md
 	@cd $(DIST) && rm -f SHA256SUMS && sha256sum -- * > SHA256SUMS && ls -l

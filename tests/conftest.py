@@ -34,6 +34,8 @@ MIGRATED = "migrated"
 # marked `both_databases`. `make proof PROOFS=postgres` runs them on both.
 ONE_DATABASE = {"accept", "accounts", "dashboard", "manage"}
 SLOW_FOLDERS = {"clients", "proof"}
+SLOW_FILES = {"cli/test_capacity.py", "submission/test_slow.py", "tests/test_growth.py", "tests/test_pages.py"}
+SLOW_ON_POSTGRES = {"api", "cli", "journeys"}  # their queries run on PostgreSQL in tests/storage and tests/deliver, too
 LONG = ("dashboard", "journeys", "proof", "tests")
 USES_MAX = 40  # of a database that is lent
 os.environ["HELIOGRAPH_STOP_DELAY_MS"] = "0"  # of whatever a test starts
@@ -77,7 +79,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_slow(item: pytest.Item) -> bool:
     """Left to `make test-all`, as is what is marked so itself."""
-    return item.path.parent.name in SLOW_FOLDERS or "chromium" in getattr(item, "fixturenames", ())
+    folder, fixtures = item.path.parent.name, getattr(item, "fixturenames", ())
+    is_second_database = folder in SLOW_ON_POSTGRES and _needs_postgres(item)
+    is_slow_file = folder in SLOW_FOLDERS or f"{folder}/{item.path.name}" in SLOW_FILES
+    return is_slow_file or is_second_database or "chromium" in fixtures
 
 
 def _is_for_proof(item: pytest.Item) -> bool:

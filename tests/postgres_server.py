@@ -129,7 +129,8 @@ class PostgresServer:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
+    def start(self, *, wait: bool = True) -> None:
+        """Start the server from a thread that outlives it: it ends with the thread that started it."""
         own = [f"-k{self._data}", "--listen_addresses="]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -142,6 +143,12 @@ class PostgresServer:
                 preexec_fn=_end_with_parent,
                 **_identity(),
             )
+        if wait:
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the server accepts connections."""
+        assert self._process is not None
         deadline = time.monotonic() + START_S
         while self._status() not in ("ready", "standby"):
             if self._process.poll() is not None or time.monotonic() > deadline:

@@ -5,9 +5,12 @@ import email.parser
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +79,51 @@ def test_the_metadata(packed: zipfile.ZipFile) -> None:
     assert "Typing :: Typed" in said.get_all("Classifier", [])
     needed = {line for line in said.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert needed == set(PROJECT["dependencies"])
+
+
+def build_commit(checkout: Path, folder: Path, when: str) -> str:
+    """Commit all that is in a checkout at this time, build it, and return its version."""
+    who = {f"GIT_{role}_{field}": "a@b.test" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    at = who | {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+    for command in (["git", "add", "-A"], ["git", "commit", "-qm", "x", "--no-verify", "--allow-empty"]):
+        subprocess.run(command, check=True, cwd=checkout, env=os.environ | at)
+    return run_dist(checkout, folder)
+
+
+def run_dist(checkout: Path, folder: Path) -> str:
+    program = Path(sys.executable).with_name("hatchling")
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    command = [str(checkout / "deploy" / "dist"), str(program), str(folder)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return done.stdout.strip()
+
+
+@pytest.mark.apart
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an unpacked source archive has no commits")
+def test_a_later_commit_is_an_upgrade_for_pip_and_says_its_version(tmp_path: Path) -> None:
+    checkout, first, second, archive = (tmp_path / name for name in ("checkout", "first", "second", "archive"))
+    subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(checkout)], check=True)
+    shutil.copy(ROOT / "deploy" / "dist", checkout / "deploy" / "dist")
+    old = build_commit(checkout, first, "2030-01-01T12:00:00+0200")
+    assert old.startswith("0.2.0.dev20300101100000+g") or not __version__.endswith(".dev0")
+    assert run_dist(checkout, archive) == old
+    for made in first.iterdir():
+        assert (archive / made.name).read_bytes() == made.read_bytes()  # the same at every build of a commit
+    new = build_commit(checkout, second, "2030-01-01T12:00:01+0200")
+    for made in second.iterdir():
+        shutil.copy(made, first)
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*install, str(first / f"heliograph-{old}-py3-none-any.whl")], check=True)
+    subprocess.run([*install, "--upgrade", "--pre", "--find-links", str(first), "heliograph"], check=True)
+    shown = subprocess.run(
+        [str(python), "-c", "import heliograph as h; print(h.__version__)"], check=True, capture_output=True, text=True
+    )
+    assert shown.stdout.strip() == new != old
+    with tarfile.open(second / f"heliograph-{new}.tar.gz") as packed:  # which has no commits
+        packed.extractall(tmp_path, filter="data")
+    assert run_dist(tmp_path / f"heliograph-{new}", tmp_path / "third") == new
 
 
 def test_it_is_built_without_what_tests_need() -> None:

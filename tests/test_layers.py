@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, str] = {
         "opening.py app.py web/ smtp/ api/ compat/ submission/ dashboard/ accept/ deliver/ manage/ handover.py "
         "channels/ storage/ rules/ words/ runtime/ " + ROOT_FILES
     ),
+    "__main__.py": "cli/",
     "cli/": (
         "opening.py app.py server.py manage/ rules/ words/ runtime/ channels/resolver.py channels/webhook/ storage/ "
         "storage/engine/ cli/ " + ROOT_FILES

@@ -125,8 +125,8 @@ async def test_loop_is_not_watched_before_the_service_is_ready(monkeypatch: pyte
         stop.set()
         await asyncio.Event().wait()
 
-    async def ready(_: Settings, __: Any) -> None:
-        for _ in range(10):  # the other tasks have their turns
+    async def ready(*_: Any) -> None:
+        for _turn in range(10):  # the other tasks have their turns
             await asyncio.sleep(0)
         done.append("ready")
 

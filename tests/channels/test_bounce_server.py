@@ -141,7 +141,7 @@ async def listening(
         return domain == "acme.test"
 
     made = (KEY, lambda: NOW, address_of, receive, keys_of, is_own, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
-    incoming = IncomingMail(*made)  # type: ignore[arg-type]
+    incoming = IncomingMail(*made)
     server = incoming_server("mx.example", lambda: tls, incoming)
     with socket.create_server(("127.0.0.1", 0)) as bound:
         await server.listen(bound, 100)

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from heliograph.channels.email.provided import to_reports
-from heliograph.channels.email.providers import CallbackOptions, make_provider
+from heliograph.channels.email.providers import make_provider
+from heliograph.channels.email.providers.provider import CallbackOptions
 from heliograph.channels.web import Web
 from heliograph.words.explain import cause_of
 from tests.channels.providers import OPTIONS, OWN, TO

@@ -271,12 +271,33 @@ ZONE: Zone = {
         ("texts.test", []),
         ("nowhere.test", []),
         ("localhost", ["127.0.0.1"]),
+        ("foo.localhost", ["127.0.0.1"]),
+        ("localhost.localdomain", ["127.0.0.1"]),
+        ("ip6-localhost", ["::1"]),
+        ("ip6-loopback", ["::1"]),
     ],
 )
 async def test_names_have_all_their_addresses(host: str, addresses: list[str]) -> None:
     async with DnsPeer(ZONE) as peer:
         names = Names(("127.0.0.1", int(peer.at.rpartition(":")[2])))
         assert sorted(await names.addresses(host)) == addresses
+
+
+LOOPBACK_NAMES = (
+    *("localhost", "LOCALHOST", "foo.localhost", "a.b.localhost", "localhost.localdomain", "localhost4"),
+    *("localhost4.localdomain4", "ip6-localhost", "ip6-loopback", "localhost6", "localhost6.localdomain6"),
+)
+
+
+@pytest.mark.parametrize("dot", ["", "."])
+@pytest.mark.parametrize("host", LOOPBACK_NAMES)
+async def test_loopback_name_is_refused_unless_the_operator_allows_its_range(host: str, dot: str) -> None:
+    async with DnsPeer({}) as peer:  # DNS does not know them
+        resolve = Names(("127.0.0.1", int(peer.at.rpartition(":")[2]))).addresses
+        url = f"http://{host}{dot}/hook"
+        with pytest.raises(Denied, match="HELIOGRAPH_WEBHOOK_ALLOW_PRIVATE"):
+            await Guard((), resolve).check(url)
+        assert (await Guard(("127.0.0.0/8", "::1/128"), resolve).check(url)).addresses in (("127.0.0.1",), ("::1",))
 
 
 async def test_names_without_an_answer() -> None:

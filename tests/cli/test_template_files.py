@@ -42,7 +42,7 @@ def test_lint(shared_service: Service, tmp_path: Path, name: str, text: str, cod
 
 def test_lint_as_json(shared_service: Service, tmp_path: Path) -> None:
     done = run(shared_service, tmp_path, TEAM + WARNED, "template", "lint", "--json")
-    (problem,) = json.loads(done.stdout)["problems"]
+    (problem,) = json.loads(done.stdout)["data"]
     assert (problem["template_id"], problem["level"], problem["code"]) == ("tpl_warned", "warning", "unclosed_tag")
 
 

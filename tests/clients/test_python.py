@@ -5,6 +5,8 @@ import inspect
 import json
 import pickle
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -376,6 +378,14 @@ def test_what_is_written_by_hand_is_small() -> None:
     adapters = {"django.py", "fastapi.py", "flask.py", "pytest_plugin.py"}
     files = [file for file in (ROOT / "src").rglob("*.py") if file not in generated() and file.name not in adapters]
     assert len([line for file in files for line in file.read_text("utf-8").splitlines() if line]) < LINES_MAX
+
+
+def test_the_readme_installs_the_client_from_a_checkout(tmp_path: Path) -> None:
+    (line,) = re.findall("^pip install (.+)$", (ROOT / "README.md").read_text("utf-8"), re.M)
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--quiet", "--target", str(tmp_path)]
+    command = [sys.executable, "-m", "pip", "install", *options, line]
+    subprocess.run(command, check=True, cwd=ROOT.parents[1])
+    assert (tmp_path / "heliograph_client" / "py.typed").exists()
 
 
 def test_the_readme_runs(environment: None, capsys: pytest.CaptureFixture[str]) -> None:

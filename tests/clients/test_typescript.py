@@ -246,7 +246,13 @@ def test_a_webhook_is_verified(package: Path, shared_service: Service, change: d
     assert run(package, shared_service, program) == outcome
 
 
-def test_the_readme(package: Path, shared_service: Service) -> None:
+def test_the_readme_installs_the_package_that_npm_makes() -> None:
+    package = json.loads((CLIENT / "package.json").read_text())
+    packed = f"clients/typescript/{package['name']}-{package['version']}.tgz"
+    assert f"npm install ./{packed}\n" in (CLIENT / "README.md").read_text()
+
+
+def test_the_readme(package: Path, demo: Service) -> None:
     examples = re.findall(r"```js\n(.*?)```", (CLIENT / "README.md").read_text(), re.S)
     lines = "\n".join(examples).splitlines()
     imports = [line for line in lines if line.startswith("import")]
@@ -254,7 +260,7 @@ def test_the_readme(package: Path, shared_service: Service) -> None:
     (package / "readme.mjs").write_text("\n".join(dict.fromkeys(imports)) + "\n" + program)
     done = subprocess.run(
         ["node", "readme.mjs"],
-        env=environment_of(shared_service),
+        env=environment_of(demo),
         cwd=package,
         capture_output=True,
         text=True,

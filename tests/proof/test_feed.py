@@ -52,7 +52,6 @@ class Feeds:
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
                 continue
-            assert page is not None
             seen += page[:limit]
             if not page:
                 if is_last:
@@ -133,7 +132,7 @@ async def test_feed_under_kills_and_crashes_tells_each_event_once(
             feeds.done.set()
             await asyncio.gather(*reading)
         async with asking(direct) as sql:
-            subjects = dict(await sql("SELECT id, subject FROM event WHERE team = 1"))
+            subjects: dict[str, str] = dict(await sql("SELECT id, subject FROM event WHERE team = 1"))
     for seen in feeds.seen:
         _check(seen, subjects)
     faults = f"{KILLS} kills" + (", one crash of the database" if server else "")

@@ -24,7 +24,7 @@ from heliograph.deliver.worker import Worker
 from heliograph.handover import Handover
 from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
 from heliograph.rules.delivery.content import SmsContent, WhatsappContent
-from heliograph.rules.delivery.lanes import WINDOW_FIRST
+from heliograph.rules.delivery.lanes import WINDOW_FIRST, queue_of
 from heliograph.rules.limits import HOUR_MS
 from heliograph.rules.options import Added, Timing
 from heliograph.rules.setup.carrier_kinds import CloudApiOptions, HttpOptions, MxOptions, RelayOptions, SmppOptions
@@ -52,6 +52,7 @@ CRITICAL = 20
 BULK, EXPIRING = size("P28 bulk"), size("P28 expiring")
 SUPPRESSED, SUSPENDED = size("P28 suppressed"), size("P28 suspended")
 CLAIMED = "SELECT count(*) FROM outbox WHERE owner IS NOT NULL"
+WAITING_CRITICAL = f"SELECT count(*) FROM outbox WHERE owner IS NULL AND lane = '{queue_of('email', 'critical')}'"
 ON_THE_WIRE = 1
 IN_TWENTY = 1  # of 20 hand-overs one is each waiting priority's (contract 16)
 OURS, THEIRS = (TeamRecord(ref=ref, id=f"team_{ref}", name=f"Team {ref}", mode="live") for ref in (1, 2))
@@ -237,6 +238,35 @@ async def test_the_most_urgent_goes_first(
     report("P28", f"{kind}: {claimed} of {BULK} claimed; {sum(passed)} bulk went before {CRITICAL} critical")
     assert claimed <= 2 * WINDOW_FIRST
     assert sum(passed) <= ON_THE_WIRE + IN_TWENTY
+
+
+async def test_two_processes_send_their_own_critical_messages_first(
+    store: Store, other: Store, clock: TestClock, sql: Sql
+) -> None:
+    """Each orders what it has claimed; meanwhile the other's connection goes on with what that has."""
+    async with working(store, clock, "smtp") as world, AsyncExitStack() as stack, relay(stack) as (carrier, taken):
+        await other.setup.refresh()
+        stack.push_async_callback(carrier.close)
+        second = Worker(other, Handover(other, Carriers(lambda _: carrier), clock), clock)
+        running = asyncio.create_task(second.run())
+        bulk = await world.send(BULK, "bulk")
+        await until(lambda: len(world.taken()) >= 3 and len(taken()) >= 3)
+        shut.append("until all of them are claimed")
+        before = len(world.taken()), len(taken())
+        critical = await world.send(CRITICAL, "critical")
+        async with asyncio.timeout(60):
+            while await sql(WAITING_CRITICAL) != [(0,)]:
+                await asyncio.sleep(0.01)
+        shut.clear()
+        await until(lambda: set(critical) <= {*world.taken(), *taken()})
+        passed = []
+        for after in (world.taken()[before[0] :], taken()[before[1] :]):
+            own = [place for place, address in enumerate(after) if address in critical]
+            passed.append(sum(address in bulk for address in after[: max(own, default=0)]))
+        await second.stop()
+        await running
+    report("P28", f"two processes: {passed} bulk went before the critical ones of the same process")
+    assert max(passed) <= ON_THE_WIRE + IN_TWENTY
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,7 +5,6 @@ Leases and pauses are shorter than in production by the same factor, so that a r
 
 import os
 import signal
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,9 +16,10 @@ from typing import Any
 import apsw
 import pytest
 
+from tests import postgres_server
 from tests import service as services
-from tests.conftest import start_postgres
 from tests.journeys.load import Load, ask_database, check_books, finished
+from tests.postgres_server import PostgresServer
 from tests.proof.size import FULL, database_name, report, rounds, size
 from tests.service import PATIENCE_S, Service
 
@@ -71,9 +71,8 @@ def locked_sqlite(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def stopped_postgres(folder: Path) -> Iterator[None]:
-    """Stop every process of the server, as a machine that hangs does, and let them continue."""
-    server = int((folder / "postmaster.pid").read_text().split()[0])
+def stopped_postgres(server: int) -> Iterator[None]:
+    """Stop every process of the server with this process id, as a machine that hangs does, and let them continue."""
     stopped = [server]
     os.kill(server, signal.SIGSTOP)  # first, so that it starts no other process
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -98,17 +97,19 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[s
         yield url, lambda: locked_sqlite(url)
         return
     request.getfixturevalue("postgres")
-    server = start_postgres(tempfile.mkdtemp(prefix="heliograph-"), cleanup_mode="delete")
-    yield server.get_uri(), lambda: stopped_postgres(Path(server.pgdata))
-    server.cleanup()
+    with postgres_server.temporary_folder() as folder:
+        server = PostgresServer(folder / "data")
+        try:
+            yield server.url(), lambda: stopped_postgres(server.pid)
+        finally:
+            server.stop()
 
 
 def test_outage_longer_than_lease_sends_nothing_twice(
     database: tuple[str, Callable[[], Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (url, paused), sent, rng = database, tmp_path / "sent", Random(SEED)
-    settings = {"database_timeout_s": "1", "database_connect_s": "1"}
-    with Service(url, tmp_path / "data", **settings) as service:
+    with Service(url, tmp_path / "data", database_timeout_s="1", database_connect_s="1") as service:
         service.apply()
         started = f"import os, sys; os.environ['SENT'] = {str(sent)!r}; "
         # A new interpreter: a fork of this one has bound the limits already.

@@ -12,8 +12,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.conftest import stop_at_once, with_patience
 from tests.journeys.load import Load, check_books, check_sent_once, finished
+from tests.postgres_server import PostgresServer
 from tests.proof.size import FULL, report, rounds, size
 from tests.proof.test_database_crash import server
 from tests.service import PATIENCE_S, Service
@@ -49,8 +49,8 @@ class FirstStatement:
 
 
 @pytest.mark.usefixtures("postgres")
-def test_database_that_returns_makes_every_process_ready(server: Any, tmp_path: Path) -> None:
-    url = server.get_uri()
+def test_database_that_returns_makes_every_process_ready(server: PostgresServer, tmp_path: Path) -> None:
+    url = server.url()
     waits, refused_after = list[float](), list[int]()
     with Service(url, tmp_path) as service:
         service.apply()
@@ -62,11 +62,10 @@ def test_database_that_returns_makes_every_process_ready(server: Any, tmp_path: 
         with Load(service) as load:
             for _ in rounds("recovery", STOPS):
                 load.more(20)
-                stop_at_once(server)
+                server.stop()
                 time.sleep(DOWN_S)
                 first = FirstStatement(url)
-                starting = threading.Thread(target=with_patience, args=[server.ensure_postgres_running])
-                starting.start()
+                server.start(wait=False)
                 checks = 0  # that began after the first statement, and failed
                 while True:
                     began = time.monotonic()
@@ -77,7 +76,7 @@ def test_database_that_returns_makes_every_process_ready(server: Any, tmp_path: 
                     time.sleep(LOOK_S)
                 ready = time.monotonic()
                 first.join()
-                starting.join()
+                server.wait_until_ready()
                 waits.append(max(0.0, ready - first.at))
                 refused_after.append(checks)
                 load.more(1)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from heliograph.rules.setup.records import Layout, LocaleParts, Template
+from heliograph.rules.templates import lint, markup
 from heliograph.rules.templates.lint import problems_of, problems_of_layout
 from heliograph.rules.templates.mail_clients import AS_OF, GMAIL_CLIPS, SOURCE
 
@@ -117,3 +118,11 @@ def test_what_a_brand_does_not_have_renders_empty(part: str) -> None:
 
 def test_the_table_of_clients_has_a_date_and_a_source() -> None:
     assert AS_OF.startswith("20") and SOURCE.startswith("https://")
+
+
+def test_html_with_very_many_tags_is_checked_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[object]()
+    monkeypatch.setattr(lint, "tags", lambda *given: (read.append(tag) or tag for tag in markup.tags(*given)))  # type: ignore[func-returns-value]
+    codes = [code for code, _, _ in found(template(html="<b>" * 170_000, text="T"))]
+    assert codes == ["html_too_long", "html_too_long"]  # too many tags, too many bytes for Gmail
+    assert len(read) <= lint.TAGS_MAX + 1

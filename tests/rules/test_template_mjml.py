@@ -172,3 +172,10 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     _, wrong = with_fields(base, given)
     assert ["pip install 'heliograph[mjml]'" in why for why in wrong.values()] == [True]
     assert read_html("<p>a</p>") == "<p>a</p>"
+
+
+@needs_mjml
+def test_mjml_that_becomes_too_much_html_is_refused() -> None:
+    images = "<mj-carousel-image src='a'/>" * 490
+    with pytest.raises(ValueError, match=f"characters of HTML, {HTML_MAX:,} is the most"):
+        read_html(mail(column(f"<mj-carousel>{images}</mj-carousel>")))

@@ -537,8 +537,8 @@ async def test_row_that_has_the_key_of_one_that_was_read_is_left_alone(
         row = ("sim", "id", "new", now)
         await store.database.write(lambda tx: tx.run("insert_early_reports", reports=[row]))
     elif name == "returns":
-        row = {"message": 1, "position": 0, "report": "new", "created_at": now}
-        await store.database.write(lambda tx: tx.run("insert_early_return", **row))
+        place = {"message": 1, "position": 0, "report": "new", "created_at": now}
+        await store.database.write(lambda tx: tx.run("insert_early_return", **place))
     else:
         event = Event(id="evt_new", team=1, subject="new", type="domain.verified", created_at=now)
         await store.database.write(lambda tx: store.setup.publisher.publish(tx, [event]))

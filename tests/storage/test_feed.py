@@ -17,7 +17,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.engine.postgres import PostgresDatabase
-from heliograph.storage.events import Event
+from heliograph.storage.events import Event, UnknownEvent
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests.entries import set_up
@@ -66,7 +66,6 @@ async def read_all(store: Store, done: asyncio.Event, limit: int) -> list[Any]:
     while True:
         was_done = done.is_set()
         page = await store.events.feed(1, after, limit)
-        assert page is not None
         seen += page[:limit]
         after = seen[-1].id if seen else ""
         if not page and was_done:
@@ -88,7 +87,7 @@ async def test_feed_with_late_commits_tells_each_event_once(stores: Sequence[Sto
     reading = [asyncio.ensure_future(read_all(store, done, limit)) for store, limit in limits]
     await asyncio.gather(*(tell(f"eml_{number}", delays) for number, delays in enumerate(waits)))
     done.set()
-    subjects = dict(await ask("SELECT id, subject FROM event"))
+    subjects: dict[str, str] = dict(await ask("SELECT id, subject FROM event"))
     assert len(subjects) == MESSAGES * EVENTS
     for told in await asyncio.gather(*reading):
         assert sorted(one.id for one in told) == sorted(subjects)
@@ -110,9 +109,7 @@ async def test_feed_beside_an_open_transaction_ends_before_its_keys(stores: Sequ
         await end.wait()
 
     async def types(team: int) -> tuple[int, int]:
-        feed, backwards = await two.events.feed(team, "", 100), await two.events.feed_end(team, 100)
-        assert feed is not None
-        return len(feed), len(backwards)
+        return len(await two.events.feed(team, "", 100)), len(await two.events.feed_end(team, 100))
 
     await publish(two, [event(two, "before")])
     late = asyncio.ensure_future(one.database.write(write))
@@ -124,20 +121,20 @@ async def test_feed_beside_an_open_transaction_ends_before_its_keys(stores: Sequ
     assert [await types(1), await types(2)] == [(3, 3), (1, 1)]
 
 
-async def test_feed_after_an_event_that_is_not_the_teams_is_none(stores: Sequence[Store]) -> None:
+async def test_feed_after_an_event_that_is_not_the_teams_is_refused(stores: Sequence[Store]) -> None:
     first, noted, others = event(stores[0], "a"), event(stores[0], "b", None), event(stores[0], "c", team=2)
     last = event(stores[0], "d")
     await publish(stores[0], [first, noted, others, last])
 
-    async def following(after: str) -> list[str] | None:
-        page = await stores[1].events.feed(1, after, 100)
-        return page and [one.id for one in page]
+    async def following(after: str) -> list[str]:
+        return [one.id for one in await stores[1].events.feed(1, after, 100)]
 
     assert await following("") == [first.id, last.id]
     assert await following(first.id) == await following(noted.id) == [last.id]
     assert await following(last.id) == []
-    assert await following(others.id) is None
-    assert await following("evt_unknown") is None
+    for unknown in (others.id, "evt_unknown"):
+        with pytest.raises(UnknownEvent):
+            await following(unknown)
     assert await stores[0].events.feed(3, "", 100) == []
 
 

@@ -1,5 +1,6 @@
 """The index of parts: exact before and after it is built, for every filter; what is erased or deleted leaves it."""
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -291,3 +292,43 @@ async def test_a_span_waits_for_messages_on_their_way(store: Store, clock: TestC
     clock.forward(grams.SETTLED_MS + 1)
     assert await store.grams.build_next()
     assert await sql("SELECT span FROM gram_span") == [(0,)]
+
+
+@pytest.mark.parametrize("oldest_first", [False, True], ids=["newest", "oldest"])
+async def test_search_across_a_gap_between_keys_reads_only_what_is_there(
+    store: Store, clock: TestClock, sql: Sql, monkeypatch: pytest.MonkeyPatch, oldest_first: bool
+) -> None:
+    """As after a move between nodes, whose sequences are far apart."""
+    addresses = [f"{name}@example.com" for name in ("ada", "bob", "cleo")]
+    sent = [await send_email(store, clock, "Your parcel", addresses[0])]
+    for place, address in ((2**48, addresses[1]), (2**48 + 5 * SPAN, addresses[2])):
+        await sql(FILLER.format(key=place))
+        if "postgres" in type(store.database).__module__:
+            await sql(f"SELECT setval('message_key_seq', {place})")
+        sent.append(await send_email(store, clock, "Your parcel", address))
+    for claim in await store.outbox.claim("email", 100):
+        held = {"message": claim.message, "position": claim.position, "claim": claim.held}
+        assert await store.outbox.record(Change(at=clock.now(), wanted="sent", accepted=True, **held))  # type: ignore[arg-type]
+    await close_span(store, clock, sql)
+    counts = Counter[str]()
+    kind: Any = type(await store.database.read(_own))
+    run = kind.run
+
+    async def counted(tx: Any, query: str, **params: Any) -> Any:
+        counts[query] += 1
+        return await run(tx, query, **params)
+
+    monkeypatch.setattr(kind, "run", counted)
+    expected = sent if oldest_first else sent[::-1]
+    for _ in ("before it is built", "after"):
+        assert await found(store, "parcel", oldest_first=oldest_first) == expected
+        assert [await found(store, address=address) for address in addresses] == [[id_] for id_ in sent]
+        await build(store)
+    assert max(counts.values()) < 100
+    assert [span for (span,) in await sql("SELECT span FROM gram_span ORDER BY span")] == [
+        *(key // SPAN for key in (0, 2**48, 2**48 + 5 * SPAN))
+    ]
+
+
+async def _own(tx: Any) -> Any:
+    return tx

@@ -154,14 +154,18 @@ class Api:
         extra += turn.headers
         if self.context.state.draining or self._active >= ACTIVE_MAX:
             raise ServiceUnavailable(retry_after=1)
+        trouble = (
+            await self._wait_simulated(header)
+            if caller.team.sandbox and (header := request.headers.get(SIMULATE))
+            else None
+        )
         value, size = (
             await self._body(route, surface, request, caller.team.record.id, raw) if route.takes_body else ({}, 0)
         )
         if request.query_string and not route.query and not surface.any_query:
             request.query(())
         call = Call(self.context, self._management, route, request, params, caller, value, size, reads=self._reads)
-        asked = caller.team.sandbox and request.headers.get(SIMULATE)
-        trouble = await self._meet(asked) if asked else None
+        trouble = trouble and _refuse_simulated(trouble)
         self._active += 1
         try:
             response = await route.call(call)
@@ -192,12 +196,10 @@ class Api:
         turn = self._door.admit(caller, route.scopes or (), request.address)
         return caller, await self._door.agreed(turn, caller, route.scopes or (), request.address), raw
 
-    async def _meet(self, asked: bytes) -> Trouble:
-        """Do what `X-Heliograph-Simulate` asks for before the request is carried out, or instead."""
-        trouble = read_trouble(asked.decode("latin-1"))
+    async def _wait_simulated(self, header: bytes) -> Trouble:
+        """Read `X-Heliograph-Simulate` and wait for its latency, before the body takes memory."""
+        trouble = read_trouble(header.decode("latin-1"))
         await asyncio.sleep(trouble.latency_ms / SECOND_MS)
-        if trouble.refusal:
-            raise refused(trouble.refusal)
         return trouble
 
     async def _keep_silent(self, request: Request) -> None:
@@ -256,6 +258,13 @@ class Api:
         if request:
             self._tell_limits(self._surface(request.path), request, headers)
         return Response(status_of(type(refusal)), body, headers)
+
+
+def _refuse_simulated(trouble: Trouble) -> Trouble:
+    """Return what is simulated, unless it is a refusal, which is raised."""
+    if trouble.refusal:
+        raise refused(trouble.refusal)
+    return trouble
 
 
 def _refusal(error: Exception, request: Request) -> Refusal:

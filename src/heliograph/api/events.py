@@ -9,6 +9,7 @@ from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Reco
 from heliograph.rules.refusals import InvalidRequest
 from heliograph.rules.text import quoted
 from heliograph.rules.webhooks.event import TYPES, event_body
+from heliograph.storage.events import UnknownEvent
 from heliograph.web.paging import page, read_after, read_limit
 from heliograph.web.reading import work
 from heliograph.web.request import Response
@@ -63,10 +64,11 @@ async def list_all(call: Call) -> Response:
             raise InvalidRequest("after goes with the order oldest only.", param="after")
         told = await store.events.feed_end(call.team, limit)
     else:
-        found = await store.events.feed(call.team, after or "", limit)
-        if found is None:
-            raise InvalidRequest(f"No event {after}. Pass the id of an event of this feed that is kept.", param="after")
-        told = found
+        try:
+            told = await store.events.feed(call.team, after or "", limit)
+        except UnknownEvent:
+            text = f"No event {after}. Pass the id of an event of this feed that is kept."
+            raise InvalidRequest(text, param="after") from None
     octets = sum(len(event.detail or "") + len(event.record or "") for event in told)
     await call.hold(octets)
 

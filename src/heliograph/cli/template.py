@@ -90,7 +90,7 @@ def lint(file: BinaryIO, as_json: bool) -> None:
         )
     except (ValueError, SetupError) as error:
         raise click.ClickException(str(error)) from None
-    print_list(as_json, "problems", found, lambda problem: f"{problem.level}: {problem.template_id}: {said(problem)}")
+    print_list(as_json, found, lambda problem: f"{problem.level}: {problem.template_id}: {said(problem)}")
     if not as_json:
         click.echo(f"{len(found)} problems" if found else "no problems", err=True)
     if any(problem.level == "error" for problem in found):

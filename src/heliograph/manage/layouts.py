@@ -18,6 +18,7 @@ from heliograph.rules.setup.snapshot import Row, Setup
 from heliograph.rules.setup.template_approvals import mark_of
 from heliograph.rules.templates.check import length_of
 from heliograph.rules.templates.lint import problems_of_layout
+from heliograph.rules.templates.mjml import reading_cost
 from heliograph.runtime.threads import LOOKING
 from heliograph.storage.store import Store
 
@@ -53,7 +54,7 @@ async def write(
 
     `base` is the layout as the writer saw it: a change that came meanwhile is not lost.
     """
-    new, wrong = drafts.with_fields(base, given)
+    new, wrong = await LOOKING.run_large(reading_cost(given), drafts.with_fields, base, given)
     check_fields(wrong)
     check_problems(await LOOKING.run_large(PARSED * length_of(new), problems_of_layout, new))
 

@@ -27,6 +27,7 @@ from heliograph.rules.setup.template_edit import (
 from heliograph.rules.setup.template_room import check_room
 from heliograph.rules.templates.check import TemplateProblem, layout_problems, length_of
 from heliograph.rules.templates.lint import problems_of
+from heliograph.rules.templates.mjml import reading_cost
 from heliograph.runtime.threads import LOOKING
 from heliograph.storage.store import Store
 
@@ -92,7 +93,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 async def write(store: Store, actor: Actor, proposal: Proposal) -> bool:
     """Write a draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
     base, team = proposal.base, store.setup.current.teams[proposal.base.team]
-    new, wrong = with_fields(base, proposal.given)
+    new, wrong = await LOOKING.run_large(reading_cost(proposal.given), with_fields, base, proposal.given)
     check_fields(wrong)
     layout = team.layouts.get(new.layout or "")
     problems = await LOOKING.run_large(PARSED * length_of(new), problems_of, new, layout)

@@ -20,6 +20,16 @@ DENIED: tuple[Network, ...] = tuple(
     ).split()
 )
 NAT64 = IPv6Network("64:ff9b::/96")
+# Names of this machine: RFC 6761, and those in the hosts files of Debian and Red Hat.
+LOOPBACK = {
+    **dict.fromkeys(("localhost", "localhost.localdomain", "localhost4", "localhost4.localdomain4"), "127.0.0.1"),
+    **dict.fromkeys(("ip6-localhost", "ip6-loopback", "localhost6", "localhost6.localdomain6"), "::1"),
+}
+
+
+def loopback_address(host: str) -> str | None:
+    """Return the loopback address that a host name always means, whatever DNS says; None for other names."""
+    return "127.0.0.1" if host.endswith(".localhost") else LOOPBACK.get(host)
 
 
 def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:

@@ -39,6 +39,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
+class UnknownEvent(Exception):
+    """The team has no event with this id, or not any more."""
+
+
 class EventPage(msgspec.Struct, frozen=True):
     """Events, newest first, and where the next page begins."""
 
@@ -83,17 +87,17 @@ class Events:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent] | None:
+    async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent]:
         """Return published events that follow the event `after`, oldest first; all of them if it is empty.
 
-        None if the team has no such event. One more than the limit if there are more. Transactions of a team may commit
-        in another order than that of their keys: the feed ends before the keys of those that are still open.
+        One more than the limit if there are more. Transactions of a team may commit in another order than that of their
+        keys: the feed ends before the keys of those that are still open. Raises UnknownEvent.
         """
 
-        async def read(tx: Tx) -> list[StoredEvent] | None:
+        async def read(tx: Tx) -> list[StoredEvent]:
             ((key, end),) = await tx.run("feed_bounds", team=team, after=after)
             if after and key is None:
-                return None
+                raise UnknownEvent(after)
             if end is None:
                 return []
             rows = await tx.run("feed", team=team, after=key or 0, end=end, limit=limit + 1)

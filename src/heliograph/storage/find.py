@@ -6,7 +6,7 @@ the next one goes on.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from heliograph.rules.grams import GRAM, SPAN, SPAN_BITS, SearchText, common, fa
 from heliograph.rules.options import read_record
 from heliograph.rules.setup.records import Channel
 from heliograph.storage.engine.database import Tx
+from heliograph.storage.grams import existing_spans
 
 WALK = 10_000  # messages that one search looks at
 STRIDE_MAX = 512
@@ -78,15 +79,14 @@ class FoundRows(msgspec.Struct, frozen=True):
 
 async def find(tx: Tx, aim: SearchFilter, low: int, high: int, limit: int, oldest_first: bool) -> FoundRows:
     """Search the messages with keys from `low` to `high`, both included."""
-    spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
-    made = await _made(tx, spans)
+    ends = low >> SPAN_BITS, high >> SPAN_BITS
+    made = await _made(tx, *ends)
     ways = [await _rarest(tx, way, made) for way in aim.ways()]
-    order = list(spans if oldest_first else spans[::-1])
+    spans = existing_spans(tx, made, *ends, oldest_first=oldest_first)
     rows: list[Sequence[Any]] = []
-    looked, at, stride, last = 0, 0, 1, 0
-    while at < len(order) and len(rows) < limit:
-        some = order[at : at + stride]
-        at, stride = at + stride, min(2 * stride, STRIDE_MAX)
+    looked, stride, last = 0, 1, 0
+    while len(rows) < limit and (some := await _take(spans, stride)):
+        stride = min(2 * stride, STRIDE_MAX)
         places = await _places(tx, ways, [span for span in some if span in made])
         for batch in _batches(some, places, oldest_first, low, high, max(FEW, limit)):
             if looked >= WALK and (reached := await _id_at(tx, aim.team, last, (low, high), oldest_first)):
@@ -106,14 +106,14 @@ class Counted(NamedTuple):
 
 async def count(tx: Tx, aim: SearchFilter, low: int, high: int, most: int) -> Counted:
     """Count how many may fit as far as the index says, no further than `most`, nor than COUNT_SPANS."""
-    spans = range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1)
-    made = await _made(tx, spans)
+    ends = low >> SPAN_BITS, high >> SPAN_BITS
+    made = await _made(tx, *ends)
     ways = [await _rarest(tx, way, made) for way in aim.ways()]
-    counted, looked, at, stride = 0, 0, 0, 1
-    order = spans[::-1]
-    while at < min(len(order), COUNT_SPANS) and counted < most and looked < WALK:
-        some = order[at : at + stride]
-        at, stride = at + stride, min(2 * stride, STRIDE_MAX)
+    spans = existing_spans(tx, made, *ends, oldest_first=False)
+    counted, looked, taken, stride = 0, 0, 0, 1
+    some = await _take(spans, stride)
+    while some and counted < most and looked < WALK:
+        taken, stride = taken + len(some), min(2 * stride, STRIDE_MAX)
         places = await _places(tx, ways, [span for span in some if span in made])
         for batch in _batches(some, places, False, low, high, SPAN):
             if isinstance(batch, range):
@@ -121,13 +121,23 @@ async def count(tx: Tx, aim: SearchFilter, low: int, high: int, most: int) -> Co
                 looked += SPAN
             else:
                 counted += len(batch)
-    return Counted(min(most, counted), at < len(order) or counted >= most)
+        if taken >= COUNT_SPANS:
+            return Counted(min(most, counted), more=True)
+        some = await _take(spans, stride)
+    return Counted(min(most, counted), bool(some) or counted >= most)
 
 
-async def _made(tx: Tx, spans: range) -> set[int]:
-    """Return those of these spans that the index has, but never the one that grows."""
+async def _take(spans: AsyncIterator[int], count: int) -> list[int]:
+    taken = list[int]()
+    while len(taken) < count and (span := await anext(spans, None)) is not None:
+        taken.append(span)
+    return taken
+
+
+async def _made(tx: Tx, low: int, high: int) -> set[int]:
+    """Return the spans from `low` to `high` that the index has, but never the one that grows."""
     ((_, newest),) = await tx.run("key_ends")
-    rows = await tx.run("gram_spans", low=spans.start, high=spans.stop - 1)
+    rows = await tx.run("gram_spans", low=low, high=high)
     return {row[0] for row in rows} - {(newest or 0) >> SPAN_BITS}
 
 

@@ -6,7 +6,7 @@ no transaction is. It is built anew a day after messages of it were deleted. An 
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from heliograph.storage.engine.database import Database, Tx
 
 SETTLED_MS = 300_000  # longer than a transaction may last
 WORN_MS = DAY_MS
+MISSING_MAX = 64  # spans to choose from
 SLICE = 64  # messages that the loop is busy with at a time
 REST_S = 0.002
 
@@ -52,14 +53,38 @@ class Grams:
 
 
 async def _left(tx: Tx, now: int) -> list[int]:
-    """Return the spans that are to be built, newest first."""
+    """Return spans that are to be built, newest first; at most MISSING_MAX of those that were never built."""
     ((first, last),) = await tx.run("key_ends")
     if first is None:
         return []
     low, high = first >> SPAN_BITS, (last >> SPAN_BITS) - 1  # the last one grows
     made = {row[0] for row in await tx.run("gram_spans", low=low, high=high)}
-    missing = [span for span in range(high, low - 1, -1) if span not in made]
+    missing = list[int]()
+    async for span in existing_spans(tx, made, low, high, oldest_first=False):
+        if span not in made:
+            missing.append(span)
+        if len(missing) == MISSING_MAX:
+            break
     return missing or [row[0] for row in await tx.run("worn_spans", before=now - WORN_MS)]
+
+
+async def existing_spans(tx: Tx, made: Set[int], low: int, high: int, *, oldest_first: bool) -> AsyncIterator[int]:
+    """Yield the spans from `low` to `high`, both included, that are in `made` or have messages.
+
+    A gap between keys takes one query, however wide it is.
+    """
+    step = 1 if oldest_first else -1
+    span = low if oldest_first else high
+    while low <= span <= high:
+        if span not in made:
+            ends = (span, high + 1) if oldest_first else (low, span + 1)
+            given = {"low": ends[0] << SPAN_BITS, "high": ends[1] << SPAN_BITS}
+            ((first, last),) = await tx.run("key_ends_between", **given)
+            if first is None:
+                return
+            span = (first if oldest_first else last) >> SPAN_BITS
+        yield span
+        span += step
 
 
 async def _messages(tx: Tx, span: int) -> tuple[int, list[Any]]:

@@ -379,6 +379,8 @@ async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
         lines |= {row[0]: MessageLine(*row) for row in rows}
         seen += len(rows)
         span, stride = span - stride, min(2 * stride, 1024)
+        if not rows:  # there may be a gap between keys
+            ((span,),) = await tx.run("seen_span_below", span=span + 1)
     return _page(sorted(lines.values(), key=lambda line: line.key, reverse=True), wanted.limit, None)
 
 

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 import msgspec
 
 from heliograph.channels.resolver import DnsSilent, NameServers, Unknown
-from heliograph.rules.denied import is_denied
+from heliograph.rules.denied import is_denied, loopback_address
 from heliograph.rules.setup.webhook_url import Target, parse_target
 from heliograph.rules.webhooks.bin import is_bin
 from heliograph.rules.webhooks.retry import Silence
@@ -75,8 +75,8 @@ class Names:
 
     async def addresses(self, host: str) -> list[str]:
         """Return addresses, IPv4 first. If the query for one family fails, the other family's answer is enough."""
-        if host == "localhost":  # RFC 6761: not to be looked up in DNS
-            return ["127.0.0.1"]
+        if loopback := loopback_address(host):
+            return [loopback]
         found: list[str] = []
         failed: DnsSilent | None = None
         for kind in ("A", "AAAA"):  # in turn: usually both are cached, and two tasks would cost more than the answers

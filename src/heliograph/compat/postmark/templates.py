@@ -16,8 +16,10 @@ from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import mark_of
 from heliograph.rules.setup.template_edit import Edited, edit_template
 from heliograph.rules.templates.foreign import own_placeholders, short_placeholders
+from heliograph.rules.templates.mjml import reading_cost
 from heliograph.rules.templates.render import most_octets, render
 from heliograph.rules.templates.values import check_types, leaf_texts, only_declared, read_variables
+from heliograph.web.reading import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
 
@@ -88,7 +90,7 @@ async def validate(call: Call) -> Response:
     """Tell what is wrong with each part, what it becomes with these values, and which are missing."""
     given = _read(call, PostmarkTrial)
     base = Template(id="tpl_trial", team=call.caller.team.record.id, channel="email", name="Trial")
-    edited = _edited(base, given)
+    edited = await work(reading_cost(call.json), _edited, base, given)
     told: dict[str, Any] = {theirs: _part(edited, own) for own, theirs in PARTS.items() if own in given.parts()}
     suggested = {name: f"{name}_Value" for name in edited.template.variables}
     if not edited.errors:
@@ -122,7 +124,8 @@ async def _save(call: Call, base: Template, given: PostmarkWords, mark: str | No
     same = find_template(call.caller.team.templates, given.alias) if given.alias else None
     if same and same.id != base.id:
         raise InvalidRequest(f"Alias: {same.id} has it already. Choose another.", param="Alias")
-    edited = with_kept(_edited(base, given), {"alias": given.alias or base.alias})
+    read = await work(reading_cost(call.json), _edited, base, given)
+    edited = with_kept(read, {"alias": given.alias or base.alias})
     for name, why in edited.errors.items():
         field = {**PARTS, "alias": "Alias"}.get(name, name)
         raise InvalidRequest(f"{field}: {why}", param=field)

@@ -17,6 +17,7 @@ from heliograph.rules.setup.records import Template
 from heliograph.rules.setup.template_approvals import find_draft, mark_of
 from heliograph.rules.setup.template_edit import edit_template
 from heliograph.rules.templates.foreign import foreign_placeholders, key_of, own_placeholders
+from heliograph.rules.templates.mjml import reading_cost
 from heliograph.rules.templates.render import most_octets
 from heliograph.web.reading import work
 from heliograph.web.request import Response
@@ -98,7 +99,7 @@ async def _save(call: Call, base: Template, given: ResendTemplate, mark: str | N
     same = find_template(call.caller.team.templates, given.alias) if given.alias else None
     if same and same.id != base.id:
         raise InvalidRequest(f"alias: {same.id} has it already. Choose another.", param="alias")
-    new = await work(PARSED * call.size, _edited, base, given)
+    new = await work(reading_cost(call.json), _edited, base, given)
     await templates.save(call.context.store, call.actor, new, mark=mark, by_operator=False, publish=False)
 
 

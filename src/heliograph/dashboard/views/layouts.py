@@ -19,6 +19,7 @@ from heliograph.rules.setup.template_approvals import mark_of
 from heliograph.rules.setup.template_edit import differences
 from heliograph.rules.templates.check import length_of
 from heliograph.rules.templates.lint import problems_of_layout
+from heliograph.rules.templates.mjml import reading_cost
 from heliograph.runtime.threads import LOOKING
 from heliograph.storage.versions import PAGE
 from heliograph.web.reading import work
@@ -118,7 +119,8 @@ async def preview(visit: Visit) -> Answer:
 async def preview_typed(visit: Visit) -> Answer:
     """Answer it of what stands in the editor now."""
     known = visit.team.layouts.get(visit.form.get("id", ""))
-    return await _frame(visit, _typed(proposed(visit.setup, known) if known else _blank(visit), visit.form)[0])
+    typed, _ = await _typed(proposed(visit.setup, known) if known else _blank(visit), visit.form)
+    return await _frame(visit, typed)
 
 
 async def _frame(visit: Visit, layout: Layout) -> Download:
@@ -140,7 +142,7 @@ async def _document(visit: Visit, layout: Layout) -> bytes:
 
 async def _save(visit: Visit, base: Layout, mark: str | None) -> Answer:
     """Save; `mark` names what the person began with; None: nothing."""
-    wrong = _typed(base, visit.form)[1]
+    _, wrong = await _typed(base, visit.form)
     if mark is not None and mark != mark_of(base):
         wrong["form"] = "Somebody changed this layout while you wrote. Save again to replace theirs with yours."
     if wrong:
@@ -165,7 +167,7 @@ def _published(visit: Visit, id_: str, done: bool) -> Redirect:
 
 
 async def _editor(visit: Visit, base: Layout, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
-    typed, known = _typed(base, form)[0], visit.team.layouts.get(base.id)
+    (typed, _), known = await _typed(base, form), visit.team.layouts.get(base.id)
     problems = await work(PARSED * length_of(typed), problems_of_layout, typed)
     shown = await _document(visit, typed) if visit.form or not known else b""  # else the frame asks for what is saved
     values: dict[str, Any] = {
@@ -184,8 +186,9 @@ async def _editor(visit: Visit, base: Layout, form: dict[str, str], errors: dict
     return Page("layout_edit.html", values, 400 if errors else 200, len(shown))
 
 
-def _typed(base: Layout, form: dict[str, str]) -> tuple[Layout, dict[str, str]]:
-    return with_fields(base, _given(form))
+async def _typed(base: Layout, form: dict[str, str]) -> tuple[Layout, dict[str, str]]:
+    given = _given(form)
+    return await work(reading_cost(given), with_fields, base, given)
 
 
 def _given(form: dict[str, str]) -> dict[str, Any]:

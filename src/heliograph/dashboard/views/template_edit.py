@@ -30,6 +30,7 @@ from heliograph.rules.setup.template_edit import Difference, Edited, edit_templa
 from heliograph.rules.templates.check import TemplateProblem
 from heliograph.rules.templates.examples import guess
 from heliograph.rules.templates.lint import problems_of
+from heliograph.rules.templates.mjml import reading_cost
 from heliograph.web.reading import work
 
 WARNINGS_MAX = 10  # about a field that are told
@@ -204,7 +205,7 @@ def _by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem
 
 async def _typed(visit: Visit, base: Template, form: dict[str, str]) -> Edited:
     given = to_given(form, base.channel, with_prices=visit.may("operator"))
-    return await work(PARSED * _size(form), edit_template, base, given)
+    return await work(reading_cost(given), edit_template, base, given)
 
 
 def _size(form: dict[str, str]) -> int:

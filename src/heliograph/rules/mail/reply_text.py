@@ -1,58 +1,113 @@
 """What somebody wrote in a reply, without the mail that it quotes: as Gmail, Outlook, Apple Mail and others quote it.
 
-Every expression is bounded, and a line is looked at a fixed number of times.
+Every expression is bounded, and a line is looked at a fixed number of times. In doubt a line stays: it is better to
+show a part of the quote than to lose what the author wrote.
 """
 
 import re
 
 READ_MAX = 256 * 1024  # characters; a reply of more is left as it is
 ATTRIBUTION_LINES = 3  # over which mailers wrap "On … wrote:"
+BLOCK_LINES = 8  # that the fields before a quoted mail take
 LINE_MAX = 500
 
 # Of the block that Outlook puts before what it quotes: a line of each kind, in the words of its languages.
 _LABELS = {
-    "from": "from von de da van från fra od от kimden 差出人 发件人 發件者 보낸.사람",
-    "sent": "sent gesendet envoyé enviado enviado.el enviada.em inviato verzonden skickat sendt wysłano отправлено "
-    "date datum fecha data dato дата 送信日時 日付 发送时间 日期 보낸.날짜",
-    "to": "to an à para a aan till til do кому 宛先 收件人 받는.사람",
-    "subject": "subject betreff objet asunto oggetto assunto onderwerp ämne emne temat тема 件名 主题 主旨 제목",
+    kind: "|".join(words.split()).replace(".", " ")
+    for kind, words in {
+        "sender": """from von de da van från fra od от kimden 差出人 发件人 發件人 發件者 寄件者 보낸.사람 lähettäjä
+        feladó de.la από від šalje từ dari""",
+        "sent": """sent gesendet envoyé envoyé.le enviado enviado.el enviada.em inviato verzonden skickat sendt wysłano
+        отправлено date datum fecha data dato дата 送信日時 日付 发送时间 發送時間 寄件日期 日期 보낸.날짜 lähetetty
+        päivämäärä gönderildi gönderilen tarih odesláno odoslané elküldve dátum trimis dată στάλθηκε ημερομηνία
+        надіслано изпратено poslano đã.gửi ngày dikirim""",
+        "to": """to an à para a aan till til do кому 宛先 收件人 收件者 받는.사람 vastaanottaja saaja kime alıcı komu
+        címzett către προς до prima tới kepada""",
+        "subject": """subject betreff objet asunto oggetto assunto onderwerp ämne emne temat тема 件名 主题 主題 主旨
+        제목 aihe konu předmět predmet tárgy subiect θέμα относно chủ.đề subjek""",
+        "copy": "cc kopie copie copia kopia kopi копия копія 抄送 副本 참조",
+    }.items()
 }
-_LABEL = {
-    kind: re.compile(
-        rf"[*_> ]{{0,4}}(?:{words.replace(' ', '|').replace('.', ' ')})[*_ ]{{0,3}}\s?[:：]", re.IGNORECASE
-    )
-    for kind, words in _LABELS.items()
-}
-_ORIGINAL = re.compile(
-    r"\s{0,8}-{2,12} ?(?:original message|ursprüngliche nachricht|originalnachricht|message d'origine|message original"
-    r"|mensaje original|messaggio originale|mensagem original|oorspronkelijk bericht|originalmeddelande|"
-    r"wiadomość oryginalna|исходное сообщение|original-nachricht|original appointment|元のメッセージ|原始邮件|"
-    r"forwarded message|reply message) ?-{2,12}\s{0,8}",
+_FIELD = re.compile(
+    rf"[*_> ]{{0,8}}(?:{'|'.join(f'(?P<{kind}>{words})' for kind, words in _LABELS.items())})[*_ ]{{0,3}}\s?[:：]",
     re.IGNORECASE,
 )
-_RULE = re.compile(r"\s{0,8}[_—]{10,80}\s{0,8}")
+_ORIGINAL = re.compile(
+    r"\s{0,8}-{2,40} ?(?:original message|original|ursprüngliche nachricht|originalnachricht|original-nachricht"
+    r"|message d'origine|message original|mensaje original|messaggio originale|mensagem original|oorspronkelijk bericht"
+    r"|originalmeddelande|ursprungligt meddelande|oprindelig (?:besked|meddelelse)|opprinnelig melding"
+    r"|wiadomość oryginalna|oryginalna wiadomość|исходное сообщение|оригінальне повідомлення|původní zpráva"
+    r"|pôvodná správa|eredeti üzenet|mesaj original|orijinal mesaj|alkuperäinen viesti|αρχικό μήνυμα"
+    r"|元のメッセージ|原始邮件|原始郵件|원본 메시지"
+    r"|original appointment|forwarded message|reply message) ?-{2,40}\s{0,8}",
+    re.IGNORECASE,
+)
+_RULE = re.compile(r"\s{0,8}(?:[_—]{10,80}|-{8,80})\s{0,8}")
 # "On 16 Nov 2026, Ann <a@b> wrote:" in the words of Gmail's and Apple's languages.
 _WROTE = re.compile(
     r"on .{5,400} wrote\s?:|am .{5,400}schrieb.{0,300}:|le .{5,400} a écrit\s{0,2}:|el .{5,400} escribió\s?:"
     r"|il .{5,400} ha scritto\s?:|(?:em|a|no dia) .{5,400} escreveu\s?:|op .{5,400}(?:schreef|geschreven).{0,300}:"
-    r"|den .{5,400}skrev.{0,300}:|.{5,400} napisał(?:\(a\)|a)?\s?:|.{5,400} (?:пишет|написал(?:\(а\)|а)?)\s?:"
-    r"|[0-9]{4}[年/].{5,400}(?:のメール|[>＞])\s?[:：]|.{2,400}于.{5,200}写道\s?[:：]|.{5,300}님이 작성\s?:",
+    r"|den .{5,400}skrev.{0,300}:|(?:w dniu|dnia) .{5,400} (?:pisze|napisał(?:\(a\)|a)?)\s?:",
     re.IGNORECASE,
 )
+# … and in those of others, where it has a date: a word for "wrote", at the end of a word that it may begin anywhere.
+_VERB = re.compile(
+    r"\b(?:wrote|schrieb|geschrieben|a écrit|escribió|escreveu|ha scritto|schreef|geschreven|skrev|kirjoitti|pisze"
+    r"|napisał\w?|napisana przez|napsal\w?|napísal\w?|napisa[ol]\w? ?(?:je)?|írta|a scris"
+    r"|написал?\w?|пишет|пише|έγραψε|yazdı"
+    r"|rašė|rakstīja|kirjutas|đã viết|menulis|skrifaði)\b|写道|寫道|작성|쓴 글|のメール|のメッセージ|เขียนว่า|كتب|כתב",
+    re.IGNORECASE,
+)
+_ZOHO = re.compile(r"-{3,8} ?on .{5,300} wrote ?-{3,8}|on .{5,200}@.{3,100} wrote", re.IGNORECASE)
+_BEGINS = re.compile(  # as an attribution without an address does: a date, a day, or the word before them
+    r"\d|[^\W\d_]{1,12}[.,] |(?:on|am|le|el|il|em|op|den|at|dne|dnia|w dniu|în|на|στις|på) .{0,14}\d|在"
+    r"|[^\s]{1,40} kirjoitti \d",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"(?<!\d)\d{4}(?!\d)|\d{1,4}[./\-年년] ?\d{1,2}[./\-月월] ?\d{1,4}")
+_TIME = re.compile(r"\d{1,2} ?[:.時时] ?\d{2}")
+_ADDRESS = re.compile(r"[^\s<>()\"]{1,64}@[^\s<>()\"]{1,255}[>)]{0,2}")
+_LAST_ADDRESS = re.compile(r"@[^\s<>()\":：]{1,255}[>)]{0,2}\s?[:：]\Z")
 _NAMED = re.compile(r"[0-9]{1,4}[:年./-][0-9]{1,2}|@")  # a time, a date or an address
+_WRAPPED = re.compile(r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}")  # the end of an address, and what follows it
+_SENTENCE_END = re.compile(r"[^\W\d_]{4}[.…]\Z|[!?]\Z")
+_MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Where mailers put what they quote in HTML.
 _QUOTED_HTML = re.compile(
     r"<(?:div|blockquote|hr|span|table)\b[^<>]{0,300}(?:gmail_quote|yahoo_quoted|moz-cite-prefix|appendonsend|divRplyFwdMsg"
-    r"|OutlookMessageHeader|protonmail_quote|zmail_extra|tutanota_quote|type=[\"']?cite)"
+    r"|OutlookMessageHeader|protonmail_quote|zmail_extra|tutanota_quote|type=[\"']?cite|isReplyContent|name=[\"']?quote\b"
+    r"|reference-message|messageReplySection)"
     r"|<div\b[^<>]{0,200}border-top:\s?solid #(?:E1E1E1|B5C4DF) 1\.0pt",
     re.IGNORECASE,
 )
+_BLOCKQUOTE = re.compile(r"<(/?)blockquote\b[^<>]{0,1000}>", re.IGNORECASE)
+_CITED = re.compile(r"type=[\"']?cite|gmail_quote|border-left:[^;\"']{0,20}solid", re.IGNORECASE)  # not an indent
+_MARKED = "<p>&gt;</p>"  # what stands for a quotation that was taken out
 
 
 def reply_html(html: str) -> str:
-    """Cut the HTML where what its sender wrote ends."""
-    found = _QUOTED_HTML.search(html, 0, READ_MAX)
-    return html[: found.start()] if found else html
+    """Replace quotations by a mark, and cut the HTML where only a quoted mail follows."""
+    if len(html) > READ_MAX:
+        found = _QUOTED_HTML.search(html, 0, READ_MAX)
+        return html[: found.start()] if found else html
+    html = _without_quotations(html)
+    found = _QUOTED_HTML.search(html)
+    return html[: found.start()] if found and _MARKED not in html[found.start() :] else html
+
+
+def _without_quotations(html: str) -> str:
+    """Replace each outermost blockquote that a mailer made; others are the author's own."""
+    kept: list[str] = []
+    at = depth = 0
+    within = _QUOTED_HTML.search(html)
+    for tag in _BLOCKQUOTE.finditer(html):
+        if depth:
+            depth += -1 if tag[1] else 1
+            at = tag.end() if not depth else at
+        elif not tag[1] and (_CITED.search(tag[0]) or (within and within.start() < tag.start())):
+            kept += [html[at : tag.start()], _MARKED]
+            depth, at = 1, len(html)
+    return "".join([*kept, html[at:]])
 
 
 def reply_text(text: str) -> str:
@@ -70,22 +125,31 @@ def reply_text(text: str) -> str:
 
 def _block_start(lines: list[str]) -> int:
     """Find where what is quoted as a block begins: all after it is quoted."""
+    fields = [_field(line) for line in lines]
     for i, line in enumerate(lines):
-        if len(line) > LINE_MAX:
-            continue
-        if _ORIGINAL.fullmatch(line):
-            return i
-        if _LABEL["from"].match(line) and _is_block(lines[i + 1 : i + 7]):
-            before = i
-            while before and (not lines[before - 1].strip() or _RULE.fullmatch(lines[before - 1][:LINE_MAX])):
-                before -= 1
-            return before
+        if len(line) <= LINE_MAX and _ORIGINAL.fullmatch(line):
+            return _before_rule(lines, i)
+        if fields[i] in ("sender", "sent") and _is_block(fields[i : i + BLOCK_LINES], lines[i : i + BLOCK_LINES]):
+            return _before_rule(lines, i)
     return len(lines)
 
 
-def _is_block(after: list[str]) -> bool:
-    kinds = {kind for line in after for kind in ("sent", "to", "subject") if _LABEL[kind].match(line[:LINE_MAX])}
-    return len(kinds) >= 2
+def _field(line: str) -> str | None:
+    """Return the kind of a field of a mail's header that a line has."""
+    found = _FIELD.match(line) if len(line) <= LINE_MAX else None
+    return found.lastgroup if found else None
+
+
+def _before_rule(lines: list[str], at: int) -> int:
+    while at and (not lines[at - 1].strip() or _RULE.fullmatch(lines[at - 1][:LINE_MAX])):
+        at -= 1
+    return at
+
+
+def _is_block(fields: list[str | None], lines: list[str]) -> bool:
+    """Tell whether fields of a mail stand here: its sender, two more, and an address or a subject among them."""
+    is_mail = "subject" in fields or any("@" in line for line, field in zip(lines, fields, strict=True) if field)
+    return "sender" in fields and len({"sent", "to", "subject"}.intersection(fields)) >= 2 and is_mail
 
 
 def _unquoted(lines: list[str]) -> list[str]:
@@ -96,6 +160,7 @@ def _unquoted(lines: list[str]) -> list[str]:
             i += 1
             continue
         if end := _attribution_end(lines, i):
+            _drop_fields(kept)
             if not _quotes_follow(lines, end):
                 break  # of HTML, which has no marks: the rest is quoted
             i = end
@@ -105,25 +170,61 @@ def _unquoted(lines: list[str]) -> list[str]:
     return kept
 
 
+def _drop_fields(kept: list[str]) -> None:
+    """Take back the recipient and the subject that Yandex writes before its attribution, after a rule."""
+    at = len(kept)
+    while at and _field(kept[at - 1]) in ("to", "subject", "copy"):
+        at -= 1
+    if at < len(kept) and at and _RULE.fullmatch(kept[at - 1][:LINE_MAX]):
+        del kept[at - 1 :]
+
+
 def _attribution_end(lines: list[str], start: int) -> int:
     """Return the line after "On … wrote:" when that starts here, else 0."""
     if not lines[start].strip():
         return 0
     for count in range(1, ATTRIBUTION_LINES + 1):
         some = lines[start : start + count]
-        if len(some) < count or not some[-1].strip() or some[-1].startswith(">"):
+        if len(some) < count or not some[-1].strip() or (some[-1].startswith(">") and not _WRAPPED.fullmatch(some[-1])):
             return 0
-        joined = " ".join(line.strip() for line in some)
-        if len(joined) > LINE_MAX * 2:
+        if sum(map(len, some)) > LINE_MAX * 2:
             return 0
-        if joined.endswith((":", "：")):
-            is_named = _NAMED.search(joined)
-            is_before_quotes = count == 1 and _quotes_follow(lines, start + 1)
-            if (is_named or is_before_quotes) and _WROTE.fullmatch(joined):
-                return start + count
-            if is_before_quotes and "@" in joined:
-                return start + count
+        if some[-1].translate(_MARKS).rstrip().endswith((":", "：", "--", "wrote")):
+            return start + count if _is_attribution(lines, start, some) else 0
+        if _SENTENCE_END.search(some[-1].rstrip()) or not re.search(r"[\d@]", some[0]):
+            return 0  # a line that an attribution goes on after has the date or the address
     return 0
+
+
+def _is_attribution(lines: list[str], start: int, some: list[str]) -> bool:
+    """Tell whether these lines are one, and not a line of the author's before one."""
+    joined = _joined(some)
+    quotes = _quotes_follow(lines, start + len(some))
+    shorter = [_joined(some[n:]) for n in range(1, len(some))]
+    if any(_WROTE.fullmatch(one) and _is_dated(one) for one in shorter):
+        return False
+    if _WROTE.fullmatch(joined) and (_is_dated(joined) or (len(some) == 1 and quotes) or (quotes and "@" in joined)):
+        return quotes or _TIME.search(joined) is not None or "@" in joined
+    if any(_is_dated(one) for one in shorter):
+        return False
+    return _is_dated(joined) or (quotes and len(some) == 1 and _LAST_ADDRESS.search(joined) is not None)
+
+
+def _is_dated(joined: str) -> bool:
+    """Tell whether a line is what a mailer writes before a quote: a date and time, who, and perhaps "wrote"."""
+    if _ZOHO.fullmatch(joined) and _TIME.search(joined):
+        return True
+    if not (joined.endswith((":", "：")) and _DATE.search(joined) and _TIME.search(joined)):
+        return False
+    if _LAST_ADDRESS.search(joined):
+        return True
+    return (_ADDRESS.search(joined) or _BEGINS.match(joined)) is not None and (
+        _VERB.search(joined) is not None or (_ADDRESS.search(joined) is not None and joined.count("@") == 1)
+    )
+
+
+def _joined(some: list[str]) -> str:
+    return " ".join(line.translate(_MARKS).strip() for line in some)
 
 
 def _quotes_follow(lines: list[str], at: int) -> bool:

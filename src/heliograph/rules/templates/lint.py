@@ -26,6 +26,7 @@ from heliograph.rules.templates.render import octets, render_body
 from heliograph.rules.templates.source import MAILBOX, read_mailbox
 
 WARNINGS_MAX = 40  # of a kind in one part that are told
+TAGS_MAX = 20_000  # tags of one part that are checked
 SEARCHED = 100  # open tags among which an end tag looks for its own
 FOREIGN_MAX = 3  # characters outside the GSM alphabet: more of them are another script
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
@@ -89,8 +90,13 @@ def _lines(source: str) -> Callable[[int], int]:
 
 def _found_in_html(source: str) -> Found:
     masked = TOKEN.sub(lambda token: MASK * len(token[0]), source)
-    html = _Html(source, masked, list(tags(masked, len(masked))))
-    for find in (_unclosed_tags, _images, _insecure_links, _features):
+    html = _Html(source, masked, list(islice(tags(masked, len(masked)), TAGS_MAX + 1)))
+    is_whole = len(html.tags) <= TAGS_MAX
+    if not is_whole:
+        told = f"it has more than {TAGS_MAX:,} tags: those after them are not checked"
+        yield "html_too_long", html.tags.pop().start, told
+    # Which tags are closed is known only when all of them were read.
+    for find in (*[_unclosed_tags] * is_whole, _images, _insecure_links, _features):
         yield from islice(find(html), WARNINGS_MAX)
 
 

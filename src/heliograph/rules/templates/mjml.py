@@ -1,8 +1,10 @@
 """MJML as a way to write HTML: compiled where a template or a layout is read, by the extra heliograph[mjml]."""
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from heliograph.rules.limits import HTML_MAX
+from heliograph.rules.limits import HTML_MAX, IN_THREAD, PARSED
 from heliograph.rules.templates.source import compiled
 
 TAGS_MAX = 500  # each tag inside another takes stack of the compiler, which ends the process where there is no more
@@ -11,6 +13,25 @@ _BEGIN = re.compile(r"\s*<mjml[\s>]", re.IGNORECASE)
 _TAG = re.compile(r"<[^/!\s]")
 _FOR_ALL = re.compile(r"(?is)<mj-(?:html-)?attributes\b.*?(?:</mj-(?:html-)?attributes|\Z)")
 _PLACE = re.compile(r"position (\d+)")
+
+
+def reading_cost(given: Any) -> int:
+    """Return the cost of reading these fields, as octets for `run_large`; MJML, which is compiled, is always large."""
+    texts = list(_texts(given))
+    if any(_BEGIN.match(text) for text in texts):
+        return IN_THREAD + 1
+    return PARSED * sum(map(len, texts))
+
+
+def _texts(given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, Mapping):
+        for value in given.values():
+            yield from _texts(value)
+    elif isinstance(given, list | tuple):
+        for value in given:
+            yield from _texts(value)
 
 
 def read_html(given: str) -> str:
@@ -36,6 +57,8 @@ def read_html(given: str) -> str:
         octet = _PLACE.search(str(error))
         where = f"line {_line(given.encode()[: int(octet[1])].decode(errors='replace'))}: " if octet else ""
         raise ValueError(f"{where}it cannot be compiled as MJML: {error}") from None
+    if len(html) > HTML_MAX:
+        raise ValueError(f"it is MJML that becomes {len(html):,} characters of HTML, {HTML_MAX:,} is the most")
     return html
 
 

@@ -29,7 +29,8 @@ VERSION = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0) FROM
 BASE = 47  # the first file: all of the schema of that version
 BASE_COMMIT = "8edf077"
 CONTRACT = "-- contract"
-LOCK = 7_240_001  # PostgreSQL advisory lock: two processes that start together migrate one after the other
+# PostgreSQL advisory lock of a schema: two processes that start together migrate it one after the other.
+LOCK = "pg_advisory_xact_lock(7240001, hashtext(current_schema()))"
 TABLE_S = 1.0  # to wait for a table: all who want it meanwhile wait behind us
 TRIES = 60
 BUSY_TABLE = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
@@ -174,8 +175,7 @@ async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int
         guard = await connect(Hosts(url, connect_s))
         try:
             with outages():
-                alone = f"SELECT pg_advisory_xact_lock({LOCK})"
-                await guard.execute(f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; {alone}")
+                await guard.execute(f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; SELECT {LOCK}")
                 await connection.execute(VERSION_TABLE)
             while changes := _at_once(await missing_on(connection)):
                 with outages():

@@ -41,7 +41,6 @@ CLOSE_S = 3.0
 PROBE_S = 1.0  # for a row to be committed
 STAGGER_S = 0.25  # after which the next host is asked beside one that has not answered
 TRIES = 3
-CHANNEL = "heliograph"
 LISTEN_AGAIN_S = 1.0  # after the connection that listens was lost
 ECHO_S = 5.0  # within which our own hint comes back
 ECHO_EVERY_S = 30.0
@@ -316,7 +315,8 @@ class PostgresDatabase:
 
         connection.add_termination_listener(lambda _: ended.set())
         with outages():
-            await connection.add_listener(CHANNEL, hear)
+            channel = await connection.fetchval(self._queries["channel"].sql)
+            await connection.add_listener(channel, hear)
         while not ended.is_set():
             echo.clear()
             await self._notify("")

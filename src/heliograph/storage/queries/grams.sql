@@ -12,6 +12,10 @@ UPDATE counter SET next = next + 1 WHERE name = 'gram' RETURNING next;
 -- name: key_ends
 SELECT (SELECT min(key) FROM message), (SELECT max(key) FROM message);
 
+-- name: key_ends_between
+SELECT (SELECT min(key) FROM message WHERE key >= :low AND key < :high),
+       (SELECT max(key) FROM message WHERE key >= :low AND key < :high);
+
 -- name: gram_spans
 SELECT span FROM gram_span WHERE span >= :low AND span <= :high;
 

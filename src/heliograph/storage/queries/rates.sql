@@ -2,7 +2,7 @@
 
 -- name: take_turns
 -- Two processes that told at the same moment would not hear of each other. SQLite has one writer.
-SELECT pg_advisory_xact_lock(7240002);  --postgres
+SELECT pg_advisory_xact_lock(7240002, hashtext(current_schema()));  --postgres
 SELECT 1;  --sqlite
 
 -- name: tell_spent

@@ -130,6 +130,9 @@ SELECT key, id FROM message WHERE team = :team AND id <= :id ORDER BY id DESC LI
 -- Apart: asked for both at once, SQLite would read the whole table.
 SELECT (SELECT min(span) FROM seen_recipient), (SELECT max(span) FROM seen_recipient);
 
+-- name: seen_span_below
+SELECT max(span) FROM seen_recipient WHERE span < :span;
+
 -- name: search_seen
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM rows(:spans, span bigint) AS r

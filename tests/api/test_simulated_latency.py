@@ -1,0 +1,39 @@
+"""A simulated latency passes before the body is read: it takes no memory meanwhile."""
+
+import msgspec
+import pytest
+
+from heliograph.accept.admission import Admission
+from heliograph.accept.rate import RateLimits
+from heliograph.api import app
+from heliograph.compat.surfaces import SURFACES
+from heliograph.rules.setup.records import TeamRecord
+from heliograph.rules.trouble import HEADER, Trouble, read_trouble
+from heliograph.storage.store import Store
+from heliograph.web.budget import ByteBudget
+from tests.api.test_own_writes import SANDBOX, key
+from tests.asked import asked
+from tests.clocks import TestClock
+from tests.dashboard.inside import set_up
+from tests.storage.test_idempotency import make_context, make_management
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_latency_simulated_holds_no_bytes_of_the_body(
+    store: Store, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = TeamRecord(ref=2, id="team_s", name="S", mode="sandbox", rate_limit=0)
+    await set_up(store, ("team", "team_s", record, "team_s"), key(SANDBOX, "team_s"))
+    budget, context, held = ByteBudget(), make_context(store, clock), list[int]()
+    api = app.Api(context, make_management(context), Admission(context, RateLimits()), budget, SURFACES)
+
+    def read(header: str) -> Trouble:
+        held.append(budget._all.held)
+        return read_trouble(header)
+
+    monkeypatch.setattr(app, "read_trouble", read)
+    headers = {"authorization": f"Bearer {SANDBOX}", "content-type": "application/json", HEADER.lower(): "latency=1ms"}
+    body = {"to": "delivered@simulator.test", "subject": "S", "text": "T" * 200_000}
+    answer = await api(asked("POST", "/v1/emails", headers, msgspec.json.encode(body)))
+    assert (answer.status, held) == (202, [0])
