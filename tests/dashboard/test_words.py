@@ -1,4 +1,4 @@
-"""The words of the dashboard are those of docs/words.md: what its tables call wrong is on no page."""
+"""Dashboard pages contain none of the phrases that docs/glossary.md lists as wrong."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ INTERNAL = ("display_name.approve", "undefined", "NoneType")
 
 def wrong_words() -> list[str]:
     """The last column of the tables."""
-    cells = [row[2] for heading in ("Things", "Actions") for row in table(section("docs/words.md", heading))]
+    cells = [row[2] for heading in ("Things", "Actions") for row in table(section("docs/glossary.md", heading))]
     return sorted({word for cell in cells for word in re.findall(r'"([^"]+)"', cell)} | set(INTERNAL))
 
 
@@ -75,4 +75,4 @@ def test_what_is_shown_is_seen() -> None:
     assert [has(text, word) for word in ("Money", "Drop", "Go on", "Refused requests")] == [False, True, True, True]
     assert [*sentences('x = "Take out"\ny = "team"')] == ["Take out"]
     assert len(wrong_words()) > 20 and "Money" in wrong_words()
-    assert read("docs/words.md")
+    assert read("docs/glossary.md")

@@ -20,7 +20,7 @@ GUIDES: dict[str, dict[str, str]] = {
         "dashboard": "People, roles, pages.",
         "test-recipients": "Addresses and numbers that deliver, bounce or fail on purpose.",
         "test-clock": "Move a sandbox team's own time: days of retries, schedules and expiries pass in seconds.",
-        "words": "The words used in the product and the docs.",
+        "glossary": "The terms used in the product and the docs.",
     },
     "Send": {
         "templates": "Lists, conditions, formats, languages and layouts; what is refused.",
