@@ -39,7 +39,7 @@ CODES = {
         (
             *("template_not_found", "verification_not_found", "not_found", "message_not_found", "batch_not_found"),
             *("suppression_not_found", "opt_out_not_found", "webhook_not_found", "brand_domain_not_found"),
-            "test_clock_not_found",
+            *("test_clock_not_found", "team_not_found"),
         ),
         404,
     ),

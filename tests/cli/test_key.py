@@ -76,3 +76,22 @@ def test_a_key_that_cannot_be_made(run: Run, example: str) -> None:
         refused = run("key", "create", *wrong)
         assert refused.code in (1, 2)
         assert message in refused.err
+
+
+def test_a_platform_key_is_made_listed_rotated_and_revoked(run: Run, example: str) -> None:
+    run("apply", example)
+    made = json.loads(run("key", "create", "--platform", "--name", "siem", "--json").out)
+    assert (made["team"], made["name"]) == (None, "siem")
+    id_ = parse_token(made["token"])
+    assert f"{id_}  platform  siem  operate  any domain  works  never used\n" in run("key", "list").out
+    assert {"team": None, "id": id_}.items() <= json.loads(run("key", "list", "--json").out)["data"][0].items()
+    assert str(id_) not in run("key", "list", "--team", "team_acme").out
+    assert json.loads(run("key", "rotate", str(id_), "--json").out)["team"] is None
+    assert run("key", "revoke", made["token"]).out == "key siem of the platform is revoked\n"
+    assert "Another platform key has this name" in run("key", "create", "--platform", "--name", "siem").err
+
+
+def test_a_platform_key_with_what_only_a_teams_key_has_is_refused(run: Run) -> None:
+    for given in (["--team", "team_acme"], ["--scope", "send"], ["--domain", "acme.test"], ["--hook"]):
+        assert run("key", "create", "--platform", *given).code == 2
+    assert run("key", "create").code == 2

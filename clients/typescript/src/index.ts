@@ -203,6 +203,10 @@ export class Heliograph {
     list: (query: Query<"GET /v1/events"> = {}) => this.list("GET /v1/events", query),
     follow: (after?: string, asked: { every?: number; signal?: AbortSignal } = {}) => this.follow(after, asked),
   };
+  /** For platform keys. */
+  readonly audit = {
+    list: (query: Query<"GET /v1/audit"> = {}) => this.list("GET /v1/audit", query),
+  };
   me() {
     return this.ask("GET /v1/me", {});
   }

@@ -1,6 +1,6 @@
 // Made by `make clients` from the OpenAPI document. Do not edit.
 
-export type ErrorCode = "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+export type ErrorCode = "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
 
 export interface AdvanceRequest {
   /** By how many seconds; 60 days in all. */
@@ -59,6 +59,38 @@ export interface AttemptRecord {
   duration_ms: number;
   /** The first KB of the answer. */
   answer: string;
+}
+
+export interface AuditList {
+  /** The kind of this object. */
+  object: "list";
+  /** `true` when there is a next page: get it with `after` = the last id of this one. */
+  has_more: boolean;
+  /** The records of this page. */
+  data: Array<AuditRecord>;
+}
+
+export interface AuditRecord {
+  /** The kind of this object. */
+  object: "audit_entry";
+  /** Its number: higher ones were written later. */
+  id: number;
+  /** When it was written. */
+  at: string;
+  /** Who made the change: a person's id, `key` with a key's id, `command line` or `service`. */
+  by: string;
+  /** The person's address; null: not a person, or one who was removed. */
+  email: string | null;
+  /** The team that was changed; null: the whole instance. */
+  team: string | null;
+  /** What was done, for example `key.create`. */
+  action: string;
+  /** What was changed. */
+  subject: string;
+  /** More about it. */
+  detail: string;
+  /** The IP address that the change came from; empty: not over the network. */
+  address: string;
 }
 
 export interface Authentication {
@@ -449,7 +481,7 @@ export interface ErrorBody {
   /** The kind of error. */
   type: "api_error" | "authentication_error" | "conflict_error" | "idempotency_error" | "invalid_request_error" | "not_found_error" | "permission_error" | "rate_limit_error";
   /** The code to branch on. */
-  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
   /** What is wrong and what to do about it. */
   message: string;
   /** The field or header at fault. */
@@ -572,7 +604,7 @@ export interface KeyRecord {
   /** What it is for. */
   name: string;
   /** What it may do. */
-  scopes: Array<"manage" | "send">;
+  scopes: Array<"send" | "manage">;
   /** The domain that it is pinned to; null: none. */
   domain: string | null;
   /** Whether it works; `expires`: until `expires_at`. */
@@ -733,7 +765,7 @@ export interface NewKeyRecord {
   /** What it is for. */
   name: string;
   /** What it may do. */
-  scopes: Array<"manage" | "send">;
+  scopes: Array<"send" | "manage">;
   /** The domain that it is pinned to; null: none. */
   domain: string | null;
   /** Whether it works; `expires`: until `expires_at`. */
@@ -916,6 +948,13 @@ export interface PhoneView {
   events: Array<EventView>;
 }
 
+export interface PlatformMe {
+  /** A platform key belongs to no team. */
+  team: null;
+  /** What the key may do. */
+  scopes: Array<"operate">;
+}
+
 export interface Problem {
   /** Where the code is explained. */
   type: string;
@@ -928,7 +967,7 @@ export interface Problem {
   /** This request, as a URN. */
   instance: string;
   /** The code to branch on. */
-  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "internal_error" | "service_unavailable";
+  code: "missing_api_key" | "invalid_api_key" | "invalid_signature" | "callback_not_verified" | "team_suspended" | "insufficient_scope" | "rate_limit_exceeded" | "not_found" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "invalid_json" | "invalid_request" | "invalid_idempotency_key" | "idempotency_key_reused" | "idempotency_request_in_progress" | "invalid_email" | "missing_body" | "mixed_send_mode" | "too_many_recipients" | "subject_too_long" | "invalid_subject" | "invalid_tags" | "invalid_metadata" | "invalid_schedule" | "already_sending" | "invalid_header" | "too_many_attachments" | "invalid_attachment" | "unsupported_attachment_type" | "attachment_too_large" | "attachments_too_large" | "direct_sends_paused" | "invalid_from_address" | "sandbox_from_locked" | "no_approved_brand_domain" | "from_domain_unverified" | "key_domain_scope" | "display_name_id_not_found" | "display_name_id_wrong_domain" | "display_name_id_not_approved" | "display_name_not_approved" | "recipient_not_allowed" | "recipient_suppressed" | "recipient_opted_out" | "template_id_required" | "template_not_found" | "layout_not_found" | "invalid_template" | "wrong_template_channel" | "template_unavailable" | "missing_variable" | "unknown_variable" | "list_too_long" | "invalid_variable" | "invalid_phone" | "brand_domain_not_found" | "body_too_long" | "no_carrier_available" | "marketing_limit_reached" | "sandbox_limit_reached" | "storage_limit_reached" | "insufficient_credit" | "unsupported_channel" | "feature_not_on_plan" | "verify_rate_limited" | "invalid_code_format" | "verification_not_found" | "verification_ended" | "message_not_found" | "batch_not_found" | "received_not_found" | "suppression_not_found" | "opt_out_not_found" | "test_clock_not_found" | "webhook_not_found" | "team_not_found" | "internal_error" | "service_unavailable";
   /** The field or header at fault. */
   param: string | null;
   /** Equals X-Request-Id. */
@@ -1659,7 +1698,7 @@ export interface Operations {
   "POST /v1/templates/{id}/render": { body: RenderRequest; answer: RenderView };
   "GET /v1/inbox": { query: { limit?: number; to?: string; channel?: "email" | "sms" | "whatsapp" | "verification"; after?: string; before?: string; wait?: number }; answer: InboxList };
   "GET /v1/inbox/{id}": { answer: InboxView };
-  "GET /v1/me": { answer: Me };
+  "GET /v1/me": { answer: Me | PlatformMe };
   "GET /v1/suppressions": { query: { limit?: number; after?: string }; answer: SuppressionList };
   "POST /v1/suppressions": { body: SuppressionRequest; answer: SuppressionRecord };
   "GET /v1/test-clock": { answer: TestClockRecord };
@@ -1701,6 +1740,7 @@ export interface Operations {
   "POST /v1/webhooks/{id}/replay": { body: ReplayRequest; answer: Replay };
   "GET /v1/webhooks/{id}/deliveries": { query: { limit?: number; after?: string }; answer: DeliveryList };
   "GET /v1/events": { query: { limit?: number; after?: string; order?: "oldest" | "newest" }; answer: PublishedEventList };
+  "GET /v1/audit": { query: { limit?: number; after?: number; team?: string }; answer: AuditList };
   "GET /v1/errors": { query: { limit?: number; after?: string }; answer: ErrorList };
   "GET /v1/causes": { query: { limit?: number; after?: string }; answer: CauseList };
   "GET /healthz": { answer: Health };

@@ -141,8 +141,13 @@ class Admission:
         replayed: bool = False,
         refusal: Refusal | None = None,
     ) -> None:
-        """Write into the team's log every refusal, and of the others what `keeps` has chosen."""
+        """Write into the team's log every refusal, and of the others what `keeps` has chosen.
+
+        A platform key has no team, and no log.
+        """
         clock, requests, team = self._context.clock, self._context.state.requests, caller.team.record.ref
+        if not team:
+            return
         now = clock.now()
         logged = LoggedRequest(
             id=id_,

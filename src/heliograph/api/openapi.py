@@ -353,7 +353,8 @@ def _ref(kind: Any) -> Schema:
 
 def _schemas(routes: list[Route]) -> dict[str, Schema]:
     requests = {route.body for route in routes} - {None}
-    answers = {Error, Problem, *(kind for route in routes for kind in (route.answer, route.preview))} - {None}
+    answers = {kind for route in routes for kind in (route.answer, route.several, route.preview)} - {None}
+    answers |= {Error, Problem}
     schemas = dict(WRITTEN_OUT)
     for kinds, answered in ((requests, False), (answers, True)):
         _, found = msgspec.json.schema_components(kinds, ref_template=f"{REF}{{name}}")

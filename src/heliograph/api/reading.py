@@ -186,6 +186,15 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     held: Annotated[str, says("What messages under way hold.", example="0.0000", **MONEY)]
 
 
+class PlatformMe(msgspec.Struct, frozen=True, kw_only=True):
+    """What `GET /v1/me` answers to a platform key."""
+
+    team: Annotated[None, says("A platform key belongs to no team.")] = None
+    scopes: Annotated[
+        tuple[Annotated[str, limited(enum=["operate"])], ...], says("What the key may do.", example=["operate"])
+    ]
+
+
 # What a caller may add, when nothing was.
 _ADDED: dict[str, Any] = {
     "tags": {},
@@ -252,6 +261,8 @@ async def list_verifications(call: Call) -> Response:
 
 
 async def read_me(call: Call) -> Response:
+    if "operate" in call.caller.key.scopes:
+        return answer(PlatformMe(scopes=call.caller.key.scopes))
     record, account = call.caller.team.record, await call.context.store.ledger.account(call.team)
     used = account.used if account.month == month_of(call.context.clock.of(call.team)) else 0
     return answer(

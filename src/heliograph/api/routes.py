@@ -25,6 +25,7 @@ from heliograph.accept.verify_start import (
 )
 from heliograph.accept.whatsapp import WhatsappPreview, prepare_whatsapp, preview_whatsapp, send_whatsapp
 from heliograph.api import (
+    audit,
     batches,
     bins,
     callbacks,
@@ -64,6 +65,7 @@ from heliograph.web.paging import LIMIT, WHOLE, after
 from heliograph.web.route import Route
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
+OPERATE, ANY_KEY = ("operate",), ("send", "manage", "operate")
 
 BOUNDS = (r.ListTooLong, r.InvalidVariable)
 TEMPLATE = (r.TemplateNotFound, r.WrongTemplateChannel, r.MissingVariable, r.UnknownVariable, *BOUNDS)
@@ -256,8 +258,8 @@ V1 = [
           answer=inbox.InboxList),
     Route(method="GET", path="/v1/inbox/{id}", call=inbox.read, scopes=SEND,
           summary="Read a message of the test inbox", answer=inbox.InboxView, refusals=(r.MessageNotFound,)),
-    Route(method="GET", path="/v1/me", call=reading.read_me, scopes=EITHER,
-          summary="The team behind this key: mode, quota, credit", answer=reading.Me),
+    Route(method="GET", path="/v1/me", call=reading.read_me, scopes=ANY_KEY,
+          summary="The team behind this key: mode, quota, credit", answer=reading.Me, several=reading.PlatformMe),
 
     Route(method="GET", path="/v1/suppressions", call=suppressions.list_all, scopes=MANAGE,
           summary="List suppressions, newest first", query=(LIMIT, suppressions.AFTER),
@@ -397,6 +399,10 @@ V1 = [
     Route(method="GET", path="/v1/events", call=events.list_all, scopes=MANAGE,
           summary="Every event, oldest first: a feed to pull from", query=(LIMIT, after("event"), events.ORDER),
           answer=events.PublishedEventList),
+
+    Route(method="GET", path="/v1/audit", call=audit.list_all, scopes=OPERATE,
+          summary="The audit log, newest first, for platform keys", query=(LIMIT, audit.AFTER, audit.TEAM),
+          answer=audit.AuditList, refusals=(r.TeamNotFound,)),
 
     Route(method="GET", path="/v1/errors", call=list_errors, summary="Every error code: meaning and fix",
           query=(WHOLE, LISTED_AFTER), answer=ErrorList, refusals=(r.InvalidRequest,)),

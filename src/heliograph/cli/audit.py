@@ -2,17 +2,16 @@
 
 import sys
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 import msgspec
 
 from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import tell
-from heliograph.rules.ids import timestamp
+from heliograph.manage.audit import to_record
 from heliograph.rules.limits import SECOND_MS
 from heliograph.settings import Settings
-from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
+from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter
 from heliograph.storage.store import Store
 
 DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"])
@@ -48,7 +47,7 @@ def export(settings: Settings, team: str | None, since: datetime | None, until: 
         while before is not None:
             page = await store.audit.page(team, wanted, before, PAGE)
             for line in page.lines:
-                click.echo(msgspec.json.encode(entry_record(line)))
+                click.echo(msgspec.json.encode(to_record(line)))
             before = page.after
 
     with_store(settings, "Reading", write)
@@ -56,22 +55,6 @@ def export(settings: Settings, team: str | None, since: datetime | None, until: 
 
 def _ms(day: datetime) -> int:
     return int(day.replace(tzinfo=UTC).timestamp()) * SECOND_MS
-
-
-def entry_record(line: AuditLine) -> dict[str, Any]:
-    """Return an entry as export shows it. `by` is a person's id, or how the change was made."""
-    return {
-        "object": "audit_entry",
-        "id": line.key,
-        "at": timestamp(line.at),
-        "by": line.by,
-        "email": line.email,
-        "team": line.team,
-        "action": line.action,
-        "subject": line.subject,
-        "detail": line.detail,
-        "address": line.address,
-    }
 
 
 @audit.command()

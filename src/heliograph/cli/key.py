@@ -15,6 +15,7 @@ from heliograph.rules.audit import COMMAND_LINE
 from heliograph.rules.mail.address import normal_domain
 from heliograph.rules.setup.keys import public_id
 from heliograph.rules.setup.records import Scope
+from heliograph.rules.setup.snapshot import PLATFORM_TEAM
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
@@ -42,7 +43,10 @@ def mint(hook: bool) -> None:
 
 @key.command()
 @with_settings(*STORE_FLAGS)
-@click.option("--team", required=True, metavar="TEAM", help="The team's id, team_….")
+@click.option("--team", metavar="TEAM", help="The team's id, team_….")
+@click.option(
+    "--platform", is_flag=True, help="A platform key: it belongs to no team, cannot send, and reads the audit log."
+)
 @click.option("--name", help="What the key is for. Default: a name is made.")
 @click.option(
     "--scope",
@@ -75,7 +79,8 @@ def mint(hook: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print team, name and token as JSON.")
 def create(
     settings: Settings,
-    team: str,
+    team: str | None,
+    platform: bool,
     name: str | None,
     scopes: tuple[Scope, ...],
     domain: str | None,
@@ -85,17 +90,22 @@ def create(
     hook: bool,
     as_json: bool,
 ) -> None:
-    """Make a key for a team and print its token, shown only once.
+    """Make a key for a team, or a platform key, and print its token, shown only once.
 
     \b
     heliograph key create --team team_acme --name server --scope send --scope manage
+    heliograph key create --platform --name siem
     """
+    if platform == bool(team):
+        raise click.UsageError("Give either --team TEAM or --platform.")
+    if platform and (scopes or domain or passthrough or hook):
+        raise click.UsageError("A platform key has no --scope, --domain, --passthrough or --hook.")
     if domain is not None and normal_domain(domain) is None:
         raise click.UsageError(f"--domain {domain!r} is not a domain such as acme.test.")
     wanted = WantedKey(
-        team=team,
+        team=team or PLATFORM_TEAM,
         name=name,
-        scopes=scopes or ("send",),
+        scopes=("operate",) if platform else scopes or ("send",),
         domain=domain and normal_domain(domain),
         expires_at=end_of(f"{expires:%Y-%m-%d}") if expires else None,
         networks=networks,
@@ -115,22 +125,22 @@ def create(
 @OF_TEAM
 @AS_JSON
 def list_(settings: Settings, team: str | None, as_json: bool) -> None:
-    """List the keys of all teams, or of one: what each may do, whether it works, when it was last used.
+    """List all keys, or those of one team: what each may do, whether it works, when it was last used.
 
-    Uses of the last minute may still be missing.
+    Platform keys are listed with those of all teams. Uses of the last minute may still be missing.
 
     \b
     heliograph key list --team team_acme
     """
     found = with_store(settings, "Reading", lambda store: keys.lines(store, team, {}))
-    shown = [{"team": line.record.team, **msgspec.structs.asdict(to_record(line))} for line in found]
+    shown = [{"team": line.record.team or None, **msgspec.structs.asdict(to_record(line))} for line in found]
     show(as_json, shown, _text)
 
 
 def _text(one: dict[str, Any]) -> str:
     name, scopes, domain = one["name"], ",".join(one["scopes"]), one["domain"] or "any domain"
     used = f"last used {one['last_used_at']}" if one["last_used_at"] else "never used"
-    return f"{one['id']}  {one['team']}  {name}  {scopes}  {domain}  {one['state']}  {used}"
+    return f"{one['id']}  {one['team'] or 'platform'}  {name}  {scopes}  {domain}  {one['state']}  {used}"
 
 
 @key.command()
@@ -165,8 +175,9 @@ def revoke(settings: Settings, key_or_id: str) -> None:
     """
     public = public_id(key_or_id) or key_or_id
     found = with_store(settings, "Revoking the key", lambda store: keys.revoke(store, COMMAND_LINE, public))
-    click.echo(f"key {found.name} of {found.team} {'was revoked already' if found.revoked else 'is revoked'}")
+    owner = found.team or "the platform"
+    click.echo(f"key {found.name} of {owner} {'was revoked already' if found.revoked else 'is revoked'}")
 
 
 def _show(made: MadeKey, as_json: bool) -> None:
-    tell(as_json, {"team": made.key.team, "name": made.key.name, "token": made.token}, made.token)
+    tell(as_json, {"team": made.key.team or None, "name": made.key.name, "token": made.token}, made.token)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from heliograph.manage.fields import check_fields, check_room, is_line
 from heliograph.rules.audit import Actor, AuditEntry
 from heliograph.rules.client_address import is_network
-from heliograph.rules.field_docs import TIME, says
+from heliograph.rules.field_docs import TIME, limited, says
 from heliograph.rules.ids import parse_timestamp, timestamp
 from heliograph.rules.limits import DAY_MS
 from heliograph.rules.refusals import InvalidApiKey, InvalidRequest, NotFound, TeamSuspended
 from heliograph.rules.setup.keys import ENTROPY_BYTES, HOOK, check_giver, make_token, public_id, token_hash
-from heliograph.rules.setup.records import Key, Scope
+from heliograph.rules.setup.records import Key, KeyScope, Scope
 from heliograph.rules.setup.secrets import Seal
-from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.rules.templates.values import wrong_passthrough
 from heliograph.rules.webhooks.signature import ENTROPY_MIN, make_secret
 from heliograph.storage.setup import SetupChange
@@ -31,9 +31,9 @@ _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
 
 class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
-    team: str
+    team: str  # PLATFORM_TEAM with the scope `operate` alone: a platform key
     name: str | None = None  # None: one with its public id
-    scopes: tuple[Scope, ...] = ("send",)
+    scopes: tuple[KeyScope, ...] = ("send",)
     domain: str | None = None
     expires_at: int | None = None
     networks: tuple[str, ...] = ()
@@ -58,7 +58,9 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Annotated[str, says("Public id: the 10 characters after `hk_` in its token.", example="4fTzQ8kW1b")]
     name: Annotated[str, says("What it is for.", example="server")]
-    scopes: Annotated[tuple[Scope, ...], says("What it may do.", example=["send"])]
+    scopes: Annotated[
+        tuple[Annotated[str, limited(enum=list(get_args(Scope)))], ...], says("What it may do.", example=["send"])
+    ]
     domain: Annotated[str | None, says("The domain that it is pinned to; null: none.")]
     state: Annotated[str, says("Whether it works; `expires`: until `expires_at`.", enum=list(STATES))]
     expires_at: Annotated[str | None, says("Until when it works; null: until it is revoked.", **TIME)]
@@ -83,7 +85,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | Non
         check_fields(wrong_fields(setup, made.key, now))
         check_giver(_giver(setup, actor, now), made.key)
         _check_room(setup, actor, made.key.team, now)
-        row = to_row("key", made.key.id, made.key, made.key.team)
+        row = _row(made.key)
         return SetupChange(rows=[row], audit=_entry(store, actor, "key.create", made.key))
 
     await store.setup.change(decide, wanted.team)
@@ -107,7 +109,7 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
         ended = replace(old, expires_at=min(now + OVERLAP_MS, old.expires_at or now + OVERLAP_MS))
         _check_room(setup, actor, old.team, now, rotates=True)
         made.append(MadeKey(key=new, token=token, old=ended))
-        rows = [to_row("key", new.id, new, old.team), to_row("key", old.id, ended, old.team)]
+        rows = [_row(new), _row(ended)]
         return SetupChange(rows=rows, audit=_entry(store, actor, "key.rotate", new))
 
     await store.setup.change(decide, team)
@@ -129,7 +131,7 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
             check_giver(giver, key)
         if key.revoked:
             return SetupChange()
-        row = to_row("key", key.id, replace(key, revoked=True), key.team)
+        row = _row(replace(key, revoked=True))
         return SetupChange(rows=[row], audit=_entry(store, actor, "key.revoke", key))
 
     await store.setup.change(decide, team)
@@ -229,24 +231,31 @@ def _giver(setup: Setup, actor: Actor, now: int) -> Key | None:
 
 
 def wrong_fields(setup: Setup, key: Key, now: int) -> dict[str, str]:
-    if key.team not in setup.teams:
+    is_platform = key.team == PLATFORM_TEAM and key.scopes == ("operate",)
+    if key.team not in setup.teams and not is_platform:
         return {"team": f"There is no team {key.team}. Known: {', '.join(setup.teams) or 'none'}."}
     wrong = {}
     if not is_line(key.name):
         wrong["name"] = "Give it a name of one line, up to 200 characters."
     if any(other.name == key.name for other in keys_of(setup, key.team)):
-        wrong["name"] = "Another key of the team has this name."
+        wrong["name"] = f"Another {'platform key' if is_platform else 'key of the team'} has this name."
     if not key.scopes:
         wrong["scopes"] = "Choose at least one."
     if key.secret and key.scopes != ("send",):
         wrong["scopes"] = "A hook's key has the permission send, and no other."
-    if key.domain is not None and key.domain not in setup.teams[key.team].domains:
+    if "operate" in key.scopes and not is_platform:
+        wrong["scopes"] = "Only a platform key, which belongs to no team, has the permission operate."
+    if key.domain is not None and (is_platform or key.domain not in setup.teams[key.team].domains):
         wrong["domain"] = "The team has no such domain."
     if key.expires_at is not None and key.expires_at <= now:
         wrong["expires_at"] = "Choose a day that is not over yet, or leave it empty."
     if len(key.networks) > NETWORKS_MAX or not all(is_network(text) for text in key.networks):
         wrong["networks"] = f"Give up to {NETWORKS_MAX} addresses or ranges such as 192.0.2.0/24."
-    if key.passthrough and (why := wrong_passthrough(setup.teams[key.team].templates.get(key.passthrough))):
+    if (
+        key.passthrough
+        and not is_platform
+        and (why := wrong_passthrough(setup.teams[key.team].templates.get(key.passthrough)))
+    ):
         wrong["passthrough"] = f"{key.passthrough} {why}."
     return wrong
 
@@ -258,5 +267,9 @@ def _find(setup: Setup, team: str | None, id_: str) -> Key:
     return caller.key
 
 
+def _row(key: Key) -> Row:
+    return to_row("key", key.id, key, key.team or None)
+
+
 def _entry(store: Store, actor: Actor, action: str, key: Key) -> AuditEntry:
-    return actor.did(store.clock.now(), action, key.name, key.id, team=key.team)
+    return actor.did(store.clock.now(), action, key.name, key.id, team=key.team or None)

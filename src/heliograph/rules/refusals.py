@@ -531,6 +531,12 @@ class WebhookNotFound(Refusal):
     fix = "Check the whk_ id."
 
 
+class TeamNotFound(Refusal):
+    """There is no team with this id."""
+
+    fix = "Check the team_ id; heliograph team list shows those there are."
+
+
 # -- us ----------------------------------------------------------------------------------------------------
 
 
@@ -573,6 +579,7 @@ OF_SETUP = (
     UnsupportedChannel,
     FeatureNotOnPlan,
     WebhookNotFound,
+    TeamNotFound,
 )
 
 

@@ -138,6 +138,9 @@ class Audit:
         """
         return await self._database.read(lambda tx: _lines(tx, team, AuditFilter(), before, 0, limit + 1))
 
+    async def has(self, key: int) -> bool:
+        return bool(await self._database.read(lambda tx: tx.run("find_audit", keys=[(key,)])))
+
     async def link_older(self, now: int) -> int:
         """Bring a portion of what is not in the chain into it; returns how many. An entry says so of those that were
         written since the chain began: by a process of the version before, or by hand."""

@@ -43,7 +43,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     answer: Any = None  # type of the answer
     shows: dict[str, Any] = {}  # what its example has that is not on the fields
-    several: Any = None  # type of the answer where the query does not name one of several
+    several: Any = None  # another type of answer, where the query or the key asks for it
     query: tuple[Query, ...] = ()
     idempotent: bool = False  # takes an Idempotency-Key
     preview: Any = None  # type of the answer to ?dry_run=true

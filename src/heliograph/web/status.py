@@ -49,6 +49,7 @@ STATUS: dict[type[Refusal], int] = {
     r.OptOutNotFound: 404,
     r.TestClockNotFound: 404,
     r.WebhookNotFound: 404,
+    r.TeamNotFound: 404,
     r.InternalError: 500,
     r.ServiceUnavailable: 503,
 }

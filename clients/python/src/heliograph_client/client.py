@@ -62,6 +62,7 @@ class _Client(Generic[K]):
         self.keys: resources.Keys[K] = resources.Keys(self)
         self.webhooks: resources.Webhooks[K] = resources.Webhooks(self)
         self.events: resources.Events[K] = resources.Events(self)
+        self.audit: resources.Audit[K] = resources.Audit(self)
 
     def _request(self, ask: Ask[Any]) -> dict[str, Any]:
         own = {"Idempotency-Key": ask.idempotency_key} if ask.idempotency_key else {}

@@ -81,5 +81,6 @@ class SuppressionNotFound(e.NotFoundError): "The address is not on the team's su
 class OptOutNotFound(e.NotFoundError): "The phone is not on the team's list of opt-outs."
 class TestClockNotFound(e.NotFoundError): "The team has no test clock: it is live, or the clock is not turned on."
 class WebhookNotFound(e.NotFoundError): "The team has no webhook with this id."
+class TeamNotFound(e.NotFoundError): "There is no team with this id."
 class InternalError(e.ServerError): "Something broke on our side; the request was not carried out."
 class ServiceUnavailable(e.ServerError): "The service cannot take the request now."

@@ -77,6 +77,12 @@ class Page(TypedDict, total=False):
     after: str
 
 
+class AuditPage(TypedDict, total=False):
+    limit: int
+    after: int
+    team: str
+
+
 class OfChannel(TypedDict, total=False):
     channel: str
 

@@ -349,3 +349,10 @@ class Events(Resource[K]):
         """Without an end: what came after this event's id, then whatever comes. Keep the last id you are done with."""
         query = {"limit": 100} | ({"after": after} if after else {})
         return Ask(r.Event, "GET", path("events"), query=query, poll_s=poll_s)
+
+
+class Audit(Resource[K]):
+    @paged
+    def list(self, **page: Unpack[p.AuditPage]) -> Ask[r.Result]:
+        """The audit log, newest first; it needs a platform key."""
+        return Ask(r.Result, "GET", path("audit"), query=page)

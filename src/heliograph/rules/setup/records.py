@@ -14,7 +14,8 @@ from heliograph.rules.limits import MIB
 
 Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
-Scope = Literal["send", "manage"]
+Scope = Literal["send", "manage"]  # of a team's key
+KeyScope = Literal["send", "manage", "operate"]  # `operate` is the one scope of a platform key
 Status = Literal["approved", "draft", "archived"]  # of a template or a layout
 Segmenting = Literal["spec", "udh"]
 Foreign = Literal["postal", "postmark", "resend", "twilio"]  # services in whose shape we answer
@@ -303,11 +304,11 @@ class TemplateDraft(Setting, frozen=True):
 
 class Key(Setting, frozen=True):
     id: str  # the 10-character public part of the token
-    team: str
+    team: str  # empty for a platform key, which belongs to no team
     name: str
     hash: str  # SHA-256 of the whole token, hex
     domain: str | None = None  # pinned to this domain name
-    scopes: tuple[Scope, ...] = ("send",)
+    scopes: tuple[KeyScope, ...] = ("send",)
     revoked: bool = False
     expires_at: int | None = None
     networks: tuple[str, ...] = ()  # where it may be used from; none: anywhere
@@ -396,7 +397,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who is behind a request."""
 
-    team: Team
+    team: Team  # of a platform key: an empty team with the id "" and the number 0, which no route but its own reads
     key: Key
     entry: Callable[[str], AuditEntry] | None = None  # of a person's send: from the message's id
     caught: bool = False  # whatever it sends is taken and ends in a simulator

@@ -52,7 +52,8 @@ KINDS: dict[str, type[Setting]] = {
 DRAFTS = {"template": "template_draft", "layout": "layout_draft"}
 TEXTS = frozenset((*DRAFTS, *DRAFTS.values()))
 PLATFORM_ID = "platform"
-PLATFORM_TEAM = ""  # owns the domain of the platform's own sender
+PLATFORM_TEAM = ""  # owns the domain of the platform's own sender, and platform keys
+_PLATFORM = Team(record=TeamRecord(ref=0, id=PLATFORM_TEAM, name="", mode="live"))
 
 RecordId = tuple[str, str]  # kind, id
 
@@ -148,7 +149,7 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             if row.kind in TEXTS:
                 lengths[row.kind, row.id] = len(row.body)
     teams = {id_: team for id_, team in setup.teams.items() if id_ not in touched}
-    callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in touched}
+    callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in (touched | {PLATFORM_TEAM})}
     owned: dict[str, list[Setting]] = {id_: [] for id_ in touched}
     for record in records.values():
         owner = getattr(record, "team", None)
@@ -162,6 +163,7 @@ def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
             callers |= {r.id: Caller(team=team, key=r) for r in belongings if isinstance(r, Key)}
     platform = records.get(("platform", PLATFORM_ID))
     own = [record for record in records.values() if getattr(record, "team", None) == PLATFORM_TEAM]
+    callers |= {r.id: Caller(team=_PLATFORM, key=r) for r in own if isinstance(r, Key)}
     carriers = tuple(r for r in records.values() if isinstance(r, CarrierRecord))
     return Setup(
         version=version,

@@ -1,0 +1,41 @@
+"""An entry of the audit log as the API and `heliograph audit export` show it."""
+
+from typing import Annotated
+
+import msgspec
+
+from heliograph.rules.field_docs import TIME, ObjectName, says
+from heliograph.rules.ids import timestamp
+from heliograph.storage.audit import AuditLine
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    object: ObjectName = "audit_entry"
+    id: Annotated[int, says("Its number: higher ones were written later.", example=1042)]
+    at: Annotated[str, says("When it was written.", example="2026-11-15T09:30:00.000Z", **TIME)]
+    by: Annotated[
+        str,
+        says(
+            "Who made the change: a person's id, `key` with a key's id, `command line` or `service`.", example="service"
+        ),
+    ]
+    email: Annotated[str | None, says("The person's address; null: not a person, or one who was removed.")]
+    team: Annotated[str | None, says("The team that was changed; null: the whole instance.", example="team_demo")]
+    action: Annotated[str, says("What was done, for example `key.create`.", example="key.create")]
+    subject: Annotated[str, says("What was changed.", example="server")]
+    detail: Annotated[str, says("More about it.", example="4fTzQ8kW1b")]
+    address: Annotated[str, says("The IP address that the change came from; empty: not over the network.", example="")]
+
+
+def to_record(line: AuditLine) -> AuditRecord:
+    return AuditRecord(
+        id=line.key,
+        at=timestamp(line.at),
+        by=line.by,
+        email=line.email,
+        team=line.team,
+        action=line.action,
+        subject=line.subject,
+        detail=line.detail,
+        address=line.address,
+    )
