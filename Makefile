@@ -10,7 +10,7 @@ RUNS := .venv/.runs
 READY := .venv/.ready
 BUILDS := .venv/.builds
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
-RULES := tests/rules tests/words
+RULES := tests/domain tests/texts
 FAST := tests/test_*.py $(RULES) tests/accept tests/deliver tests/manage
 # Three for each of two cores: tests also wait for what they start.
 JOBS ?= 6

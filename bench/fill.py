@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 import apsw
 import asyncpg
 
-from heliograph.opening import migrate, open_store
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.setup.records import KEEP_CONTENT_DAYS
+from heliograph.bootstrap import migrate, open_store
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.setup.records import KEEP_CONTENT_DAYS
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 

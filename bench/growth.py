@@ -31,9 +31,9 @@ from rounds import (
     write_part,
 )
 
-from heliograph.opening import open_store
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.setup.records import KEEP_MESSAGES_DAYS, TeamRecord
+from heliograph.bootstrap import open_store
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.setup.records import KEEP_MESSAGES_DAYS, TeamRecord
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage import retention

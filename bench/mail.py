@@ -43,7 +43,7 @@ from send import TO
 from servers import request_of
 from stamps import Stamps
 
-from heliograph.channels.email.dkim import RSA_BITS
+from heliograph.domain.mail.dkim import RSA_BITS
 
 WARM = 200  # mails before each measure
 CHECKED = 5  # mails of each server whose signatures are verified

@@ -14,7 +14,7 @@ from mail_install import HARAKA, Missing, run
 from mail_servers import DOMAIN, SESSIONS, MailServer
 from servers import SEND_S
 
-from heliograph.channels.email.dkim import make_key, public_record
+from heliograph.domain.mail.dkim import make_key, public_record
 
 SELECTOR = "bench"
 BODY = 5 * 1024  # octets

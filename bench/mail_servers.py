@@ -26,9 +26,9 @@ MAIL = {
 DROP_ED25519 = """
 import asyncio, sys
 from pathlib import Path
-from heliograph.opening import open_store
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.bootstrap import open_store
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.settings import Settings
 from heliograph.storage.setup import SetupChange
 

@@ -15,20 +15,20 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from heliograph.channels.email import mime
-from heliograph.channels.email.dkim import Draft, Signer
-from heliograph.channels.email.outgoing import Outgoing
-from heliograph.channels.email.pool import Pool
-from heliograph.channels.email.wire import Wire
+from heliograph.carriers.email import mime
+from heliograph.carriers.email.connection_pool import Pool
+from heliograph.carriers.email.outgoing import Outgoing
+from heliograph.carriers.email.wire import Wire
 from heliograph.cli.main import main
 from heliograph.deliver.dispatch import Dispatch
 from heliograph.deliver.worker import Worker
-from heliograph.storage import accepts, outbox, outcomes
+from heliograph.domain.mail.dkim import Draft, Signer
+from heliograph.storage import accept, outbox, outcomes
 from heliograph.storage.engine.sqlite import SqliteDatabase
 from heliograph.web.connection import Connection
 
 STAGES: dict[str, list[tuple[Any, str]]] = {
-    "accept": [(Connection, "data_received"), (Connection, "_answer"), (accepts, "accept")],
+    "accept": [(Connection, "data_received"), (Connection, "_answer"), (accept, "accept")],
     "dispatch": [(outbox, "claim"), (Worker, "_start"), (Dispatch, "deliver")],
     "build": [(mime, "build"), (Outgoing, "prepare"), (Outgoing, "_make"), (Outgoing, "_build")],
     "sign": [(Signer, "draft"), (Draft, "sign")],

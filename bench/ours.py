@@ -19,7 +19,7 @@ import msgspec
 from processes import Group, cpu_s, family
 from rounds import ROOT, free_port
 
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
+from heliograph.domain.setup.keys import ENTROPY_BYTES, make_token
 
 sys.path.append(str(ROOT))  # a benchmark is run as a file of its own folder
 from tests.postgres_server import PostgresServer

@@ -29,8 +29,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from heliograph.cli.options import with_store
+from heliograph.domain.setup.keys import make_token
 from heliograph.manage.people import admit
-from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings
 from heliograph.storage.people import Identity
 

@@ -15,8 +15,8 @@ from typing import cast
 
 from processes import Group
 
-from heliograph.channels.sms.smpp import command
-from heliograph.channels.sms.smpp.pdu import (
+from heliograph.carriers.sms.smpp import command
+from heliograph.carriers.sms.smpp.pdu import (
     Frames,
     Pdu,
     ShortMessage,

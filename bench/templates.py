@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from heliograph.rules.setup.records import Shape, Template
-from heliograph.rules.templates.formats import _formatted
-from heliograph.rules.templates.render import octets, render
-from heliograph.rules.templates.values import Values, check_variables, read_variables
+from heliograph.domain.setup.records import Shape, Template
+from heliograph.templates.policy.formats import _formatted
+from heliograph.templates.policy.render import octets, render
+from heliograph.templates.policy.values import Values, check_variables, read_variables
 
 LINES = 20
 ROW = '<tr><td style="padding:8px 0">{}</td><td align="right">{}</td><td align="right">{}</td></tr>\n'

@@ -56,7 +56,7 @@ class Receiver:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        command = [sys.executable, "-m", "tests.channels.hook_receiver", "--log", str(log)]
+        command = [sys.executable, "-m", "tests.carriers.hook_receiver", "--log", str(log)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
         self.url = self._process.stdout.readline().strip()

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from heliograph import receiving
 from heliograph.web.errors import error_list
+from heliograph.webhooks import verification as receiving
 
 PACKAGE = Path(__file__).parent / "python" / "src" / "heliograph_client"
 MADE = "Made by `make clients` from"
@@ -25,7 +25,7 @@ def codes() -> str:
 
 
 def webhooks() -> str:
-    return f"# {MADE} src/heliograph/receiving.py.\n" + Path(receiving.__file__).read_text("utf-8")
+    return f"# {MADE} src/heliograph/webhooks/verification.py.\n" + Path(receiving.__file__).read_text("utf-8")
 
 
 def _camel(code: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from heliograph.api.openapi import openapi_document
 from heliograph.api.routes import V1
-from heliograph.rules.refusals import all_refusals
+from heliograph.domain.refusals import all_refusals
 
 TARGET = Path(__file__).parent / "typescript" / "src" / "types.ts"
 HEAD = "// Made by `make clients` from the OpenAPI document. Do not edit."

@@ -15,14 +15,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from heliograph.opening import open_store
+from heliograph.bootstrap import open_store
 from heliograph.settings import Settings
 from heliograph.storage import leases
 from heliograph.storage.engine.migrate import migrate_postgres, migrate_sqlite
 from heliograph.storage.store import Store
 from tests import forks, hypothesis_profile, postgres_server  # noqa: F401
-from tests.cheap import cheapen
 from tests.clocks import TestClock
+from tests.fast_crypto import cheapen
 from tests.postgres_server import PostgresServer
 from tests.proof.size import FULL
 from tests.service import PATIENCE_S, Service

@@ -136,7 +136,7 @@ def compile_pages() -> None:
 if __name__ == "__main__":
     import heliograph.cli.serve  # noqa: F401  the second that is saved
     from heliograph.storage.engine.query import Dialect, load_queries
-    from tests.cheap import cheapen
+    from tests.fast_crypto import cheapen
 
     cheapen()
     for dialect in get_args(Dialect):

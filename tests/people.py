@@ -5,7 +5,7 @@ import secrets
 import time
 
 from heliograph.storage.people import hashed
-from tests.cheap import HASHER
+from tests.fast_crypto import HASHER
 from tests.journeys.load import ask_database
 
 PASSWORD = "correct horse battery"

@@ -20,7 +20,7 @@ from unittest import mock
 import msgspec
 
 from heliograph.cli.main import main
-from heliograph.rules.setup.keys import make_token
+from heliograph.domain.setup.keys import make_token
 from tests.forks import Forked
 
 SETUP = Path(__file__).with_name("setup.toml")

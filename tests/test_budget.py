@@ -19,18 +19,18 @@ import pytest
 
 import heliograph
 from heliograph.app import CARRIERS, App, build
+from heliograph.bootstrap import make_secrets, open_store
 from heliograph.cli.apply import apply_file
 from heliograph.dashboard.pages import PAGES
-from heliograph.deliver.reports import apply_early
-from heliograph.deliver.webhooks import WebhookWorker
 from heliograph.deliver.worker import Worker
-from heliograph.opening import make_secrets, open_store
-from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.setup.file import read_setup_file
+from heliograph.domain.limits import HOUR_MS
+from heliograph.domain.setup.setup_file import read_setup_file
+from heliograph.inbound.report_service import apply_early
 from heliograph.settings import Settings
 from heliograph.web.connection import Connection, Connections
-from tests.channels.hook_receiver import Receiver
-from tests.channels.smtp_peer import Peer as SmtpPeer
+from heliograph.webhooks.worker import WebhookWorker
+from tests.carriers.hook_receiver import Receiver
+from tests.carriers.smtp_peer import Peer as SmtpPeer
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages
 from tests.journeys.peers import Peer
@@ -257,7 +257,7 @@ async def test_a_webhook_delivery(make_app: Callable[[], App], steps: Steps) -> 
 @SQLITE
 async def test_an_sms_with_its_receipt(make_app: Callable[[], App], settings: Settings, steps: Steps) -> None:
     """Accepted, then handed over by SMPP and reported as delivered."""
-    with Peer("tests.channels.smsc", "--quiet", "--later", "1") as smsc:
+    with Peer("tests.carriers.smsc", "--quiet", "--later", "1") as smsc:
         login = {"host": "127.0.0.1", "port": smsc.port, "system_id": "acme", "password": "acme", "window": 100}
         table = carrier(1, "sms", "smpp", "FR", **login)
         await apply_file(make_app().context.store, settings, read_setup_file(table, TOKENS, runnable=CARRIERS))

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from heliograph.rules.ids import ulid_ms
+from heliograph.domain.ids import ulid_ms
 from heliograph.runtime.clock import Clock
 
 

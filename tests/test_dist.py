@@ -148,11 +148,11 @@ ASKS = """
 import sys
 for name in ("joserfc", "webauthn", "obstore", "opentelemetry"):
     sys.modules[name] = None
-from heliograph import app, opening, settings  # all that a service imports
+from heliograph import app, bootstrap, settings  # all that a service imports
 from heliograph.runtime import tracing
 try:
     found = settings.read_settings({}, %r)
-    opening.make_objects(found), tracing.start("1", %r)
+    bootstrap.make_objects(found), tracing.start("1", %r)
 except Exception as error:
     print(error)
 """

@@ -16,13 +16,13 @@ from clients.types_for_typescript import TARGET, typescript
 
 from heliograph.api.routes import V1
 from heliograph.cli.options import SERVE_FLAGS
-from heliograph.rules.delivery.magic import BEHAVIOURS
-from heliograph.rules.delivery.message import MOVES
-from heliograph.rules.limits import VERIFICATION_MS, WRONG_CODES_MAX
-from heliograph.rules.setup import records
-from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS
-from heliograph.rules.setup.keys import make_token
-from heliograph.rules.verify import verification
+from heliograph.domain.delivery.magic_recipients import BEHAVIOURS
+from heliograph.domain.delivery.message_states import MOVES
+from heliograph.domain.limits import VERIFICATION_MS, WRONG_CODES_MAX
+from heliograph.domain.setup import records
+from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS
+from heliograph.domain.setup.keys import make_token
+from heliograph.domain.verify import verification
 from heliograph.settings import NAMES, PREFIX, Settings, write_settings
 from heliograph.web.errors import error_list
 from tests.service import Service
@@ -96,7 +96,10 @@ def test_make_targets_and_files_exist(page: Path) -> None:
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) - targets == set()
     places = [ROOT, ROOT / "src" / "heliograph", *(page.parents[:1])]
     named = re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|toml|md))`", text)
-    named += re.findall(r"`((?:rules|words|accept|deliver|channels|storage|api|cli|tests|docs)/[\w./-]*)`", text)
+    named += re.findall(
+        r"`((?:domain|texts|accept|deliver|carriers|templates|webhooks|inbound|storage|api|cli|tests|docs)/[\w./-]*)`",
+        text,
+    )
     missing = {
         name for name in named if not any((folder / name).exists() for place in places for folder in folders(place))
     }

@@ -19,38 +19,52 @@ import pytest
 
 from heliograph.accept.email import EmailRequest
 from heliograph.api.routes import ROUTES
-from heliograph.channels import web
-from heliograph.channels.email import arf, dkim, dsn, html_text, mime, mta_sts, parts, returned, ses, wire, words
-from heliograph.channels.sms import http
-from heliograph.channels.sms.smpp import pdu, receipt, text
-from heliograph.compat.resend import shape as resend
-from heliograph.dashboard import csv_lines, visit
-from heliograph.rules import client_address, erasure, grams, idempotency, ids
-from heliograph.rules.delivery import content
-from heliograph.rules.mail import (
+from heliograph.carriers import http_client as web
+from heliograph.carriers.email import mime, mta_sts, wire
+from heliograph.carriers.sms import http
+from heliograph.carriers.sms.smpp import pdu, receipt, text
+from heliograph.compat.resend import codec as resend
+from heliograph.dashboard import csv_rows, page_request
+from heliograph.domain import ids
+from heliograph.domain.delivery import content
+from heliograph.domain.mail import (
     address,
     attachments,
-    blame,
-    captured,
+    dkim,
+    html_text,
+    inbox_inspection,
     recipients,
     sender,
-    smtp_reply,
-    submitted,
+    smtp_to_request,
     suppression_file,
     tnef,
     verp,
 )
-from heliograph.rules.phones import gsm, phone
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup import domain_records, template_edit, webhook_url
-from heliograph.rules.setup import file as setup_file
-from heliograph.rules.setup.records import Template
-from heliograph.rules.templates import check, lint, mail_clients, placeholders, render, source, values
-from heliograph.rules.verify import verify_text
-from heliograph.web import bodies, forms, large
+from heliograph.domain.network import client_address
+from heliograph.domain.operations import erasure
+from heliograph.domain.phones import gsm, phone
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.search import trigrams
+from heliograph.domain.sending import idempotency
+from heliograph.domain.setup import domain_records, setup_file
+from heliograph.domain.setup.records import Template
+from heliograph.domain.verify import verify_text
+from heliograph.inbound.policy import (
+    arf,
+    bounce_classifier,
+    bounce_parser,
+    bounce_text,
+    dsn,
+    mail_parts,
+    ses_notification,
+    smtp_reply,
+)
+from heliograph.templates.policy import check, lint, mail_clients, placeholders, render, source, template_edit, values
+from heliograph.web import bodies, forms, incremental_json
 from heliograph.web.connection import Connection, Connections
 from heliograph.web.request import Request, Response
 from heliograph.web.router import Router
+from heliograph.webhooks.policy import webhook_url
 from tests.proof.size import FULL
 
 SIZES = [1 << bits for bits in (10, 12, 14, 16, 18, 20)]  # characters: each four times the one before
@@ -161,8 +175,8 @@ def compiled(given: str) -> object:
     return source.compiled.__wrapped__(given, True), source.compiled.__wrapped__(given, False)
 
 
-def mail_of(given: str) -> parts.ReceivedMail:
-    return parts.ReceivedMail(fields={}, parts=[parts.Part(type="text/plain", fields={}, text=given)])
+def mail_of(given: str) -> mail_parts.ReceivedMail:
+    return mail_parts.ReceivedMail(fields={}, parts=[mail_parts.Part(type="text/plain", fields={}, text=given)])
 
 
 def built(given: str) -> object:
@@ -299,7 +313,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         ),
     ),
     "json in steps": (
-        octets(lambda given: large.read_in_steps(given, bodies.read_strictly)),
+        octets(lambda given: incremental_json.read_in_steps(given, bodies.read_strictly)),
         (
             Shape("[", "[],", "1]"),
             Shape('["', '\\" :', '"]'),
@@ -345,7 +359,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         (Shape("", "a=1&", ""), Shape("", "%61", "")),
     ),
     "media type": (lambda given: request(given, b"content-type").check_media_type(), ()),
-    "cookies": (lambda given: visit.read_cookies(request(given, b"cookie")), (Shape("", "a=1;", ""),)),
+    "cookies": (lambda given: page_request.read_cookies(request(given, b"cookie")), (Shape("", "a=1;", ""),)),
     "route": (
         lambda given: ROUTER.find("GET", given, given.encode()),
         (Shape("/v1/emails/", "%41", ""), Shape("/v1/emails/", "/", "")),
@@ -397,11 +411,11 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     ),
     "code in a mail": (
         # Codes, and far from them the words that announce one.
-        lambda given: captured.code_in(None, given + "\n" * 100 + given.replace("1234", "code"), given),
+        lambda given: inbox_inspection.code_in(None, given + "\n" * 100 + given.replace("1234", "code"), given),
         (Shape("", "1234 ", ""), Shape("", "<style>", ""), Shape("", "<style></style>", ""), Shape("", "code ", "")),
     ),
     "links of a mail": (
-        lambda given: [captured.check_link(url) for url in captured.find_links(given, None)],
+        lambda given: [inbox_inspection.check_link(url) for url in inbox_inspection.find_links(given, None)],
         (
             Shape("", "<a href=", ""),
             Shape("", "<a href='", ""),
@@ -411,7 +425,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
             Shape("<a href='", "%7B", "'>"),
         ),
     ),
-    "links of a text": (lambda given: captured.find_links(None, given), (Shape("", "http://", ""),)),
+    "links of a text": (lambda given: inbox_inspection.find_links(None, given), (Shape("", "http://", ""),)),
     "html check": (
         mail_clients.check_html,
         (
@@ -430,7 +444,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         lambda given: placeholders.complete({"text": given + many_names(len(given))}, []),
         (Shape("", "{{id}}", ""), Shape("{{", "a.", ""), Shape("", "{{a.a", ""), Shape("{{", " ", "")),
     ),
-    "needle": (grams.read_search_text, ()),
+    "needle": (trigrams.read_search_text, ()),
     "marked": (lambda given: (gsm.marked(given), gsm.outside(given)), (Shape("", "ab€😀", ""),)),
     "template": (
         compiled,
@@ -554,7 +568,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         (Shape("\x78", "\0", ""),),
     ),
     "submitted mail": (
-        octets(lambda given: submitted.read_submitted(given, SOMEBODY)),
+        octets(lambda given: smtp_to_request.read_submitted(given, SOMEBODY)),
         (
             Shape('To: "', '\\"', "\n\nx"),
             Shape("To: ", "(", "\n\nx"),
@@ -581,7 +595,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         ),
     ),
     "returned mail": (
-        octets(lambda raw: returned.read_returned(parts.read_mail(raw), "ann@example.com")),
+        octets(lambda raw: bounce_parser.read_returned(mail_parts.read_mail(raw), "ann@example.com")),
         RETURNED := (
             Shape("", "a: b\n", ""),
             Shape("a: b", "\n ", ""),
@@ -633,17 +647,17 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
     "feedback": (lambda given: arf.read_feedback(mail_of(given)), RETURNED),
     "notice": (
         lambda given: (
-            words.own_words(given),
-            words.read_codes(given),
-            blame.read_reason(given),
-            words.says_final(given),
-            words.says_still_trying(given),
-            words.says_returned(given),
+            bounce_text.own_words(given),
+            bounce_text.read_codes(given),
+            bounce_classifier.read_reason(given),
+            bounce_text.says_final(given),
+            bounce_text.says_still_trying(given),
+            bounce_text.says_returned(given),
         ),
         RETURNED,
     ),
     "ses": (
-        ses.read_notification,
+        ses_notification.read_notification,
         (
             Shape('{"notificationType":"', "a", '"}'),
             Shape('"notificationType"', "{", ""),
@@ -740,7 +754,7 @@ PARSERS: dict[str, tuple[Read, tuple[Shape, ...]]] = {
         octets(suppression_file.read_lines),
         (Shape("", "a@b.test\n", ""), Shape("", '"\n', ""), Shape('"', '""', '"'), Shape('"', "a\n", '"')),
     ),
-    "csv": (lambda given: csv_lines.csv_lines([[given]] * 4), ()),
+    "csv": (lambda given: csv_rows.csv_lines([[given]] * 4), ()),
     "carrier json": (octets(web.read_json), ()),
     "carrier form": (octets(web.read_form), (Shape("", "a=1&", ""),)),
     "carrier words": (lambda given: web.said(given, ["secret"]), ()),

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 import structlog
 
-from heliograph.opening import is_outage
+from heliograph.bootstrap import is_outage
 from heliograph.runtime import listening
 from heliograph.runtime.listening import TURN_MOST, Listener, listen, say_it_once
 from heliograph.storage.store import StoreUnavailable

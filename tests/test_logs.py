@@ -149,7 +149,7 @@ def test_setting() -> None:
 
 
 FAULT = """
-from heliograph.channels.email.simulator import EmailSimulator
+from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.storage.messages import Messages
 
 async def broken(*_):

@@ -8,24 +8,24 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from heliograph.app import make_carrier, make_domains, make_pair, make_tools, signing_keys, webhook_secrets
-from heliograph.channels.carrier import Carrier, Carriers, NotReady, Parcel
-from heliograph.handover import Handover
+from heliograph.bootstrap import WrongSecret, check_secret, make_secrets
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carrier, Carriers, NotReady, Parcel
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.delivery.circuit import MISSES_TO_OPEN
+from heliograph.domain.delivery.outcome import Deferred, Outcome
+from heliograph.domain.setup import records
+from heliograph.domain.setup.carrier_kinds import sealed
+from heliograph.domain.setup.plan import plan
+from heliograph.domain.setup.setup_file import read_setup_file
+from heliograph.domain.setup.snapshot import Setup, to_row, updated
+from heliograph.encryption import CannotOpen, Sealer
 from heliograph.manage.secret import replace as replace_secret
-from heliograph.opening import WrongSecret, check_secret, make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.delivery.circuit import MISSES_TO_OPEN
-from heliograph.rules.delivery.outcome import Deferred, Outcome
-from heliograph.rules.setup import records
-from heliograph.rules.setup.carrier_kinds import sealed
-from heliograph.rules.setup.file import read_setup_file
-from heliograph.rules.setup.plan import plan
-from heliograph.rules.setup.snapshot import Setup, to_row, updated
-from heliograph.rules.setup.webhook import rotated, sealed_secret
-from heliograph.sealing import CannotOpen, Sealer
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
+from heliograph.webhooks.policy.webhook import rotated, sealed_secret
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.settings import PREFIX
-from tests.channels.smtp_peer import Authority
+from tests.carriers.smtp_peer import Authority
 from tests.npm import miss
 from tests.service import Answer, Service, free_port, until
 

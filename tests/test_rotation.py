@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from heliograph.bootstrap import check_secret, make_secrets, open_store
 from heliograph.cli.secret import turn_of
-from heliograph.datafolder import OUTLIVE, Secrets
+from heliograph.data_folder import OUTLIVE, Secrets
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup import records
+from heliograph.domain.setup.carrier_kinds import sealed
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.encryption import CannotOpen
 from heliograph.manage import secret as managing
 from heliograph.manage.secret import replace as replace_secret
 from heliograph.manage.secret import rotate
-from heliograph.opening import check_secret, make_secrets, open_store
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup import records
-from heliograph.rules.setup.carrier_kinds import sealed
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.setup.webhook import sealed_secret
-from heliograph.sealing import CannotOpen
 from heliograph.settings import Settings
-from heliograph.storage import known_secret
+from heliograph.storage import master_secret
 from heliograph.storage.notices import ChatHook
 from heliograph.storage.store import Store
-from tests.entries import set_up
+from heliograph.webhooks.policy.webhook import sealed_secret
 from tests.manage.edges import dump_statement
+from tests.setup_helpers import set_up
 from tests.storage.conftest import asking
 from tests.storage.samples import ENTRY, settle
 
@@ -40,7 +40,7 @@ TEXT = re.compile(r"v1\.[A-Za-z0-9_-]{38,}")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managing, "SETTLE_S", 0.0)
-    monkeypatch.setattr(known_secret, "PORTION", 2)
+    monkeypatch.setattr(master_secret, "PORTION", 2)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def assert_all_is_under(store: Store, settings: Settings, secrets: Secrets
     alone = Secrets(settings.data / "elsewhere", secrets._master)
     texts = await store.secret.texts()
     opened = {context: alone.sealer.open(text, context) for context, text in texts.items()}
-    assert {context: text for context, text in opened.items() if context != known_secret.KEPT} == plain
+    assert {context: text for context, text in opened.items() if context != master_secret.KEPT} == plain
     async with asking(settings) as sql:
         rows = await sql(await dump_statement(sql, settings.database.startswith("sqlite")))
     found = set(TEXT.findall(str(rows)))
@@ -207,7 +207,9 @@ async def test_replacing_it_forgets_what_it_kept(store: Store, settings: Setting
 
 
 def test_every_place_that_seals_is_known() -> None:
-    """A new context needs its column in known_secret.py or its record in rules/setup/sealed.py, and a row here."""
+    """A new context needs its column in known_secret.py or its record in domain/setup/encrypted_fields.py, and a
+    row here.
+    """
     found = set[str]()
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

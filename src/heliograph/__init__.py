@@ -3,7 +3,7 @@
 Receivers of webhooks: `from heliograph import verify_webhook`; it needs the standard library alone.
 """
 
-from heliograph.receiving import WebhookRefused, verify_webhook
+from heliograph.webhooks.verification import WebhookRefused, verify_webhook
 
 __all__ = ["WebhookRefused", "__version__", "verify_webhook"]
 

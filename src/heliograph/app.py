@@ -19,57 +19,47 @@ from heliograph.accept.rate import RateLimits
 from heliograph.accept.verify_send import send_due
 from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
-from heliograph.channels.carrier import Carrier, Carriers, NotReady, Unusable
-from heliograph.channels.email import dkim, dns_check
-from heliograph.channels.email.bounce_server import IncomingMail, incoming_server
-from heliograph.channels.email.mx import Mx, asking
-from heliograph.channels.email.outgoing import Outgoing
-from heliograph.channels.email.relay import Relay
-from heliograph.channels.email.simulator import EmailSimulator
-from heliograph.channels.email.smtp import SmtpOptions
-from heliograph.channels.sms.http import Http
-from heliograph.channels.sms.simulator import SmsSimulator
-from heliograph.channels.sms.smpp.carrier import Smpp
-from heliograph.channels.sms.twilio import Twilio
-from heliograph.channels.web import CheckedAddresses, NoAnswer, Unreachable, Web
-from heliograph.channels.webhook.guard import Denied, Guard, Unresolved
-from heliograph.channels.webhook.post import Poster
-from heliograph.channels.whatsapp.cloud_api import CloudApi
-from heliograph.channels.whatsapp.simulator import WhatsappSimulator
-from heliograph.compat.surfaces import SURFACES
+from heliograph.bootstrap import MEND_LOG, log_fault, pause_if_turned_back, sqlite_path
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carrier, Carriers, NotReady, Unusable
+from heliograph.carriers.email import dns_check
+from heliograph.carriers.email.mx import Mx, asking
+from heliograph.carriers.email.outgoing import Outgoing
+from heliograph.carriers.email.relay import Relay
+from heliograph.carriers.email.simulator import EmailSimulator
+from heliograph.carriers.email.smtp import SmtpOptions
+from heliograph.carriers.http_client import CheckedAddresses, NoAnswer, Unreachable, Web
+from heliograph.carriers.sms.http import Http
+from heliograph.carriers.sms.simulator import SmsSimulator
+from heliograph.carriers.sms.smpp.carrier import Smpp
+from heliograph.carriers.sms.twilio import Twilio
+from heliograph.carriers.whatsapp.cloud_api import CloudApi
+from heliograph.carriers.whatsapp.simulator import WhatsappSimulator
+from heliograph.compat.adapters import SURFACES
 from heliograph.dashboard.app import Dashboard
 from heliograph.dashboard.oidc import Provider, ProviderAway, ProviderOptions
-from heliograph.dashboard.visit import PageTools
-from heliograph.datafolder import Secrets, backed_up_at
-from heliograph.deliver.duties import audit, ledger, secret
-from heliograph.deliver.duties.clock import watch_clock
-from heliograph.deliver.duties.follow import follow_others
-from heliograph.deliver.duties.grams import build_grams
-from heliograph.deliver.duties.imports import import_suppressions
-from heliograph.deliver.duties.notices import Teller
-from heliograph.deliver.duties.rates import share_rates
-from heliograph.deliver.duties.reclaim import reclaim_dead
-from heliograph.deliver.duties.repeat import Loop, every
-from heliograph.deliver.duties.reputation import judge_teams
-from heliograph.deliver.duties.sqlite_log import watch_log
-from heliograph.deliver.duties.team_clocks import move_clocks
-from heliograph.deliver.endpoint import Opened
-from heliograph.deliver.incoming import Incoming
-from heliograph.deliver.reports import address_of, apply_early, take_by_carrier, take_by_recipient, take_texts
-from heliograph.deliver.webhooks import WebhookWorker
+from heliograph.dashboard.page_request import PageTools
+from heliograph.data_folder import Secrets, backed_up_at
+from heliograph.deliver.jobs import audit_chain, ledger, master_secret
+from heliograph.deliver.jobs.clock_check import watch_clock
+from heliograph.deliver.jobs.imports import import_suppressions
+from heliograph.deliver.jobs.notices import Teller
+from heliograph.deliver.jobs.periodic import Loop, every
+from heliograph.deliver.jobs.rate_sync import share_rates
+from heliograph.deliver.jobs.reclaim import reclaim_dead
+from heliograph.deliver.jobs.refresh import follow_others
+from heliograph.deliver.jobs.reputation import judge_teams
+from heliograph.deliver.jobs.search_index import build_grams
+from heliograph.deliver.jobs.sqlite_wal import watch_log
+from heliograph.deliver.jobs.team_clocks import move_clocks
 from heliograph.deliver.worker import Worker
-from heliograph.handover import Handover
-from heliograph.manage.domains import Domains
-from heliograph.manage.management import Management
-from heliograph.manage.notices import ChatHooks
-from heliograph.manage.webhooks import RefusalOf, Webhooks
-from heliograph.opening import MEND_LOG, log_fault, pause_if_turned_back, sqlite_path
-from heliograph.rules.delivery.outcome import CarrierReport, IncomingText, TextPart
-from heliograph.rules.limits import MIB
-from heliograph.rules.mail.address import normal_domain
-from heliograph.rules.phones.opt_out import PhoneChannel
-from heliograph.rules.setup import records
-from heliograph.rules.setup.carrier_kinds import (
+from heliograph.domain.delivery.outcome import CarrierReport, IncomingText, TextPart
+from heliograph.domain.limits import MIB
+from heliograph.domain.mail import dkim
+from heliograph.domain.mail.address import normal_domain
+from heliograph.domain.phones.opt_out import PhoneChannel
+from heliograph.domain.setup import records
+from heliograph.domain.setup.carrier_kinds import (
     CloudApiOptions,
     HttpOptions,
     MxOptions,
@@ -77,11 +67,22 @@ from heliograph.rules.setup.carrier_kinds import (
     SmppOptions,
     TwilioOptions,
 )
-from heliograph.rules.setup.secrets import opened
-from heliograph.rules.webhooks import signature
+from heliograph.domain.setup.secrets import opened
+from heliograph.encryption import CannotOpen, Sealer
+from heliograph.inbound.mail_service import Incoming
+from heliograph.inbound.report_service import (
+    address_of,
+    apply_early,
+    take_by_carrier,
+    take_by_recipient,
+    take_texts,
+)
+from heliograph.inbound.server.bounce_server import IncomingMail, incoming_server
+from heliograph.manage.domains import Domains
+from heliograph.manage.management import Management
+from heliograph.manage.notices import ChatHooks
 from heliograph.runtime.clock import Clock
-from heliograph.runtime.watch import LoopWatch
-from heliograph.sealing import CannotOpen, Sealer
+from heliograph.runtime.loop_watchdog import LoopWatch
 from heliograph.settings import BadSetting, Settings
 from heliograph.smtp.certificate import Certificate, certificate_until
 from heliograph.smtp.listener import SmtpServer
@@ -90,8 +91,14 @@ from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.submission import intake
 from heliograph.submission.session import submission_server
 from heliograph.web.budget import ByteBudget
-from heliograph.web.front import Front
-from heliograph.web.reading import Reads
+from heliograph.web.dispatcher import Front
+from heliograph.web.read_budget import Reads
+from heliograph.webhooks.client.http_post import Poster
+from heliograph.webhooks.client.ssrf_guard import Denied, Guard, Unresolved
+from heliograph.webhooks.endpoint import Opened
+from heliograph.webhooks.policy import signature
+from heliograph.webhooks.service import RefusalOf, Webhooks
+from heliograph.webhooks.worker import WebhookWorker
 
 log = structlog.get_logger()
 
@@ -355,7 +362,7 @@ def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
         "follow": partial(follow_others, store),
         "clock": partial(watch_clock, store, context.clock),
         "imports": partial(import_suppressions, store),
-        "secret": every(2.0, secret.following(store, secrets.adopt)),
+        "secret": every(2.0, master_secret.following(store, secrets.adopt)),
         # When the database is away, nothing of these two is forgotten.
         "key uses": every(60.0, partial(store.requests.write_key_uses, state.used), finish=True),
         "request log": every(1.0, partial(state.requests.write_in_time, store.requests), finish=True),
@@ -381,8 +388,8 @@ def worker_duties(
         "reclaim": every(5.0, partial(reclaim_dead, store)),
         # A copy of the database that is older than this is recognised when it is restored.
         "turned back": every(10.0, partial(pause_if_turned_back, store, settings.data, sqlite_path(settings))),
-        "audit": every(60.0, partial(audit.link_audit, store, store.clock)),  # those of the version before
-        "audit end": every(60.0, audit.telling(store)),
+        "audit": every(60.0, partial(audit_chain.link_audit, store, store.clock)),  # those of the version before
+        "audit end": every(60.0, audit_chain.telling(store)),
         "ledger": every(60.0, ledger.comparing(store)),
         "reputation": every(60.0, partial(judge_teams, store)),
         "retention": every(60.0, store.upkeep.purge),

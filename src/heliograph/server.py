@@ -13,8 +13,7 @@ import structlog
 
 from heliograph import __version__
 from heliograph.app import LOOP_WATCH, App, build
-from heliograph.datafolder import Seat, keep_address
-from heliograph.opening import (
+from heliograph.bootstrap import (
     check_secret,
     database_fault,
     is_outage,
@@ -25,7 +24,8 @@ from heliograph.opening import (
     pause_if_turned_back,
     sqlite_path,
 )
-from heliograph.rules.limits import SECOND_MS
+from heliograph.data_folder import Seat, keep_address
+from heliograph.domain.limits import SECOND_MS
 from heliograph.runtime import listening, logs, metrics, tracing
 from heliograph.runtime.clock import Clock
 from heliograph.runtime.garbage import collect_when_idle, freeze_loaded

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from heliograph.rules.groups import GroupRole, read_group_roles, write_group_roles
+from heliograph.domain.accounts.idp_groups import GroupRole, read_group_roles, write_group_roles
 
 PREFIX = "HELIOGRAPH_"
 CONFIG = "HELIOGRAPH_CONFIG"  # the settings file, where no --config names one

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from heliograph.accept.batch import BREATH_S, send_batch
-from heliograph.rules.refusals import InvalidRequest
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.storage.store import Store
-from tests.accept.verifying import Verifying
+from tests.accept.verify_helpers import Verifying
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.delivery.outcome import Accepted, Outcome
-from heliograph.rules.refusals import VerifyRateLimited
-from heliograph.rules.setup.records import VerifyLimits
+from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.domain.delivery.outcome import Accepted, Outcome
+from heliograph.domain.refusals import VerifyRateLimited
+from heliograph.domain.setup.records import VerifyLimits
 from heliograph.storage.store import Store
-from tests.accept.verifying import PRICE, Verifying, code_in
+from tests.accept.verify_helpers import PRICE, Verifying, code_in
 from tests.clocks import TestClock
 
 pytestmark = pytest.mark.anyio

@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from heliograph.accept.resend import Undelivered, resend
-from heliograph.rules.delivery.content import EmailContent, WhatsappContent
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.options import Added
-from heliograph.rules.setup.records import LocaleParts, Template
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.delivery.content import EmailContent, WhatsappContent
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.sending.send_options import Added
+from heliograph.domain.setup.records import LocaleParts, Template
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.store import Store
-from tests.accept.verifying import KEY, Verifying
+from tests.accept.verify_helpers import KEY, Verifying
 from tests.clocks import TestClock
-from tests.room import room
+from tests.fake_budget import room
 
 pytestmark = pytest.mark.anyio
 

@@ -12,13 +12,13 @@ from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import preview_sms, send_sms
 from heliograph.accept.verify_start import VerifyRequest, start_verification
 from heliograph.accept.whatsapp import send_whatsapp
-from heliograph.channels.carrier import Carriers, Parcel
-from heliograph.handover import Handover
-from heliograph.opening import open_store
-from heliograph.rules.delivery.outcome import Accepted
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached
-from heliograph.rules.setup.records import (
+from heliograph.bootstrap import open_store
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carriers, Parcel
+from heliograph.domain.delivery.outcome import Accepted
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import NoCarrierAvailable, RecipientNotAllowed, SandboxLimitReached
+from heliograph.domain.setup.records import (
     Caller,
     CarrierRecord,
     Channel,
@@ -29,7 +29,7 @@ from heliograph.rules.setup.records import (
     Template,
     VerifyLimits,
 )
-from heliograph.rules.setup.snapshot import PLATFORM_ID
+from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from tests.dashboard.inside import set_up

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from heliograph.accept.email import EmailRequest, weigh_email
-from heliograph.rules.limits import IN_THREAD
+from heliograph.domain.limits import IN_THREAD
 
 FILE = {"filename": "a.zip", "content": "A" * (IN_THREAD + 4)}
 

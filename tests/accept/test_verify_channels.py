@@ -6,12 +6,20 @@ import msgspec
 import pytest
 
 from heliograph.accept.verify_send import send_due
-from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.opening import open_store
-from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
-from heliograph.rules.limits import MINUTE_MS, VERIFICATION_MS
-from heliograph.rules.refusals import (
+from heliograph.bootstrap import open_store
+from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.domain.delivery.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.domain.delivery.outcome import (
+    Accepted,
+    CarrierReport,
+    Deferred,
+    DueReport,
+    Outcome,
+    Refused,
+    Report,
+)
+from heliograph.domain.limits import MINUTE_MS, VERIFICATION_MS
+from heliograph.domain.refusals import (
     InvalidEmail,
     InvalidPhone,
     NoApprovedBrandDomain,
@@ -21,17 +29,17 @@ from heliograph.rules.refusals import (
     VerificationNotFound,
     VerifyRateLimited,
 )
-from heliograph.rules.setup.records import Channel, Domain, LocaleParts, Template, VerifyLimits
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.verify.verification import CANCELED, RECEIPT_MS
-from heliograph.rules.verify.verify_text import MAILS, TEXTS, verify_mail
+from heliograph.domain.setup.records import Channel, Domain, LocaleParts, Template, VerifyLimits
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.domain.verify.verification import CANCELED, RECEIPT_MS
+from heliograph.domain.verify.verify_text import MAILS, TEXTS, verify_mail
 from heliograph.settings import Settings
 from heliograph.storage import conversion
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
-from tests.accept.verifying import KEY, PRICE, Verifying, code_in
+from tests.accept.verify_helpers import KEY, PRICE, Verifying, code_in
 from tests.clocks import TestClock
-from tests.entries import SET_UP, set_up
+from tests.setup_helpers import SET_UP, set_up
 
 pytestmark = pytest.mark.anyio
 

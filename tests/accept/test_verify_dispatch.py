@@ -9,14 +9,14 @@ import pytest
 from heliograph.accept import verify_send
 from heliograph.accept.verify_send import NO_CARRIER
 from heliograph.accept.verify_start import VerifyRequest, preview_verification
-from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.rules.delivery.circuit import MISSES_TO_OPEN
-from heliograph.rules.delivery.content import SmsContent
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
-from heliograph.rules.refusals import InsufficientCredit, VerifyRateLimited
-from heliograph.rules.setup.records import VerifyLimits
+from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.domain.delivery.circuit import MISSES_TO_OPEN
+from heliograph.domain.delivery.content import SmsContent
+from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.domain.refusals import InsufficientCredit, VerifyRateLimited
+from heliograph.domain.setup.records import VerifyLimits
 from heliograph.storage.store import Store
-from tests.accept.verifying import PRICE, Verifying, code_in
+from tests.accept.verify_helpers import PRICE, Verifying, code_in
 from tests.clocks import TestClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_databases]

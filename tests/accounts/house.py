@@ -10,26 +10,26 @@ import msgspec
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
-from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.compat.surfaces import SURFACES
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carrier, Carriers, Parcel
+from heliograph.compat.adapters import SURFACES
 from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.page_request import COOKIE, PageTools
 from heliograph.dashboard.totp import STEP_MS, code_at
-from heliograph.dashboard.visit import COOKIE, PageTools
-from heliograph.handover import Handover
-from heliograph.rules.delivery.content import EmailContent
-from heliograph.rules.delivery.outcome import Accepted, Outcome
-from heliograph.rules.people import Link, offer
-from heliograph.rules.setup import records
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.sealing import Sealer
+from heliograph.domain.accounts.people import Link, offer
+from heliograph.domain.delivery.content import EmailContent
+from heliograph.domain.delivery.outcome import Accepted, Outcome
+from heliograph.domain.setup import records
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.encryption import Sealer
 from heliograph.storage.people import Offered
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
-from heliograph.web.front import Front
-from tests.asked import asked, body_of, no_eml
+from heliograph.web.dispatcher import Front
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.make_request import asked, body_of, no_eml
+from tests.setup_helpers import set_up
 from tests.storage.samples import ENTRY
 from tests.storage.test_idempotency import make_context, make_management
 

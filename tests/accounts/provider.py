@@ -14,8 +14,8 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.cheap import RSA_KEYS
 from tests.clocks import TestClock
+from tests.fast_crypto import RSA_KEYS
 
 CLIENT, SECRET = "heliograph", "a secret: 100% ours"
 KEY, OTHER_KEY = (

@@ -3,11 +3,11 @@
 import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX, WAITING_MAX, PasswordQueue
-from heliograph.dashboard.views.proof import WRONG as NOT_YOURS
+from heliograph.dashboard.views.reauth import WRONG as NOT_YOURS
 from heliograph.dashboard.views.sign_in import BUSY, FAMILIAR_TRIES_MAX, NETWORK_TRIES_MAX, WRONG
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.manage import people
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.storage.tries import SPAN_MS
+from heliograph.storage.attempt_limiter import SPAN_MS
 from tests.accounts.house import PASSWORD, Browser, House
 from tests.proof.size import size
 

@@ -3,12 +3,12 @@
 import pytest
 
 from heliograph.dashboard.passwords import TRIES_MAX
-from heliograph.rules.delivery.outcome import Accepted, Refused
-from heliograph.rules.people import Link
-from heliograph.rules.setup import records
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.accounts.people import Link
+from heliograph.domain.delivery.outcome import Accepted, Refused
+from heliograph.domain.setup import records
+from heliograph.domain.setup.snapshot import to_row
 from tests.accounts.house import LINK, PASSWORD, House
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 

@@ -13,14 +13,14 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from heliograph.app import PROVIDER_S, make_provider
-from heliograph.channels.web import Web
+from heliograph.carriers.http_client import Web
 from heliograph.dashboard import oidc
-from heliograph.dashboard.views import proof
 from heliograph.dashboard.views import provider as view
+from heliograph.dashboard.views import reauth
 from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX
+from heliograph.domain.accounts.idp_groups import read_group_roles
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.manage.people import NewPerson, demo_link
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.groups import read_group_roles
 from heliograph.settings import Settings
 from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD, Answer, Browser, House
@@ -366,9 +366,9 @@ async def test_a_proof_is_of_one_session_and_does_not_last(world: World, add: Ad
     browser, _ = await world.sign_in()
     other, _ = await world.sign_in()
     await prove(world, browser, auth_time=world.house.clock.now() // 1000)
-    other.cookies[proof.COOKIE] = browser.cookies[proof.COOKIE]
+    other.cookies[reauth.COOKIE] = browser.cookies[reauth.COOKIE]
     assert await add(other) == 400
-    world.house.clock.forward(proof.LASTS_MS)
+    world.house.clock.forward(reauth.LASTS_MS)
     assert await add(browser) == 400
 
 

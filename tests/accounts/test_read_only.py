@@ -6,8 +6,8 @@ from html import unescape
 import pytest
 
 from heliograph.dashboard.pages import PAGES
+from heliograph.domain.accounts.idp_groups import READ_ONLY
 from heliograph.manage.people import admit
-from heliograph.rules.groups import READ_ONLY
 from heliograph.storage.people import Identity
 from tests.accounts.house import PASSWORD, Browser, House
 

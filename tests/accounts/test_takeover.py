@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from heliograph.dashboard.page_request import COOKIE
 from heliograph.dashboard.totp import STEP_MS, code_at
-from heliograph.dashboard.visit import COOKIE
-from heliograph.rules.audit import COMMAND_LINE
+from heliograph.domain.audit.actor import COMMAND_LINE
 from tests.accounts.house import PASSWORD, Browser, House
 
 pytestmark = pytest.mark.anyio

@@ -26,8 +26,8 @@ from heliograph.api.documents import document_routes
 from heliograph.api.examples import answer_example, request_examples
 from heliograph.api.pages import Docs
 from heliograph.api.routes import V1
-from heliograph.rules.refusals import all_refusals
-from heliograph.rules.setup.keys import make_token
+from heliograph.domain.refusals import all_refusals
+from heliograph.domain.setup.keys import make_token
 from heliograph.web.html import coloured
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route

@@ -9,19 +9,19 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
-from heliograph.compat.surfaces import SURFACES
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.keys import make_token, parse_token, token_hash
-from heliograph.rules.setup.records import Key, TeamRecord
+from heliograph.compat.adapters import SURFACES
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.keys import make_token, parse_token, token_hash
+from heliograph.domain.setup.records import Key, TeamRecord
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from heliograph.web.paging import Listed
 from heliograph.web.request import Response
 from heliograph.web.route import Route
 from heliograph.web.router import Router
-from tests.asked import asked
 from tests.clocks import TestClock
 from tests.dashboard.inside import set_up
+from tests.make_request import asked
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from heliograph.accept.idempotency import _fingerprint
-from heliograph.rules import idempotency
-from heliograph.rules.limits import IN_THREAD
+from heliograph.domain.limits import IN_THREAD
+from heliograph.domain.sending import idempotency
 from heliograph.web.route import Call
 from tests.api.sends import EMAIL, SENDS, SMS, WELCOME, assert_refused
-from tests.asked import asked
+from tests.make_request import asked
 from tests.service import SETUP, TOKENS, Answer, Service, until
 
 REPLAYED = "idempotency-replayed"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.setup.keys import parse_token
+from heliograph.domain.setup.keys import parse_token
 from tests.api.sends import assert_refused
 from tests.service import TOKENS, Service
 

@@ -17,27 +17,27 @@ import pytest
 from heliograph.accept.context import Context, Machine
 from heliograph.api import health
 from heliograph.api.routes import ROUTES
-from heliograph.compat.surfaces import SURFACES
-from heliograph.rules.delivery.circuit import opened
-from heliograph.rules.delivery.lanes import SLOTS
-from heliograph.rules.refusals import NotFound, ServiceUnavailable
-from heliograph.rules.setup.records import CarrierRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.compat.adapters import SURFACES
+from heliograph.domain.delivery.circuit import opened
+from heliograph.domain.delivery.lanes import SLOTS
+from heliograph.domain.refusals import NotFound, ServiceUnavailable
+from heliograph.domain.setup.records import CarrierRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.runtime.metrics import Families
 from heliograph.settings import BadSetting, Settings, read_settings
 from heliograph.smtp.certificate import certificate_until
 from heliograph.storage.engine.database import StoreUnavailable
-from heliograph.storage.engine.probe import Probe
+from heliograph.storage.engine.health_probe import Probe
 from heliograph.storage.outbox import LaneDepth
 from heliograph.storage.store import Store
-from heliograph.web.front import Front
+from heliograph.web.dispatcher import Front
 from heliograph.web.request import Request
-from tests.asked import asked
-from tests.channels.smtp_peer import Authority
+from tests.carriers.smtp_peer import Authority
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.make_request import asked
 from tests.npm import miss
 from tests.service import Service, until
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from heliograph.api.app import Api
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from tests.api.test_own_writes import TOKEN, api_of, key
-from tests.asked import asked
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages, set_up
+from tests.make_request import asked
 from tests.storage.test_idempotency import make_context
 
 pytestmark = [

@@ -15,12 +15,12 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from heliograph.api import openapi, pages
 from heliograph.api.documents import CauseList, ErrorList, document_routes, list_errors
 from heliograph.api.routes import V1
-from heliograph.rules.ids import PREFIXES
-from heliograph.rules.refusals import all_refusals
+from heliograph.domain.ids import PREFIXES
+from heliograph.domain.refusals import all_refusals
+from heliograph.texts.explain import CAUSES
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Call, Route
 from heliograph.web.status import status_of
-from heliograph.words.explain import CAUSES
 
 BASE = "http://127.0.0.1:8700"
 DOCUMENT = openapi.openapi_document(V1, BASE)

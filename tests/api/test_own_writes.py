@@ -10,11 +10,11 @@ import pytest
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import TOO_MANY_CHANGES, Api
-from heliograph.compat.surfaces import SURFACES
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.refusals import OF_SETUP, InvalidApiKey
-from heliograph.rules.setup.keys import make_token, parse_token, token_hash
-from heliograph.rules.setup.records import (
+from heliograph.compat.adapters import SURFACES
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.refusals import OF_SETUP, InvalidApiKey
+from heliograph.domain.setup.keys import make_token, parse_token, token_hash
+from heliograph.domain.setup.records import (
     DisplayName,
     Domain,
     Key,
@@ -24,14 +24,14 @@ from heliograph.rules.setup.records import (
     Template,
     Webhook,
 )
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.webhooks import signature
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.runtime.fair_limiter import FairLimiter
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
-from tests.asked import asked
+from heliograph.webhooks.policy import signature
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages, set_up
+from tests.make_request import asked
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio

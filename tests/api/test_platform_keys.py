@@ -10,23 +10,23 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits, Turn
 from heliograph.api.app import Api
 from heliograph.api.routes import ROUTES
-from heliograph.compat.surfaces import SURFACES
+from heliograph.compat.adapters import SURFACES
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, RateLimitExceeded
+from heliograph.domain.setup.keys import parse_token
+from heliograph.domain.setup.records import Caller, TeamRecord
+from heliograph.domain.setup.snapshot import PLATFORM_TEAM
 from heliograph.manage import keys
 from heliograph.manage.keys import MadeKey, WantedKey
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, RateLimitExceeded
-from heliograph.rules.setup.keys import parse_token
-from heliograph.rules.setup.records import Caller, TeamRecord
-from heliograph.rules.setup.snapshot import PLATFORM_TEAM
 from heliograph.storage.store import Store
 from heliograph.submission.intake import MailIntake
 from heliograph.web.budget import ByteBudget
 from heliograph.web.route import Route
 from tests.api.sends import assert_refused
 from tests.api.test_every_route import path_of
-from tests.asked import asked
 from tests.clocks import TestClock
 from tests.dashboard.inside import set_up
+from tests.make_request import asked
 from tests.service import Service, until
 from tests.storage.test_idempotency import make_context, make_management
 

@@ -8,17 +8,17 @@ import pytest
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api.app import Api
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.keys import make_token, parse_token
+from heliograph.domain.setup.records import Domain, Key, TeamRecord
 from heliograph.manage import platform
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.keys import make_token, parse_token
-from heliograph.rules.setup.records import Domain, Key, TeamRecord
 from heliograph.settings import Settings
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
-from tests.asked import asked
 from tests.clocks import TestClock
 from tests.dashboard.inside import set_up
+from tests.make_request import asked
 from tests.storage.conftest import asking
 from tests.storage.test_idempotency import make_context, make_management
 

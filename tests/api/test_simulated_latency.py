@@ -6,15 +6,15 @@ import pytest
 from heliograph.accept.admission import Admission
 from heliograph.accept.rate import RateLimits
 from heliograph.api import app
-from heliograph.compat.surfaces import SURFACES
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.trouble import HEADER, Trouble, read_trouble
+from heliograph.compat.adapters import SURFACES
+from heliograph.domain.sending.fault_injection import HEADER, Trouble, read_trouble
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from heliograph.web.budget import ByteBudget
 from tests.api.test_own_writes import SANDBOX, key
-from tests.asked import asked
 from tests.clocks import TestClock
 from tests.dashboard.inside import set_up
+from tests.make_request import asked
 from tests.storage.test_idempotency import make_context, make_management
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from heliograph.rules.setup.keys import make_token
+from heliograph.domain.setup.keys import make_token
 from tests.api.sends import EMAIL, SMS, Body, assert_refused, settled
-from tests.channels.hook_receiver import Receiver
+from tests.carriers.hook_receiver import Receiver
 from tests.service import Answer, Service, until
 
 DAY, HOUR, MINUTE = 86_400, 3600, 60

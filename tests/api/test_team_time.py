@@ -6,13 +6,13 @@ import pytest
 
 from heliograph.api import team_clock
 from heliograph.api.app import Api
+from heliograph.domain.audit.actor import SERVICE
+from heliograph.domain.ids import parse_timestamp, timestamp
+from heliograph.domain.limits import DAY_MS, SECOND_MS
+from heliograph.domain.sending.pricing import month_of
+from heliograph.domain.setup.records import TeamClock, TeamRecord
 from heliograph.manage import imports
-from heliograph.rules.audit import SERVICE
-from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.limits import DAY_MS, SECOND_MS
-from heliograph.rules.pricing import month_of
-from heliograph.rules.setup.records import TeamClock, TeamRecord
-from heliograph.storage.accepts import lock_accounts, save_accounts
+from heliograph.storage.accept import lock_accounts, save_accounts
 from heliograph.storage.store import Store
 from tests.api.test_own_writes import TOKEN, api_of, ask, key
 from tests.clocks import TestClock

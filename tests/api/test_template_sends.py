@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.setup.keys import make_token
+from heliograph.domain.setup.keys import make_token
 from tests.api.sends import Body, assert_refused, send
 from tests.service import Service, until
 

@@ -7,9 +7,9 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from heliograph import verify_webhook
-from heliograph.rules.setup.webhook import WEBHOOKS_MAX
+from heliograph.webhooks.policy.webhook import WEBHOOKS_MAX
 from tests.api.sends import SMS, Body, assert_refused, send
-from tests.channels.hook_receiver import Receiver
+from tests.carriers.hook_receiver import Receiver
 from tests.service import Answer, Service, until
 
 FIELDS = (

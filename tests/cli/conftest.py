@@ -36,6 +36,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.fixture
 def example(tmp_path: Path) -> str:
     """The example of contract 14, in the working folder."""
-    path = Path(__file__).parents[1] / "rules" / "setup_example.toml"
+    path = Path(__file__).parents[1] / "domain" / "setup_example.toml"
     (tmp_path / "setup.toml").write_text(path.read_text())
     return "setup.toml"

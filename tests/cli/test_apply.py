@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.opening import open_store
-from heliograph.rules.pricing import Account
-from heliograph.rules.setup.keys import matches, parse_token
-from heliograph.rules.setup.records import CarrierRecord
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.setup.webhook import secret_size
+from heliograph.bootstrap import open_store
+from heliograph.domain.sending.pricing import Account
+from heliograph.domain.setup.keys import matches, parse_token
+from heliograph.domain.setup.records import CarrierRecord
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.settings import Settings
+from heliograph.webhooks.policy.webhook import secret_size
 
 from .conftest import Run
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.local_files import Blobs
 
 from .conftest import Run
 

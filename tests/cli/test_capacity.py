@@ -13,8 +13,8 @@ import pytest
 
 from heliograph.cli.capacity import _hand_over, report
 from heliograph.cli.sink import Sink
-from heliograph.rules.capacity import judge
-from tests.rules.test_capacity import QUICK
+from heliograph.domain.operations.capacity import judge
+from tests.domain.test_capacity import QUICK
 from tests.service import COMMAND, PATIENCE_S
 
 

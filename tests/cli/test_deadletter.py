@@ -4,7 +4,7 @@ import json
 import apsw
 import pytest
 
-from heliograph.opening import open_store
+from heliograph.bootstrap import open_store
 from heliograph.settings import Settings
 from tests.storage.samples import message
 

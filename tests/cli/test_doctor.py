@@ -8,12 +8,12 @@ import pytest
 from heliograph.cli.checks.findings import Command
 from heliograph.cli.checks.mail import callbacks, carriers, delivery, platform_sender
 from heliograph.cli.checks.table import CHECKS
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.setup.records import CarrierRecord, Channel, Domain, Platform
-from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Setup
-from heliograph.storage.carrier_use import RecentUse, Use
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.setup.records import CarrierRecord, Channel, Domain, Platform
+from heliograph.domain.setup.snapshot import PLATFORM_TEAM, Setup
+from heliograph.storage.carrier_stats import RecentUse, Use
 from heliograph.storage.engine.migrate import schema_files
-from tests.channels.smtp_peer import Authority
+from tests.carriers.smtp_peer import Authority
 from tests.service import Service
 
 from .conftest import Run

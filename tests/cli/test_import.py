@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.exports import resend
-from heliograph.rules.exports.records import ExportedTemplate, edit_exported
+from heliograph.domain.exports import resend
+from heliograph.domain.exports.records import ExportedTemplate, edit_exported
 
 from .conftest import Run
 

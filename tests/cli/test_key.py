@@ -1,9 +1,9 @@
 import asyncio
 import json
 
-from heliograph.opening import open_store
-from heliograph.rules.setup.keys import matches, parse_token
-from heliograph.rules.setup.records import Key
+from heliograph.bootstrap import open_store
+from heliograph.domain.setup.keys import matches, parse_token
+from heliograph.domain.setup.records import Key
 from heliograph.settings import Settings
 
 from .conftest import Run

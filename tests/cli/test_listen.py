@@ -15,7 +15,7 @@ from anyio.from_thread import start_blocking_portal
 
 from heliograph import verify_webhook
 from heliograph.cli import listen
-from tests.channels.hook_receiver import Receiver
+from tests.carriers.hook_receiver import Receiver
 from tests.service import COMMAND, PATIENCE_S, TOKENS, Service, until
 
 from .conftest import Run

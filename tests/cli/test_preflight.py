@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from heliograph.channels.resolver import NameServers
 from heliograph.cli.checks import machine, mail
 from heliograph.cli.checks.findings import Finding, Site
 from heliograph.cli.checks.machine import kept_clock, memory, sync_rate
 from heliograph.cli.checks.store import off_clock, postgres
 from heliograph.cli.checks.table import CHECKS
+from heliograph.runtime.resolver import NameServers
 from heliograph.settings import Settings
-from tests.channels.dns_peer import DnsPeer, Zone
+from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.s3 import S3Server
 from tests.service import NOBODY
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.opening import open_store
-from heliograph.rules.mail.reputation import Reputation
+from heliograph.bootstrap import open_store
+from heliograph.domain.mail.reputation import Reputation
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from heliograph.cli import options
-from heliograph.datafolder import keep_number
+from heliograph.data_folder import keep_number
 from heliograph.settings import CONFIG
 from tests.conftest import fresh_database
 

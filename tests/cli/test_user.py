@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from heliograph.datafolder import keep_address
+from heliograph.data_folder import keep_address
 
 from .conftest import Run
 

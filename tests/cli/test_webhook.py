@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.setup.webhook import secret_size
+from heliograph.webhooks.policy.webhook import secret_size
 
 from .conftest import Run
 

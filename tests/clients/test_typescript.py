@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from clients.types_for_typescript import TARGET
 
-from heliograph.rules.webhooks.signature import headers, make_secret
+from heliograph.webhooks.policy.signature import headers, make_secret
 from tests.npm import install
 from tests.service import TOKENS, Service
 

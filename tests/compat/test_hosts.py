@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from heliograph.compat.surfaces import SURFACES
-from heliograph.rules.setup.records import Foreign
+from heliograph.compat.adapters import SURFACES
+from heliograph.domain.setup.records import Foreign
 from tests.service import TOKENS, Service, until
 
 HOSTS = {f"{name}.acme.test": name for name in get_args(Foreign)}

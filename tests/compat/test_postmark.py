@@ -14,7 +14,7 @@ from postmarker.core import PostmarkClient
 from postmarker.exceptions import ClientError
 from requests.adapters import HTTPAdapter
 
-from heliograph.rules.webhooks.signature import make_secret
+from heliograph.webhooks.policy.signature import make_secret
 from tests.api.sends import EMAIL
 from tests.compat import site
 from tests.journeys.load import ask_database

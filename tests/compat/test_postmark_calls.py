@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.compat.postmark.shape import LOOKED
+from heliograph.compat.postmark.codec import LOOKED
 from tests.api.sends import EMAIL
 from tests.npm import install
 from tests.service import PATIENCE_S, TOKENS, Answer, Service, until

@@ -22,14 +22,14 @@ from anymail.message import AnymailMessage
 from django.core.mail import get_connection
 from resend.exceptions import ResendError
 
-from heliograph.compat.resend.shape import PIECE, error, parse
-from heliograph.rules import refusals as r
-from heliograph.rules.refusals import InvalidJson, Refusal
-from tests.asked import asked
-from tests.channels.hook_receiver import Receiver
+from heliograph.compat.resend.codec import PIECE, error, parse
+from heliograph.domain import refusals as r
+from heliograph.domain.refusals import InvalidJson, Refusal
+from tests.carriers.hook_receiver import Receiver
 from tests.compat.resend_calls import HELLO, PDF, REFUSED, WORKS, Known
 from tests.compat.site import anymail, track
 from tests.journeys.load import ask_database
+from tests.make_request import asked
 from tests.npm import install
 from tests.service import PATIENCE_S, TOKENS, Answer, Service, until
 

@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from twilio.request_validator import RequestValidator
 
-from tests.channels.hook_receiver import Receiver
+from tests.carriers.hook_receiver import Receiver
 from tests.compat.test_twilio_verify import MAGIC, refused
 from tests.compat.twilio_client import client_for
 from tests.service import Service, until

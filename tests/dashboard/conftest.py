@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.dashboard.visit import COOKIE
+from heliograph.dashboard.page_request import COOKIE
 from tests.forks import Forked
 from tests.people import let_in
 from tests.service import PATIENCE_S, PROGRAM, Service

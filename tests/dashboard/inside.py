@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from heliograph.accept.context import Context
 from heliograph.dashboard.app import Dashboard
-from heliograph.dashboard.visit import COOKIE, PageTools
-from heliograph.rules.setup.records import Setting, TeamRecord
-from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.dashboard.page_request import COOKIE, PageTools
+from heliograph.domain.setup.records import Setting, TeamRecord
+from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.storage.people import People
 from heliograph.storage.sessions import Sessions, SignedIn
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
-from tests.asked import asked, body_of, no_eml
-from tests.entries import SET_UP
+from tests.make_request import asked, body_of, no_eml
+from tests.setup_helpers import SET_UP
 from tests.storage.test_idempotency import make_management
 
 OPERATOR = "operator"  # who asks; any other word is a role in every team

@@ -6,11 +6,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.setup.layout_drafts import find_draft
-from heliograph.rules.setup.records import DisplayName, Domain, Layout, LayoutDraft, Shape, TeamRecord, Template
-from heliograph.rules.setup.sender_approvals import pending
-from heliograph.rules.setup.template_approvals import list_pending, mark_of
+from heliograph.domain.setup.records import (
+    DisplayName,
+    Domain,
+    Layout,
+    LayoutDraft,
+    Shape,
+    TeamRecord,
+    Template,
+)
+from heliograph.domain.setup.sender_approvals import pending
 from heliograph.storage.store import Store
+from heliograph.templates.policy.layout_drafts import find_draft
+from heliograph.templates.policy.template_approvals import list_pending, mark_of
 from tests.dashboard.conftest import Shoot, Site, fits, sync_api
 from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.storage.samples import message

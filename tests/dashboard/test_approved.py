@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.delivery import routing
-from heliograph.rules.mail.own_mail import OwnMail, to_text
-from heliograph.rules.setup.records import CarrierRecord, DisplayName, Domain, SenderId, TeamRecord
-from heliograph.rules.setup.sender_approvals import pending
+from heliograph.domain.delivery import routing
+from heliograph.domain.mail.system_mail import OwnMail, to_text
+from heliograph.domain.setup.records import CarrierRecord, DisplayName, Domain, SenderId, TeamRecord
+from heliograph.domain.setup.sender_approvals import pending
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.storage.test_idempotency import make_context

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from heliograph.dashboard.changes import AREAS
-from heliograph.dashboard.csv_lines import csv_lines
-from heliograph.rules.audit import COMMAND_LINE, Actor
-from heliograph.rules.setup.records import Key, TeamRecord
-from heliograph.rules.webhooks.event import TYPES
+from heliograph.dashboard.audit_texts import AREAS
+from heliograph.dashboard.csv_rows import csv_lines
+from heliograph.domain.audit.actor import COMMAND_LINE, Actor
+from heliograph.domain.events import TYPES
+from heliograph.domain.setup.records import Key, TeamRecord
 from heliograph.storage import audit
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api

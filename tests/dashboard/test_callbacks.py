@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.limits import HOUR_MS, MINUTE_MS
-from heliograph.rules.setup.records import CarrierRecord
+from heliograph.domain.limits import HOUR_MS, MINUTE_MS
+from heliograph.domain.setup.records import CarrierRecord
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.dashboard.inside import OPERATOR, Pages, set_up

@@ -6,9 +6,9 @@ import dns.zone
 import pytest
 
 from heliograph.dashboard.views.webhooks import is_local
-from heliograph.rules.setup.domain_records import Verdict
-from heliograph.rules.setup.records import Platform, TeamRecord, Webhook
-from heliograph.rules.setup.snapshot import PLATFORM_ID
+from heliograph.domain.setup.domain_records import Verdict
+from heliograph.domain.setup.records import Platform, TeamRecord, Webhook
+from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.storage.domain_checks import DomainCheck, KeptVerdict
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

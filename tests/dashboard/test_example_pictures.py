@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from tests.dashboard.conftest import CHROMIUM, Tabs, sync_api
-from tests.rules.test_template_examples import TEMPLATES, written
+from tests.domain.test_template_examples import TEMPLATES, written
 
 GOLDEN = Path(__file__).parent / "example_pictures.json"
 SIZE = {"width": 620, "height": 480}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from heliograph.dashboard.app import saved_as
+from heliograph.dashboard.page_request import Stream
 from heliograph.dashboard.views import suppressions
-from heliograph.dashboard.visit import Stream
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.storage.samples import ENTRY

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.dashboard.views.health import troubles
-from heliograph.rules.delivery.circuit import Circuit
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Outcome, Refused
-from heliograph.rules.mail.reputation import Reputation
-from heliograph.rules.pricing import Account
-from heliograph.rules.setup.records import CarrierRecord, Domain, Team, TeamRecord
-from heliograph.storage.figures import TeamFigures
+from heliograph.domain.delivery.circuit import Circuit
+from heliograph.domain.delivery.outcome import Accepted, Deferred, Outcome, Refused
+from heliograph.domain.mail.reputation import Reputation
+from heliograph.domain.sending.pricing import Account
+from heliograph.domain.setup.records import CarrierRecord, Domain, Team, TeamRecord
+from heliograph.storage.stats import TeamFigures
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OBSERVER, OPERATOR, Pages, Shown, set_up
 from tests.storage.samples import message
@@ -134,7 +134,7 @@ async def test_a_carrier_is_kept_when_its_test_was_accepted(
     pages: Pages, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
     """Without an address for its test it is not even added."""
-    monkeypatch.setattr("heliograph.handover.Handover.ask", AsyncMock(return_value=outcome))
+    monkeypatch.setattr("heliograph.carrier_failover.Handover.ask", AsyncMock(return_value=outcome))
     monkeypatch.setattr("heliograph.manage.carriers._check_usable", lambda *_: None)  # no carrier is made here
     form = {"kind": "email-smtp", "id": "relay", "host": "127.0.0.1", "port": "1", "then": "test", "address": "no"}
     shown = await pages.post(f"{HERE}/carriers", form, OPERATOR)

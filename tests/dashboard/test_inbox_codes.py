@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heliograph.accept.verify_check import CheckRequest, check_verification
-from heliograph.rules.limits import VERIFICATION_MS
+from heliograph.domain.limits import VERIFICATION_MS
 from heliograph.storage.store import Store
 from tests.accept.test_sandbox_limit import PHONE, TEAM, caller, prepare, verify
 from tests.dashboard.inside import OPERATOR, Pages

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.setup.records import Layout, Platform, TeamRecord, Template
-from heliograph.rules.setup.snapshot import PLATFORM_ID
+from heliograph.domain.setup.records import Layout, Platform, TeamRecord, Template
+from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.storage.test_idempotency import make_context

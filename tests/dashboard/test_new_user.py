@@ -11,7 +11,7 @@ from typing import Any
 import dns.zone
 import pytest
 
-from tests.channels.dns_peer import DnsPeer, Zone
+from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.dashboard.conftest import PHONE, Shoot, Tabs, fits, printed_link, sync_api
 from tests.journeys.smtp_sink import Sink
 from tests.people import PASSWORD

@@ -2,8 +2,8 @@
 
 import pytest
 
-from heliograph.rules.audit import SERVICE
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.domain.audit.actor import SERVICE
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage import audit
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

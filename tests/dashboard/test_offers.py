@@ -8,7 +8,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from heliograph.dashboard.pages import PAGES
-from heliograph.rules.setup.records import CarrierRecord, TeamRecord, Template, Webhook
+from heliograph.domain.setup.records import CarrierRecord, TeamRecord, Template, Webhook
 from heliograph.storage.store import Store
 from tests.api.test_own_writes import DISPLAYED, HOOK, MAIL, TOKEN, api_of, ask, domain, key
 from tests.clocks import TestClock

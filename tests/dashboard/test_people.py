@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from heliograph.domain.accounts.idp_groups import READ_ONLY
+from heliograph.domain.audit.actor import SERVICE
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
-from heliograph.rules.audit import SERVICE
-from heliograph.rules.groups import READ_ONLY
-from heliograph.rules.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.conftest import Shoot, Site, sync_api
 from tests.dashboard.inside import OPERATOR, Pages, set_up

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from heliograph.domain.setup.records import CarrierRecord, TeamRecord
 from heliograph.manage.carriers import of_channel
-from heliograph.rules.setup.records import CarrierRecord, TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up
 from tests.storage.test_idempotency import make_context

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.delivery.outcome import IncomingText
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.mail.incoming import Authentication, read_incoming, texts_of, to_record, told
-from heliograph.rules.setup.records import SenderId, TeamRecord
-from heliograph.storage.received import NewReceived
+from heliograph.domain.delivery.outcome import IncomingText
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.setup.records import SenderId, TeamRecord
+from heliograph.inbound.policy.inbound_mail import Authentication, read_incoming, texts_of, to_record, told
+from heliograph.inbound.store.inbound_mail import NewReceived
+from heliograph.inbound.store.inbound_texts import Way
 from heliograph.storage.store import Store
-from heliograph.storage.texts import Way
 from tests.dashboard.inside import Pages, set_up
 from tests.storage.test_idempotency import make_context
 

@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from heliograph.dashboard.page_request import zone_of
 from heliograph.dashboard.render import Reader, ago, by_day, environment, lasted, money, render, short, unit_price
 from heliograph.dashboard.states import STATES, state_of
-from heliograph.dashboard.visit import zone_of
 from heliograph.web.icons import DRAWN, sheet
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)

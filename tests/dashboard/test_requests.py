@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.requests import LoggedRequest
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from playwright.sync_api import expect
 
-from tests.channels.dns_peer import DnsPeer, Zone
+from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.dashboard.conftest import Shoot, Site, fits
 from tests.journeys.phones import carrier
 from tests.journeys.smtp_sink import Sink

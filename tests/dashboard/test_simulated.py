@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.setup.records import CarrierRecord, Domain, TeamRecord
+from heliograph.domain.setup.records import CarrierRecord, Domain, TeamRecord
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
 from tests.dashboard.inside import OPERATOR, Pages, set_up

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from heliograph.dashboard.views.events import grouped, in_words
-from heliograph.rules.webhooks.event import StoredEvent
+from heliograph.domain.events import StoredEvent
 from tests.dashboard.conftest import PHONE, Shoot, Site, fits, sync_api
 from tests.service import TOKENS, until
 

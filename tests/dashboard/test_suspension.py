@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from heliograph.dashboard.pages import PAGES, TEAM, PageRoute
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from tests.dashboard.inside import Pages, set_up
 from tests.storage.test_idempotency import make_context

@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.setup.records import Layout, LocaleParts, Platform, Shape, TeamRecord, Template, UpstreamTemplate
-from heliograph.rules.setup.snapshot import PLATFORM_ID
-from heliograph.rules.setup.template_room import LENGTH_MAX
+from heliograph.domain.setup.records import (
+    Layout,
+    LocaleParts,
+    Platform,
+    Shape,
+    TeamRecord,
+    Template,
+    UpstreamTemplate,
+)
+from heliograph.domain.setup.snapshot import PLATFORM_ID
 from heliograph.storage.store import Store
+from heliograph.templates.policy.template_quota import LENGTH_MAX
 from tests.dashboard.inside import OPERATOR, Pages, Shown, set_up
 from tests.storage.test_idempotency import make_context
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heliograph.rules.setup.records import TeamRecord, Webhook
+from heliograph.domain.setup.records import TeamRecord, Webhook
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.dashboard.inside import Pages, set_up

@@ -22,7 +22,7 @@ WORDS = ("--script", "/late=429:60,200", "--script", "/all=429:60,200")  # not t
 def receiver(tmp_path: Path) -> Iterator[str]:
     """The address of a receiver that fails first."""
     arguments = ["--log", str(tmp_path / "got.jsonl"), *WORDS]
-    process = Forked("from tests.channels.hook_receiver import main; main()", arguments, os.environ)
+    process = Forked("from tests.carriers.hook_receiver import main; main()", arguments, os.environ)
     with process.stdout:
         yield process.stdout.readline().strip()
         process.kill()

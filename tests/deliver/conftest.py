@@ -4,18 +4,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from heliograph.channels.carrier import Carrier, Carriers
-from heliograph.channels.email.simulator import EmailSimulator
-from heliograph.channels.sms.simulator import SmsSimulator
-from heliograph.channels.whatsapp.simulator import WhatsappSimulator
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found
-from heliograph.rules.delivery.lanes import LANE
-from heliograph.rules.setup import records
+from heliograph.carriers.contract import Carrier, Carriers
+from heliograph.carriers.email.simulator import EmailSimulator
+from heliograph.carriers.sms.simulator import SmsSimulator
+from heliograph.carriers.whatsapp.simulator import WhatsappSimulator
+from heliograph.domain.delivery.lanes import LANE
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import Acceptance, AcceptedRecipient, Decision, Found
+from heliograph.domain.setup import records
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store, make_store
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 
 CREDIT = 1_000_000
 TEAMS = (1, 2)

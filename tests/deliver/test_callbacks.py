@@ -7,17 +7,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from heliograph.channels.carrier import LARGE_OF_CLIENT, Callback, CallbackAnswer, Carrier, Carriers, Parcel
-from heliograph.deliver.reports import take_callback
-from heliograph.rules.delivery.outcome import Accepted, CarrierReport, IncomingText, Outcome, ProviderReport, Report
-from heliograph.rules.limits import CALLBACK_USUAL, HOUR_MS
-from heliograph.rules.setup.records import CarrierRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.carriers.contract import LARGE_OF_CLIENT, Callback, CallbackAnswer, Carrier, Carriers, Parcel
+from heliograph.domain.delivery.outcome import (
+    Accepted,
+    CarrierReport,
+    IncomingText,
+    Outcome,
+    ProviderReport,
+    Report,
+)
+from heliograph.domain.limits import CALLBACK_USUAL, HOUR_MS
+from heliograph.domain.setup.records import CarrierRecord
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.inbound.report_service import take_callback
 from heliograph.storage.store import Store
-from tests.channels.providers import OPTIONS, payload, signed
-from tests.channels.test_providers import relay
+from tests.carriers.providers import OPTIONS, payload, signed
+from tests.carriers.test_providers import relay
 from tests.clocks import TestClock
-from tests.entries import SET_UP, set_up
+from tests.setup_helpers import SET_UP, set_up
 from tests.storage.test_reports import hand_over, handed, mail, told
 
 pytestmark = pytest.mark.anyio

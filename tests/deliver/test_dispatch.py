@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from heliograph import handover
-from heliograph.channels import carrier as channels
-from heliograph.channels.carrier import Carriers, Parcel
+from heliograph import carrier_failover
+from heliograph.carrier_failover import Handover
+from heliograph.carriers import contract as channels
+from heliograph.carriers.contract import Carriers, Parcel
 from heliograph.deliver.dispatch import Dispatch, choose_carrier
-from heliograph.handover import Handover
-from heliograph.rules.delivery.lanes import SLOTS
-from heliograph.rules.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
-from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from heliograph.rules.setup.records import CarrierRecord, TeamRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.delivery.lanes import SLOTS
+from heliograph.domain.delivery.outcome import Accepted, Deferred, IncomingText, Outcome, Refused
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.domain.setup.records import CarrierRecord, TeamRecord
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.inbound.store.inbound_texts import Way
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store, StoreUnavailable
-from heliograph.storage.texts import Way
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.samples import let_leases_end
 
 pytestmark = pytest.mark.anyio
@@ -260,7 +260,7 @@ async def test_a_failure_that_may_pass_is_tried_again(
                 await asyncio.Event().wait()
             return await super().hand_over(parcel)
 
-    monkeypatch.setattr(handover, "HAND_OVER_S", 0.01)
+    monkeypatch.setattr(carrier_failover, "HAND_OVER_S", 0.01)
     taken = Accepted(carrier_id="1")
     carrier = Hanging(taken) if isinstance(answer, str) else Scripted(answer, taken)
     id_ = await send("sms", "+447700900123")

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from heliograph.channels.sms.smpp import command
-from heliograph.channels.sms.smpp.carrier import Smpp
-from heliograph.channels.sms.smpp.pdu import MESSAGE_PAYLOAD, ShortMessage, SmppAddress, encode_short_message
-from heliograph.channels.sms.smpp.text import to_octets
-from heliograph.deliver.reports import take_texts
-from heliograph.rules.setup.carrier_kinds import SmppOptions
+from heliograph.carriers.sms.smpp import command
+from heliograph.carriers.sms.smpp.carrier import Smpp
+from heliograph.carriers.sms.smpp.pdu import MESSAGE_PAYLOAD, ShortMessage, SmppAddress, encode_short_message
+from heliograph.carriers.sms.smpp.text import to_octets
+from heliograph.domain.setup.carrier_kinds import SmppOptions
+from heliograph.inbound.report_service import take_texts
 from heliograph.storage.store import Store, make_store
-from tests.channels.smsc import Smsc
-from tests.channels.test_smpp_carrier import PATIENT, Reports, until
+from tests.carriers.smsc import Smsc
+from tests.carriers.test_smpp_carrier import PATIENT, Reports, until
 from tests.clocks import TestClock
-from tests.storage.test_texts import texting as texting  # a fixture
-from tests.storage.test_texts import told
+from tests.storage.test_inbound_texts import texting as texting  # a fixture
+from tests.storage.test_inbound_texts import told
 
 pytestmark = pytest.mark.anyio
 

@@ -5,25 +5,25 @@ from typing import Any
 
 import pytest
 
-from heliograph.channels.carrier import Carriers
-from heliograph.channels.webhook.post import Posted
-from heliograph.deliver.duties.notices import Teller
-from heliograph.handover import Handover
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carriers
+from heliograph.deliver.jobs.notices import Teller
+from heliograph.domain.audit.actor import SERVICE, Actor
+from heliograph.domain.delivery.outcome import Accepted, Deferred, Refused
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.domain.operations.notices import HOURLY, dead_letters, low_credit
+from heliograph.domain.setup.records import TeamRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import notices as manage
 from heliograph.manage.people import assign
-from heliograph.rules.audit import SERVICE, Actor
-from heliograph.rules.delivery.outcome import Accepted, Deferred, Refused
-from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from heliograph.rules.notices import HOURLY, dead_letters, low_credit
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
-from heliograph.storage import audit, happenings
+from heliograph.storage import audit, notice_queue
 from heliograph.storage.notices import ChatHook
 from heliograph.storage.store import Store
+from heliograph.webhooks.client.http_post import Posted
 from tests.accounts.house import BASE, House
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import asking
 from tests.storage.samples import ENTRY, settle
 
@@ -119,7 +119,7 @@ async def test_each_thing_is_told_once_to_those_who_are_told(world: World, actio
 async def test_low_credit_and_dead_letters(world: World) -> None:
     low, dead = low_credit(11, "evt_1", world.clock.now(), "4.20", "5.00"), dead_letters(2, world.clock.now())
     for _ in range(2):  # the same happening, noted again
-        await world.store.database.write(lambda tx: happenings.note(tx, low, dead))
+        await world.store.database.write(lambda tx: notice_queue.note(tx, low, dead))
     assert await world.told() == [
         (ADA, "[The team_a] Credit is low: 4.20 USD"),
         (DEV, "[The team_a] Credit is low: 4.20 USD"),

@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.channels.carrier import Carriers
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carriers
 from heliograph.deliver.dispatch import Dispatch
-from heliograph.handover import Handover
-from heliograph.rules.delivery.content import WhatsappContent
-from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.options import Timing
-from heliograph.rules.setup.records import TeamRecord, Template, UpstreamState, UpstreamTemplate
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.opt_outs import list_phones
+from heliograph.domain.delivery.content import WhatsappContent
+from heliograph.domain.limits import HOUR_MS
+from heliograph.domain.sending.send_options import Timing
+from heliograph.domain.setup.records import TeamRecord, Template, UpstreamState, UpstreamTemplate
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.inbound.store.opt_outs import list_phones
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.samples import PHONE, message
 
 pytestmark = pytest.mark.anyio

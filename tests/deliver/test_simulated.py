@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from heliograph.deliver.dispatch import to_change
-from heliograph.rules.delivery.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
-from heliograph.rules.delivery.routing import simulated_channels
-from heliograph.rules.setup.records import CarrierRecord
-from heliograph.rules.webhooks.event import NEXT_AT
+from heliograph.domain.delivery.outcome import Accepted, Deferred, DueReport, Outcome, Refused, Report
+from heliograph.domain.delivery.routing import simulated_channels
+from heliograph.domain.events import NEXT_AT
+from heliograph.domain.setup.records import CarrierRecord
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, HeldClaim
 

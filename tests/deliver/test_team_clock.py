@@ -11,17 +11,17 @@ import pytest
 from heliograph.accept.email import EmailRequest, send_email
 from heliograph.accept.verify_start import VerifyRequest, find_verification, start_verification
 from heliograph.app import App, build
+from heliograph.bootstrap import make_secrets, open_store
 from heliograph.cli.apply import apply_file
+from heliograph.domain.audit.actor import SERVICE
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DAY_MS, HOUR_MS, SECOND_MS, VERIFICATION_MS
+from heliograph.domain.setup.records import Caller, Team
+from heliograph.domain.setup.setup_file import read_setup_file
 from heliograph.manage import team_clock
-from heliograph.opening import make_secrets, open_store
-from heliograph.rules.audit import SERVICE
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DAY_MS, HOUR_MS, SECOND_MS, VERIFICATION_MS
-from heliograph.rules.setup.file import read_setup_file
-from heliograph.rules.setup.records import Caller, Team
 from heliograph.settings import Settings
 from heliograph.storage.team_clocks import LANES
-from tests.channels.hook_receiver import Receiver
+from tests.carriers.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.service import PATIENCE_S
 

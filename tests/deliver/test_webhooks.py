@@ -12,26 +12,26 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.app import webhook_secrets
-from heliograph.channels.webhook.guard import Guard
-from heliograph.channels.webhook.post import Posted, Poster
-from heliograph.deliver import endpoint as serving
-from heliograph.deliver import webhooks as telling
-from heliograph.deliver.webhooks import WebhookWorker
-from heliograph.receiving import verify_webhook
-from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.options import Added
-from heliograph.rules.setup.records import TeamRecord, Webhook
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.webhooks.signature import make_secret
-from heliograph.sealing import Sealer
-from heliograph.storage.deliveries import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
-from heliograph.storage.engine import hints
+from heliograph.domain.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
+from heliograph.domain.sending.send_options import Added
+from heliograph.domain.setup.records import TeamRecord, Webhook
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.encryption import Sealer
+from heliograph.storage.engine import wakeups
 from heliograph.storage.events import Event
 from heliograph.storage.store import Store, StoreUnavailable
-from tests.channels.hook_receiver import Receiver
+from heliograph.webhooks import endpoint as serving
+from heliograph.webhooks import worker as telling
+from heliograph.webhooks.client.http_post import Posted, Poster
+from heliograph.webhooks.client.ssrf_guard import Guard
+from heliograph.webhooks.policy.signature import make_secret
+from heliograph.webhooks.store import DeliveryTry, Due, Lease, StoredDelivery, WantedEvents
+from heliograph.webhooks.verification import verify_webhook
+from heliograph.webhooks.worker import WebhookWorker
+from tests.carriers.hook_receiver import Receiver
 from tests.clocks import TestClock
 from tests.deliver.test_worker import until
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.samples import ENTRY, message
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +80,7 @@ def answer(status: int | None, **more: Any) -> Posted:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hints, "DEAF_POLL_S", 0.02)
+    monkeypatch.setattr(wakeups, "DEAF_POLL_S", 0.02)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ async def test_during_a_rotation_both_secrets_sign(store: Store, clock: TestCloc
 async def test_a_hint_tells_at_once(
     store: Store, clock: TestClock, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "DEAF_POLL_S", 3600)
+    monkeypatch.setattr(wakeups, "DEAF_POLL_S", 3600)
     await save(store, webhook())
     async with running(store, gate, clock):
         for n in range(3):

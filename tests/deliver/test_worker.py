@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from heliograph.channels.carrier import Carrier, Carriers, Parcel
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carrier, Carriers, Parcel
 from heliograph.deliver import worker as loops
 from heliograph.deliver.worker import Worker
-from heliograph.handover import Handover
-from heliograph.rules.delivery.lanes import SLOTS
-from heliograph.rules.delivery.outcome import Accepted, Outcome
-from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_MS
-from heliograph.rules.setup.records import Platform
-from heliograph.rules.setup.snapshot import PLATFORM_ID, to_row
-from heliograph.storage.engine import hints
+from heliograph.domain.delivery.lanes import SLOTS
+from heliograph.domain.delivery.outcome import Accepted, Outcome
+from heliograph.domain.limits import CLAIMS_MAX, DEATHS_MAX, HEARTBEAT_MS, LEASE_MS
+from heliograph.domain.setup.records import Platform
+from heliograph.domain.setup.snapshot import PLATFORM_ID, to_row
+from heliograph.storage.engine import wakeups
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store, StoreUnavailable
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.samples import let_leases_end
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ async def test_everything_is_delivered(store: Store, clock: Any, carriers: Carri
 async def test_a_hint_makes_it_claim_at_once(
     store: Store, clock: Any, carriers: Carriers, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "DEAF_POLL_S", 3600)
+    monkeypatch.setattr(wakeups, "DEAF_POLL_S", 3600)
     async with running(Worker(store, Handover(store, carriers, clock), clock)):
         await asyncio.sleep(0.1)
         await send("email", "failed@simulator.test")

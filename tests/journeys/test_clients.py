@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import resend
 
-from heliograph.rules.limits import EMAIL_BODY_MAX, MIB
+from heliograph.domain.limits import EMAIL_BODY_MAX, MIB
 from tests import service as services
 from tests.journeys.load import email
 from tests.service import PATIENCE_S, TOKENS, Answer, Service, until

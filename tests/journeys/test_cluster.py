@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.opening import open_store
+from heliograph.bootstrap import open_store
 from heliograph.settings import Settings
 from tests.conftest import fresh_database
 from tests.journeys.load import Load, ask_database, check_sent_once, email, finished

@@ -12,7 +12,7 @@ from pathlib import Path
 import dkim
 import pytest
 
-from tests.channels.dns_peer import DnsPeer, Zone
+from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.journeys.smtp_sink import Sink
 from tests.service import PATIENCE_S, SETUP, Service, until
 

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.channels.fakes import ACCOUNT, NUMBER, SECRET, CloudApiFake, HttpFake, Running, TwilioFake, running
+from tests.carriers.fakes import (
+    ACCOUNT,
+    NUMBER,
+    SECRET,
+    CloudApiFake,
+    HttpFake,
+    Running,
+    TwilioFake,
+    running,
+)
 from tests.journeys.phones import assert_charged, carrier, credit, ends, price, request, send, texting
 from tests.service import Service, until
 

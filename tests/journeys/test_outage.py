@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.dashboard.visit import COOKIE
+from heliograph.dashboard.page_request import COOKIE
 from tests.conftest import fresh_database
 from tests.service import Service, until
 from tests.storage.hanging import Network

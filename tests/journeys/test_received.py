@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from anymail.signals import inbound
 
-from tests.channels.dns_peer import DnsPeer, Zone
+from tests.carriers.dns_peer import DnsPeer, Zone
 from tests.compat import site
 from tests.journeys.test_webhooks import Hooks
 from tests.npm import install

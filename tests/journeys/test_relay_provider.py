@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.channels.providers import OPTIONS, PUBLIC, gzipped, payload, signed
+from tests.carriers.providers import OPTIONS, PUBLIC, gzipped, payload, signed
 from tests.journeys.smtp_sink import Sink
 from tests.journeys.test_email import send, status
 from tests.service import Service, until

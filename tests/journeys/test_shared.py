@@ -17,7 +17,7 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph.dashboard.visit import COOKIE
+from heliograph.dashboard.page_request import COOKIE
 from tests.conftest import DATABASES, fresh_database
 from tests.journeys.load import ask_database
 from tests.people import let_in

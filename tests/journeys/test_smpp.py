@@ -12,7 +12,7 @@ from tests.journeys.peers import Peer
 from tests.journeys.phones import assert_charged, carrier, credit, ends, price, request, send, texting
 from tests.service import Service, until
 
-SMSC = "tests.channels.smsc"
+SMSC = "tests.carriers.smsc"
 LONG = "A" * 200  # two parts
 
 # What an SMSC does, the country that it serves, a number there; what becomes of a message, and whether it is charged.

@@ -17,7 +17,7 @@ from pathlib import Path
 import dkim
 import pytest
 
-from tests.channels.test_dkim import MAILAUTH, mailauth
+from tests.carriers.test_dkim import MAILAUTH, mailauth
 from tests.journeys.test_email import CARRIER, send, status
 from tests.service import Service, until
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from heliograph.receiving import verify_webhook
-from heliograph.rules.webhooks.event import TYPES
-from heliograph.rules.webhooks.signature import make_secret
+from heliograph.domain.events import TYPES
+from heliograph.webhooks.policy.signature import make_secret
+from heliograph.webhooks.verification import verify_webhook
 from tests.forks import Forked
 from tests.journeys.load import ask_database
 from tests.service import Service, until
@@ -22,7 +22,7 @@ SECRET = make_secret(bytes(range(24)))
 # P7; with PROOF=1 in the environment in full.
 KILLS, EVENTS = (20, 10_000) if os.environ.get("PROOF") else (3, 300)
 WINDOW = 10
-BEGUN = 5 * WINDOW  # in flight or not recorded yet (deliver/endpoint.py)
+BEGUN = 5 * WINDOW  # in flight or not recorded yet (webhooks/endpoint.py)
 
 # Magic recipient → the states that its message goes through once delivery is resumed.
 STORIES: dict[str, dict[str, list[str]]] = {
@@ -77,7 +77,7 @@ class Hooks:
 
     def start(self, *scripts: str) -> str:
         options = [option for script in scripts for option in ("--script", script)]
-        program = "from tests.channels.hook_receiver import main; main()"
+        program = "from tests.carriers.hook_receiver import main; main()"
         self._process = Forked(program, ["--log", str(self._log), *options], os.environ)
         return self._process.stdout.readline().strip()
 

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from heliograph.dashboard.page_request import COOKIE
 from heliograph.dashboard.views.passkeys import COOKIE as PASSKEY
-from heliograph.dashboard.visit import COOKIE
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.setup.keys import parse_token
-from heliograph.rules.setup.layout_drafts import find_draft
-from heliograph.rules.setup.template_approvals import mark_of
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import HOUR_MS
+from heliograph.domain.setup.keys import parse_token
 from heliograph.storage.people import Identity
+from heliograph.templates.policy.layout_drafts import find_draft
+from heliograph.templates.policy.template_approvals import mark_of
 from tests.accounts.authenticator import Authenticator
 from tests.accounts.house import PASSWORD
 from tests.manage.edges import CLIENT, Entry, Make, Said, Values, World

@@ -2,12 +2,12 @@
 
 import pytest
 
-from heliograph.rules.audit import Actor
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.setup.records import TeamRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 
 CREDIT = 1_000_000
 TEAMS = ("team_1", "team_2")

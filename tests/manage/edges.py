@@ -12,21 +12,21 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from heliograph.channels.email import dns_check
+from heliograph.bootstrap import open_store
+from heliograph.carriers.email import dns_check
 from heliograph.dashboard import totp
+from heliograph.dashboard.page_request import COOKIE
 from heliograph.dashboard.views.passkeys import COOKIE as PASSKEY
-from heliograph.dashboard.visit import COOKIE
+from heliograph.domain.audit.audit_chain import REWRITTEN
+from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.manage import erase
-from heliograph.opening import open_store
-from heliograph.rules.audit_chain import REWRITTEN
-from heliograph.rules.setup.domain_records import Record, Verdict
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.engine.sqlite import SqliteDatabase, SqliteTx
 from tests.accounts.house import House
-from tests.asked import asked, body_of
 from tests.clocks import TestClock
+from tests.make_request import asked, body_of
 from tests.service import TOKENS, Service
 from tests.storage.conftest import Sql, asking
 

@@ -5,12 +5,12 @@ import threading
 import pytest
 
 from heliograph.app import make_pair
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.plan import Plan
+from heliograph.domain.setup.setup_file import SetupError, read_setup_file
+from heliograph.encryption import Sealer
 from heliograph.manage import apply as setup
 from heliograph.manage.apply import DETAIL_MAX
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.file import SetupError, read_setup_file
-from heliograph.rules.setup.plan import Plan
-from heliograph.sealing import Sealer
 from heliograph.storage.store import Store
 from tests.manage.conftest import entries
 

@@ -2,21 +2,21 @@
 
 import pytest
 
-from heliograph.channels.carrier import Carriers
-from heliograph.channels.email.simulator import EmailSimulator
-from heliograph.handover import Handover
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carriers
+from heliograph.carriers.email.simulator import EmailSimulator
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.delivery.outcome import Accepted
+from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.setup.carrier_kinds import CarrierKind
+from heliograph.domain.setup.records import PRIORITY_MAX, CarrierRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.delivery.outcome import Accepted
-from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.carrier_kinds import CarrierKind
-from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.carrier_use import RecentUse
+from heliograph.storage.carrier_stats import RecentUse
 from heliograph.storage.store import Store
-from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 

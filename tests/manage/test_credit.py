@@ -2,10 +2,10 @@
 
 import pytest
 
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.manage import credit
 from heliograph.manage.credit import Booking
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.store import Store
 from tests.manage.conftest import ADA, CREDIT, entries
 

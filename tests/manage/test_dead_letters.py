@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from heliograph.domain.audit.actor import COMMAND_LINE, Actor
 from heliograph.manage import dead_letters
-from heliograph.rules.audit import COMMAND_LINE, Actor
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.manage.conftest import ADA, entries

@@ -8,19 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.app import signing_keys
-from heliograph.channels.email import dkim
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.mail import dkim
+from heliograph.domain.refusals import BrandDomainNotFound, InvalidRequest, NotFound
+from heliograph.domain.setup.domain_records import Record, Verdict
+from heliograph.domain.setup.records import Platform, TeamRecord
+from heliograph.domain.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
+from heliograph.encryption import Sealer
 from heliograph.manage.domains import RECHECK_MS, Domains
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest, NotFound
-from heliograph.rules.setup.domain_records import Record, Verdict
-from heliograph.rules.setup.records import Platform, TeamRecord
-from heliograph.rules.setup.snapshot import PLATFORM_ID, PLATFORM_TEAM, to_row
-from heliograph.sealing import Sealer
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,10 @@ import pytest
 
 from heliograph.api.routes import ROUTES
 from heliograph.cli.main import COMMANDS, MODULES
-from heliograph.compat.surfaces import SURFACES
+from heliograph.compat.adapters import SURFACES
 from heliograph.dashboard.pages import PAGES
+from heliograph.domain.audit.audit_chain import REWRITTEN
 from heliograph.manage.people import first_link
-from heliograph.rules.audit_chain import REWRITTEN
 from heliograph.settings import Settings
 from heliograph.storage.setup import NewTeam, SetupChange
 from tests.conftest import DATABASES, lent_database

@@ -2,12 +2,12 @@
 
 import pytest
 
+from heliograph.domain.audit.actor import COMMAND_LINE, Actor
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, NotFound
+from heliograph.domain.setup.records import Key
 from heliograph.manage import keys
 from heliograph.manage.keys import WantedKey
-from heliograph.rules.audit import COMMAND_LINE, Actor
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.refusals import InsufficientScope, InvalidApiKey, InvalidRequest, NotFound
-from heliograph.rules.setup.records import Key
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 

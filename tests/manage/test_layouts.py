@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from heliograph.manage import layouts
-from heliograph.rules.audit import COMMAND_LINE, Actor
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Layout, TeamRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.audit.actor import COMMAND_LINE, Actor
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Layout, TeamRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.store import Store
-from tests.entries import set_up
+from heliograph.templates import layout_service as layouts
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 WORDS = {"html": "<main>{{content}}</main>", "text": "{{content}}"}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.manage.pause import set_paused
-from heliograph.rules.audit import COMMAND_LINE
 from heliograph.storage.store import Store
 from tests.manage.conftest import ADA, entries
 

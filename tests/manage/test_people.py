@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from heliograph.domain.accounts.idp_groups import OPERATOR
+from heliograph.domain.accounts.people import Person
+from heliograph.domain.audit.actor import COMMAND_LINE, Actor
+from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.manage import people
 from heliograph.manage.people import PRINTED, LinkTerms, NewPerson
-from heliograph.rules.audit import COMMAND_LINE, Actor
-from heliograph.rules.groups import OPERATOR
-from heliograph.rules.people import Person
-from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.store import Store
 from tests.storage.samples import ENTRY, settle
 

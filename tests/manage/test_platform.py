@@ -2,9 +2,9 @@
 
 import pytest
 
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import platform
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.store import Store
 from tests.manage.conftest import ADA, entries
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from heliograph.domain.audit.actor import COMMAND_LINE, Actor
+from heliograph.domain.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.manage import imports, suppressions
-from heliograph.rules.audit import COMMAND_LINE, Actor
-from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
-from heliograph.rules.setup.records import TeamRecord
 from heliograph.storage.store import Store
 
 pytestmark = pytest.mark.anyio

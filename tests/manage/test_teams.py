@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.manage import teams as manage
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.records import Domain
-from heliograph.rules.setup.snapshot import to_row
 from heliograph.storage.store import Store
-from tests.entries import set_up
 from tests.manage.conftest import ADA, entries
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 

@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from heliograph.manage import templates
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
-from heliograph.rules.setup.records import Template
-from heliograph.rules.setup.template_approvals import list_pending, mark_of
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.refusals import InvalidRequest, TemplateNotFound
+from heliograph.domain.setup.records import Template
 from heliograph.storage.store import Store
+from heliograph.templates import service as templates
+from heliograph.templates.policy.template_approvals import list_pending, mark_of
 from tests.manage.conftest import ADA, entries
 
 pytestmark = pytest.mark.anyio

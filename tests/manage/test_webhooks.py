@@ -8,21 +8,21 @@ import pytest
 from msgspec.structs import replace
 
 from heliograph.app import make_webhooks, webhook_secrets
-from heliograph.channels.email.dkim import public_record
-from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
-from heliograph.opening import make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup.records import Webhook
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.setup.webhook import WEBHOOKS_MAX, to_record
+from heliograph.bootstrap import make_secrets
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.mail.dkim import public_record
+from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
+from heliograph.domain.setup.records import Webhook
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.settings import Settings
-from heliograph.storage import deliveries
-from heliograph.storage.deliveries import WantedEvents
 from heliograph.storage.store import Store
+from heliograph.webhooks import store as deliveries
+from heliograph.webhooks.policy.webhook import WEBHOOKS_MAX, to_record
+from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
+from heliograph.webhooks.store import WantedEvents
 from tests.clocks import TestClock
-from tests.entries import set_up
 from tests.manage.test_keys import ADA
+from tests.setup_helpers import set_up
 
 pytestmark = pytest.mark.anyio
 

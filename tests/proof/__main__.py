@@ -16,7 +16,7 @@ from tests.proof.size import found
 
 CRASH, CLUSTER = "tests/journeys/test_crash.py", "tests/journeys/test_cluster.py"
 READING = "tests/api/test_reading.py"
-RESTORE = ["tests/proof/test_restore.py", "tests/storage/test_restored.py", "tests/cli/test_backup.py"]
+RESTORE = ["tests/proof/test_restore.py", "tests/storage/test_rollback_detection.py", "tests/cli/test_backup.py"]
 PROOFS = {
     "P1": [f"{CRASH}::test_nothing_accepted_is_lost_when_the_server_is_killed"],
     "P2": ["tests/proof/test_power_cut.py"],
@@ -26,8 +26,8 @@ PROOFS = {
     "P6": ["tests/proof/test_codes.py", "tests/storage/test_verifications.py::test_a_code_lives_ten_minutes"],
     "P7": ["tests/journeys/test_webhooks.py::test_no_event_is_lost_when_workers_are_killed"],
     "P8": [
-        "tests/channels/test_mx.py::test_there_are_sixty",
-        "tests/channels/test_mx.py::test_a_script_and_its_actions",
+        "tests/carriers/test_mx.py::test_there_are_sixty",
+        "tests/carriers/test_mx.py::test_a_script_and_its_actions",
     ],
     "P9": ["tests/proof/test_fairness.py"],
     "P10": [f"{CRASH}::test_a_stop_loses_and_repeats_nothing", "tests/journeys/test_rolling.py"],
@@ -47,7 +47,11 @@ PROOFS = {
     "P21": ["tests/proof/test_hostile.py", "tests/test_growth.py"],
     "P22": ["tests/proof/test_crash_loop.py"],
     "P23": ["tests/manage/test_every_change.py"],
-    "P26": ["tests/rules/test_blame.py", "tests/words/test_held_out.py", "tests/channels/test_returned.py"],
+    "P26": [
+        "tests/domain/test_bounce_classifier.py",
+        "tests/texts/test_held_out.py",
+        "tests/carriers/test_bounce_parser.py",
+    ],
     "P27": ["tests/proof/test_wrong_clocks.py"],
     "P28": ["tests/proof/test_order.py"],
     "P29": ["tests/proof/test_reads.py"],
@@ -68,10 +72,10 @@ PROOFS = {
     "install": ["tests/proof/test_install.py"],
     "memory": ["tests/proof/test_memory.py"],
     "draws": [
-        "tests/rules/test_placeholders.py",
-        "tests/rules/test_template_blocks.py",
-        "tests/rules/test_template_bounds.py",
-        "tests/channels/test_returned.py",
+        "tests/domain/test_placeholders.py",
+        "tests/domain/test_template_blocks.py",
+        "tests/domain/test_template_bounds.py",
+        "tests/carriers/test_bounce_parser.py",
         "tests/web/test_bodies.py",
     ],
     "commands": ["tests/test_pages.py"],

@@ -13,23 +13,31 @@ from typing import Any
 import apsw
 import msgspec
 
+from heliograph.carrier_failover import Handover
 from heliograph.deliver.dispatch import Dispatch
-from heliograph.handover import Handover
-from heliograph.rules.acceptance import IdempotencyKey
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.delivery.outcome import Accepted, CarrierReport, Deferred, DueReport, Outcome, Refused, Report
-from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import CarrierRecord, Channel
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.rules.verify.verification import CheckResult
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.delivery.outcome import (
+    Accepted,
+    CarrierReport,
+    Deferred,
+    DueReport,
+    Outcome,
+    Refused,
+    Report,
+)
+from heliograph.domain.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.sending.acceptance import IdempotencyKey
+from heliograph.domain.setup.records import CarrierRecord, Channel
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.domain.verify.verification import CheckResult
 from heliograph.storage.dead_letters import LetterKey
 from heliograph.storage.outbox import Claim
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.storage.verifications import Start
-from tests.entries import SET_UP
 from tests.proof.turns import Memory, SimClock, Turn, empty_database, make_turning_store
+from tests.setup_helpers import SET_UP
 from tests.storage.samples import RIGHT, WRONG, check, finish, message, start
 
 CREDIT = 150

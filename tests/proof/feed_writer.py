@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from heliograph.opening import open_store
-from heliograph.rules.ids import PREFIXES
+from heliograph.bootstrap import open_store
+from heliograph.domain.ids import PREFIXES
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable, Tx

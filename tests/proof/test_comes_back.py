@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.providers import OPTIONS, gzipped, payload, signed
+from tests.carriers.providers import OPTIONS, gzipped, payload, signed
 from tests.journeys.load import AGAIN_S, email
 from tests.journeys.smtp_sink import Sink
 from tests.journeys.test_received import ZONE, Receiving, letter, name_server

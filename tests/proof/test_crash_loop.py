@@ -19,7 +19,7 @@ WAITS = "" if FULL else f"worker.SUSPECTS_S = {2 * APART_S}"  # still later than
 # The service with a carrier that takes its time, and dies with one address.
 SLOW = f"""
 import asyncio, os
-from heliograph.channels.email.simulator import EmailSimulator
+from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.cli.main import main
 from heliograph.deliver import worker
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.opening import open_store
+from heliograph.bootstrap import open_store
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from heliograph.opening import migrate, open_store
+from heliograph.bootstrap import migrate, open_store
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import StoreUnavailable
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests import postgres_server
-from tests.entries import set_up
 from tests.postgres_server import PostgresServer
 from tests.proof.size import FULL, report, size
+from tests.setup_helpers import set_up
 from tests.storage.conftest import asking
 from tests.storage.pooler import pgbouncer
 

@@ -11,16 +11,16 @@ import apsw
 import pytest
 
 from heliograph.storage.engine import sqlite
-from heliograph.storage.engine.blobs import Blobs
+from heliograph.storage.engine.local_files import Blobs
 from heliograph.storage.engine.migrate import migrate_sqlite
 from heliograph.storage.engine.sqlite import BUSY_MS, SqliteDatabase
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import StoreUnavailable, make_store
 from tests.clocks import TestClock
-from tests.entries import set_up
 from tests.journeys.load import Load, check_all_arrived
 from tests.proof.size import report, size
 from tests.service import Service, until
+from tests.setup_helpers import set_up
 from tests.storage.samples import message, retry_key
 
 BREAKS = size("P13 breaks")  # the n-th write or sync fails, n = 1 … BREAKS

@@ -11,9 +11,9 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
-from heliograph.rules.delivery.message import FINAL, MOVES
-from heliograph.rules.limits import LEASE_MS, WRONG_CODES_MAX
-from heliograph.rules.verify.verification import CheckResult
+from heliograph.domain.delivery.message_states import FINAL, MOVES
+from heliograph.domain.limits import LEASE_MS, WRONG_CODES_MAX
+from heliograph.domain.verify.verification import CheckResult
 from heliograph.storage import leases
 from tests.proof.actors import World, make_template
 from tests.proof.size import FULL, report, size

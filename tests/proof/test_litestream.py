@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from heliograph.storage.restored import COPIED
+from heliograph.storage.rollback_detection import COPIED
 from tests.journeys.load import Load, ask_database
 from tests.proof.size import report
 from tests.proof.test_restore import STEP_MS, check_at_rest, check_paused_then_resume

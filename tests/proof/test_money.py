@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from heliograph.opening import open_store
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
-from heliograph.rules.refusals import InsufficientCredit
+from heliograph.bootstrap import open_store
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.delivery.outcome import CarrierReport, Report
+from heliograph.domain.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX
+from heliograph.domain.refusals import InsufficientCredit
 from heliograph.settings import Settings
 from heliograph.storage.leases import Leases
 from heliograph.storage.outbox import Claim
@@ -28,8 +28,8 @@ from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.verifications import Start
 from tests.clocks import StandingClock
 from tests.conftest import migrated_database
-from tests.entries import SET_UP
 from tests.proof.size import DATABASES, report, size
+from tests.setup_helpers import SET_UP
 from tests.storage.conftest import asking
 from tests.storage.samples import finish, message, start
 from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome

@@ -11,34 +11,40 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.channels.carrier import Carrier, Carriers, Parcel
-from heliograph.channels.email.mx import Mx
-from heliograph.channels.email.pool import Prepared
-from heliograph.channels.email.relay import Relay
-from heliograph.channels.line import Line
-from heliograph.channels.sms.http import Http
-from heliograph.channels.sms.smpp.carrier import Smpp
-from heliograph.channels.web import Web
-from heliograph.channels.whatsapp.cloud_api import CloudApi
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.connection_queue import Line
+from heliograph.carriers.contract import Carrier, Carriers, Parcel
+from heliograph.carriers.email.connection_pool import Prepared
+from heliograph.carriers.email.mx import Mx
+from heliograph.carriers.email.relay import Relay
+from heliograph.carriers.http_client import Web
+from heliograph.carriers.sms.http import Http
+from heliograph.carriers.sms.smpp.carrier import Smpp
+from heliograph.carriers.whatsapp.cloud_api import CloudApi
 from heliograph.deliver.worker import Worker
-from heliograph.handover import Handover
-from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
-from heliograph.rules.delivery.content import SmsContent, WhatsappContent
-from heliograph.rules.delivery.lanes import WINDOW_FIRST, queue_of
-from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.options import Added, Timing
-from heliograph.rules.setup.carrier_kinds import CloudApiOptions, HttpOptions, MxOptions, RelayOptions, SmppOptions
-from heliograph.rules.setup.records import CarrierRecord, Channel, Priority, TeamRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.delivery.content import SmsContent, WhatsappContent
+from heliograph.domain.delivery.lanes import WINDOW_FIRST, queue_of
+from heliograph.domain.limits import HOUR_MS
+from heliograph.domain.sending.acceptance import AcceptedRecipient, Decision, Found
+from heliograph.domain.sending.send_options import Added, Timing
+from heliograph.domain.setup.carrier_kinds import (
+    CloudApiOptions,
+    HttpOptions,
+    MxOptions,
+    RelayOptions,
+    SmppOptions,
+)
+from heliograph.domain.setup.records import CarrierRecord, Channel, Priority, TeamRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
-from tests.channels.dns_peer import DnsPeer
-from tests.channels.fakes import NUMBER, SECRET, CloudApiFake, HttpFake
-from tests.channels.smsc import HOLD, Smsc
-from tests.channels.smtp_peer import Peer
+from tests.carriers.dns_peer import DnsPeer
+from tests.carriers.fakes import NUMBER, SECRET, CloudApiFake, HttpFake
+from tests.carriers.smsc import HOLD, Smsc
+from tests.carriers.smtp_peer import Peer
 from tests.clocks import TestClock
-from tests.entries import set_up
 from tests.proof.size import DATABASES, report, size
+from tests.setup_helpers import set_up
 from tests.storage.conftest import Sql
 from tests.storage.conftest import sql as sql
 from tests.storage.conftest import store as store

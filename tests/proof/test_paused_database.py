@@ -31,13 +31,13 @@ SEED = 39
 # The service with a slow carrier, which writes down each message it accepts.
 PROGRAM = f"""
 import asyncio, os
-from heliograph.rules import limits
+from heliograph.domain import limits
 
 for name in ("LEASE_MS", "HEARTBEAT_MS", "CONTACT_MS"):
     setattr(limits, name, getattr(limits, name, 0) // {SCALE})
 
 from heliograph import app
-from heliograph.channels.email.simulator import EmailSimulator
+from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.cli.main import main
 from heliograph.storage.engine import sqlite
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heliograph.storage.restored import TURNED_BACK
+from heliograph.storage.rollback_detection import TURNED_BACK
 from tests.journeys.load import Load, ask_database
 from tests.postgres_server import PostgresServer, server_uid, temporary_folder
 from tests.proof.size import report

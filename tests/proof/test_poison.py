@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.limits import CLAIMS_MAX, DEATHS_MAX
+from heliograph.domain.limits import CLAIMS_MAX, DEATHS_MAX
 from tests import service as services
 from tests.forks import Forked
 from tests.journeys.load import ask_database, check_books
@@ -22,7 +22,7 @@ DIED = 66
 # The service with a carrier that takes its process with it.
 DEADLY = f"""
 import os
-from heliograph.channels.sms.simulator import SmsSimulator
+from heliograph.carriers.sms.simulator import SmsSimulator
 from heliograph.cli.main import main
 from heliograph.deliver import worker
 from heliograph.storage import outbox

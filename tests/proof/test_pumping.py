@@ -14,15 +14,15 @@ import msgspec
 import pytest
 
 from heliograph.accept.verify_start import VerificationRecord
-from heliograph.channels.carrier import Carrier, Parcel
-from heliograph.opening import open_store
-from heliograph.rules.delivery.outcome import Accepted, Outcome
-from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.refusals import VerifyRateLimited
-from heliograph.rules.setup.records import VerifyLimits
+from heliograph.bootstrap import open_store
+from heliograph.carriers.contract import Carrier, Parcel
+from heliograph.domain.delivery.outcome import Accepted, Outcome
+from heliograph.domain.limits import DAY_MS, MINUTE_MS
+from heliograph.domain.refusals import VerifyRateLimited
+from heliograph.domain.setup.records import VerifyLimits
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
-from tests.accept.verifying import PRICE, Verifying, code_in
+from tests.accept.verify_helpers import PRICE, Verifying, code_in
 from tests.proof.size import report
 
 PUMPED, USERS = 50_000, 1_000

@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 import pytest
 
 from heliograph.api.routes import ROUTES
-from heliograph.compat.surfaces import SURFACES
+from heliograph.compat.adapters import SURFACES
 from heliograph.dashboard.pages import PAGES
-from heliograph.rules.limits import IN_THREAD
+from heliograph.domain.limits import IN_THREAD
 from tests.api.sends import settled
 from tests.people import let_in
 from tests.proof.size import DATABASES, FULL, database_name, report, size

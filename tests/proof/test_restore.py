@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from heliograph.cli.backup import copy
-from heliograph.storage.restored import TURNED_BACK
+from heliograph.storage.rollback_detection import TURNED_BACK
 from tests.conftest import fresh_database
 from tests.journeys.load import Load, ask_database, check_all_arrived, check_books
 from tests.postgres_server import bin_path

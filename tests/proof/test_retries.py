@@ -21,7 +21,7 @@ SMS = {"to": "+14155550100", "template_id": "tpl_sms", "variables": {"parcel": "
 # The service with a carrier that never answers.
 SILENT = """
 import asyncio
-from heliograph.channels.sms.simulator import SmsSimulator
+from heliograph.carriers.sms.simulator import SmsSimulator
 from heliograph.cli.main import main
 
 

@@ -11,9 +11,9 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from random import Random
 
-from heliograph.rules.templates.bounds import bounds_of
+from heliograph.templates.policy.bounds import bounds_of
+from tests.domain.template_samples import BRANDS, make_world, searched
 from tests.proof.size import FULL, report, size
-from tests.rules.template_worlds import BRANDS, make_world, searched
 
 SEED, RENDERS = int(os.environ.get("SEED", "18")), int(os.environ.get("RENDERS") or size("renders of templates"))
 JOBS = int(os.environ.get("JOBS") or (os.cpu_count() or 1)) if FULL else 1

@@ -23,7 +23,7 @@ WRONG, RIGHT = "this machine's clock is wrong: nothing is claimed", "this machin
 # The service with a slow carrier that notes whom it was given, and by which process.
 SLOW = f"""
 import asyncio, os
-from heliograph.channels.email.simulator import EmailSimulator
+from heliograph.carriers.email.simulator import EmailSimulator
 from heliograph.cli.main import main
 from heliograph import app
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import apsw
 
-from heliograph.rules.ids import ulid
+from heliograph.domain.ids import ulid
 from heliograph.runtime.clock import Clock
-from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Story, T
-from heliograph.storage.engine.group import GroupCommit
-from heliograph.storage.engine.hints import Hints
+from heliograph.storage.engine.group_commit import GroupCommit
+from heliograph.storage.engine.local_files import Blobs
 from heliograph.storage.engine.migrate import pending
 from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import SqliteTx, drive
+from heliograph.storage.engine.wakeups import Hints
 from heliograph.storage.store import Store, make_store
 from tests.clocks import StandingClock
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from heliograph.smtp.certificate import MEND, Certificate
-from tests.channels.smtp_peer import Authority
+from tests.carriers.smtp_peer import Authority
 
 
 def test_what_the_log_says_of_a_renewal(tmp_path: Path) -> None:

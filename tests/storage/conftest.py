@@ -8,13 +8,13 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph.opening import open_store, sqlite_path
+from heliograph.bootstrap import open_store, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import set_up
 from tests.service import PATIENCE_S
+from tests.setup_helpers import set_up
 
 CREDIT = 1_000_000
 Sql = Callable[[str], Awaitable[list[tuple[Any, ...]]]]

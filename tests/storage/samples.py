@@ -5,13 +5,19 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.rules.delivery.lanes import LANE
-from heliograph.rules.limits import CONTACT_MS, LEASE_MS, VERIFICATION_MS
-from heliograph.rules.people import Person, set_roles
-from heliograph.rules.refusals import Refusal
+from heliograph.domain.accounts.people import Person, set_roles
+from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
+from heliograph.domain.delivery.lanes import LANE
+from heliograph.domain.limits import CONTACT_MS, LEASE_MS, VERIFICATION_MS
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import (
+    Acceptance,
+    AcceptedRecipient,
+    Decision,
+    Found,
+    IdempotencyKey,
+)
 from heliograph.runtime.clock import Clock
 from heliograph.storage.people import People
 from heliograph.storage.store import Store

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, SharedText
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.options import Added
-from heliograph.rules.pricing import Account
-from heliograph.rules.refusals import RecipientSuppressed
-from heliograph.storage.accepts import write_accepted
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import RecipientSuppressed
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import Acceptance, AcceptedRecipient, Decision, Found, SharedText
+from heliograph.domain.sending.pricing import Account
+from heliograph.domain.sending.send_options import Added
+from heliograph.storage.accept import write_accepted
 from heliograph.storage.engine.database import Rows, Story, T, Tx
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store, StoreUnavailable

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from heliograph.opening import open_store
+from heliograph.bootstrap import open_store
 from heliograph.settings import Settings
 from heliograph.storage.attachments import CHUNK
-from heliograph.storage.engine.blobs import FRESH_MS
+from heliograph.storage.engine.local_files import FRESH_MS
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.conftest import Sql

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from heliograph.bootstrap import examine, migrate, open_store
 from heliograph.cli.checks.store import audit_log
-from heliograph.opening import examine, migrate, open_store
-from heliograph.rules.audit import COMMAND_LINE
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Tx

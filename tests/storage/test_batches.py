@@ -7,14 +7,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, BatchAcceptance, Decision, Found, Sent
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.options import Timing
-from heliograph.rules.refusals import InvalidEmail, Refusal
-from heliograph.storage import accepts, outcomes
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import InvalidEmail, Refusal
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import (
+    Acceptance,
+    AcceptedRecipient,
+    BatchAcceptance,
+    Decision,
+    Found,
+    Sent,
+)
+from heliograph.domain.sending.send_options import Timing
+from heliograph.storage import accept as accepts
+from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Tx
-from heliograph.storage.engine.group import GROUP_MAX
+from heliograph.storage.engine.group_commit import GROUP_MAX
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.opening import open_store
-from heliograph.rules.delivery.lanes import PRIORITIES
-from heliograph.rules.limits import DEATHS_MAX
-from heliograph.rules.setup.records import Priority
+from heliograph.bootstrap import open_store
+from heliograph.domain.delivery.lanes import PRIORITIES
+from heliograph.domain.limits import DEATHS_MAX
+from heliograph.domain.setup.records import Priority
 from heliograph.settings import Settings
 from heliograph.storage.engine import postgres as engine
 from heliograph.storage.engine.query import Statement, load_queries

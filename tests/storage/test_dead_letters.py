@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
-from heliograph.rules.options import Added, Timing
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX
+from heliograph.domain.sending.send_options import Added, Timing
+from heliograph.domain.setup.records import TeamRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage import dead_letters, outbox
 from heliograph.storage.dead_letters import DeadLetter, Retried
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.outbox import Claim, LaneDepth
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import ENTRY, message
 from tests.storage.test_money import ACCOUNTS, LEDGER, check_books, outcome

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.delivery.outcome import ProviderReport, Report
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.domain.delivery.outcome import ProviderReport, Report
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store
 from tests.storage.test_reports import hand_over, mail, told

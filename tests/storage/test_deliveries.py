@@ -8,19 +8,19 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
-from heliograph.rules.setup.records import TeamRecord, Webhook
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage import deliveries
-from heliograph.storage.deliveries import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents
+from heliograph.domain.delivery.outcome import CarrierReport, Report
+from heliograph.domain.limits import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS
+from heliograph.domain.setup.records import TeamRecord, Webhook
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.engine.migrate import schema_files
 from heliograph.storage.engine.query import for_dialect, load_queries
 from heliograph.storage.outcomes import Change
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
+from heliograph.webhooks import store as deliveries
+from heliograph.webhooks.store import DeliveryTry, Due, Lease, NoSuchEvents, NotOurs, WantedEvents
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY, message
 from tests.storage.test_events import subscribe

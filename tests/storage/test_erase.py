@@ -7,34 +7,34 @@ from typing import Any
 import msgspec
 import pytest
 
+from heliograph.bootstrap import sqlite_path
+from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
+from heliograph.domain.delivery.outcome import CarrierReport, Report
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail.suppression_file import read_lines
+from heliograph.domain.operations.erasure import forms_of, is_erased, stand_in
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.sending.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
+from heliograph.domain.sending.send_options import Added, tag_hash
+from heliograph.domain.setup.records import Key, Recipient, TeamRecord, Template, TemplateDraft, Webhook
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.inbound.store.inbound_mail import NewReceived
 from heliograph.manage import erase as erasing
 from heliograph.manage import export as exporting
-from heliograph.opening import sqlite_path
-from heliograph.rules.acceptance import AcceptedRecipient, BatchAcceptance, Decision, Found
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.erasure import forms_of, is_erased, stand_in
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.mail.suppression_file import read_lines
-from heliograph.rules.options import Added, tag_hash
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Key, Recipient, TeamRecord, Template, TemplateDraft, Webhook
-from heliograph.rules.setup.snapshot import to_row
 from heliograph.settings import Settings
 from heliograph.storage import audit, export
 from heliograph.storage import erase as portions
-from heliograph.storage.deliveries import DeliveryTry, Due, Lease
 from heliograph.storage.engine.query import load_queries
 from heliograph.storage.engine.sqlite import vacuum
 from heliograph.storage.erase import StillMoving
 from heliograph.storage.events import Event
 from heliograph.storage.outcomes import Change
-from heliograph.storage.received import NewReceived
-from heliograph.storage.search import MessageLine, Search
+from heliograph.storage.search.message_search import MessageLine, Search
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
+from heliograph.webhooks.store import DeliveryTry, Due, Lease
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY, KEY, check, finish, message, retry_key, settle, start
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.setup.records import TeamRecord, Webhook
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.delivery.outcome import CarrierReport, Report
+from heliograph.domain.setup.records import TeamRecord, Webhook
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import ENTRY, PHONE, check, finish, message, start
 

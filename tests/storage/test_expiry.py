@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.limits import HOUR_MS, MINUTE_MS
-from heliograph.rules.options import Timing
+from heliograph.domain.limits import HOUR_MS, MINUTE_MS
+from heliograph.domain.sending.send_options import Timing
 from heliograph.storage.expiry import BATCH
 from heliograph.storage.store import Store
 from tests.storage.samples import message

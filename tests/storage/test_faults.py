@@ -11,9 +11,9 @@ import asyncpg
 import click
 import pytest
 
+from heliograph.bootstrap import migrate
 from heliograph.cli.options import clear_mistakes
-from heliograph.datafolder import Seat
-from heliograph.opening import migrate
+from heliograph.data_folder import Seat
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations
 from heliograph.storage.engine.database import StoreUnavailable

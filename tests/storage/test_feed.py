@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.opening import open_store
-from heliograph.rules.ids import PREFIXES
+from heliograph.bootstrap import open_store
+from heliograph.domain.ids import PREFIXES
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
@@ -20,7 +20,7 @@ from heliograph.storage.engine.postgres import PostgresDatabase
 from heliograph.storage.events import Event, UnknownEvent
 from heliograph.storage.setup import NewTeam
 from heliograph.storage.store import Store
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import Sql, asking
 
 pytestmark = pytest.mark.anyio

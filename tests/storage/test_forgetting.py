@@ -2,12 +2,12 @@
 
 import pytest
 
-from heliograph.rules.setup.records import Key, Team, TeamRecord
-from heliograph.rules.setup.snapshot import to_row
-from heliograph.storage.forgetting import forget_team
+from heliograph.domain.setup.records import Key, Team, TeamRecord
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.storage.purge import forget_team
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import CREDIT, Sql
 from tests.storage.samples import KEY, message, retry_key
 from tests.storage.test_outbox import sent

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from heliograph.rules.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
+from heliograph.domain.limits import IDEMPOTENCY_LEASE_MS, LEASE_MS
 from heliograph.storage.outcomes import Later
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

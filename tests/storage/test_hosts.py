@@ -8,8 +8,8 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from heliograph.bootstrap import make_database
 from heliograph.cli.options import shown
-from heliograph.opening import make_database
 from heliograph.settings import Settings
 from heliograph.storage.engine import postgres
 from heliograph.storage.engine.database import StoreUnavailable

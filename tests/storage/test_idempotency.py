@@ -9,13 +9,13 @@ import pytest
 from heliograph.accept.context import Context
 from heliograph.accept.idempotency import run_idempotent
 from heliograph.app import make_chats, make_domains, make_webhooks
-from heliograph.channels.carrier import Carriers
-from heliograph.handover import Handover
+from heliograph.bootstrap import make_secrets
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import Carriers
+from heliograph.domain.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
+from heliograph.domain.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
+from heliograph.domain.sending.acceptance import IdempotencyKey, Sent
 from heliograph.manage.management import Management
-from heliograph.opening import make_secrets
-from heliograph.rules.acceptance import IdempotencyKey, Sent
-from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS
-from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

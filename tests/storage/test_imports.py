@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from heliograph.deliver.duties import imports as importing
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.mail.suppression_file import read_lines
+from heliograph.deliver.jobs import imports as importing
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail.suppression_file import read_lines
 from heliograph.storage import imports, setup
 from heliograph.storage.imports import ADDED, KNOWN, Import
 from heliograph.storage.setup import NewSuppression

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.manage.inbox import clear
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.records import TeamRecord
 from heliograph.storage import inbox, suppressions
 from heliograph.storage.inbox import InboxSearch
 from heliograph.storage.outcomes import Change
@@ -15,7 +15,7 @@ from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from heliograph.storage.suppressions import START, End
 from tests.clocks import TestClock
-from tests.room import room
+from tests.fake_budget import room
 from tests.storage.samples import ENTRY, finish, message, start
 
 pytestmark = pytest.mark.anyio

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from heliograph.opening import open_store
-from heliograph.rules.limits import HOUR_MS, LEASE_MS, MINUTE_MS
+from heliograph.bootstrap import open_store
+from heliograph.domain.limits import HOUR_MS, LEASE_MS, MINUTE_MS
 from heliograph.runtime.clock import OFF_MS
 from heliograph.settings import Settings
 from heliograph.storage import leases

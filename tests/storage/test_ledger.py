@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.rules.pricing import Charge, month_of
+from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
+from heliograph.domain.sending.pricing import Charge, month_of
 from heliograph.storage import ledger
 from heliograph.storage.ledger import Entry
 from heliograph.storage.store import Store

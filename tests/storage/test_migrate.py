@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from heliograph.opening import migrate, migration_plan, schema_version, sqlite_path
+from heliograph.bootstrap import migrate, migration_plan, schema_version, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine import migrate as migrations
 from heliograph.storage.engine.migrate import BASE, BASE_COMMIT, CONTRACT, ForeignSchema, SchemaVersion, schema_files

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.pricing import ENTRY_KINDS
+from heliograph.domain.delivery.outcome import CarrierReport, Report
+from heliograph.domain.sending.pricing import ENTRY_KINDS
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.limits import DAY_MS, MIB, SECOND_MS
-from heliograph.rules.refusals import StorageLimitReached
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.domain.limits import DAY_MS, MIB, SECOND_MS
+from heliograph.domain.refusals import StorageLimitReached
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.storage.samples import message

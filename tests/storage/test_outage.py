@@ -9,7 +9,7 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph.opening import make_database
+from heliograph.bootstrap import make_database
 from heliograph.settings import Settings
 from heliograph.storage.engine import postgres, sqlite
 from heliograph.storage.engine.database import Conflict, Database, StoreUnavailable, Tx, reason_of

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import AcceptedRecipient, Decision, Found
-from heliograph.rules.delivery.lanes import PRIORITIES
-from heliograph.rules.delivery.outcome import CarrierReport, DueReport, Report
-from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX, LEASE_MS
-from heliograph.rules.options import Added, Timing
+from heliograph.domain.delivery.lanes import PRIORITIES
+from heliograph.domain.delivery.outcome import CarrierReport, DueReport, Report
+from heliograph.domain.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DAY_MS, DEATHS_MAX, LEASE_MS
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import AcceptedRecipient, Decision, Found
+from heliograph.domain.sending.send_options import Added, Timing
 from heliograph.storage import outcomes
 from heliograph.storage.outbox import Claim, LaneDepth, Outbox
 from heliograph.storage.outcomes import Change, Later

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from heliograph.rules import people as rules
-from heliograph.rules.audit import COMMAND_LINE, AuditEntry
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.people import Link, Person, RoleChange, Standing
-from heliograph.rules.refusals import InvalidRequest
+from heliograph.domain.accounts import people as rules
+from heliograph.domain.accounts.people import Link, Person, RoleChange, Standing
+from heliograph.domain.audit.actor import COMMAND_LINE, AuditEntry
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.storage.audit import Audit
 from heliograph.storage.people import People
 from heliograph.storage.sessions import Sessions

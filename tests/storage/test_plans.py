@@ -12,7 +12,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from heliograph.opening import migrate, sqlite_path
+from heliograph.bootstrap import migrate, sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.postgres import SESSION
 from heliograph.storage.engine.query import Statement, load_queries

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.delivery.outcome import ProviderReport, Report
+from heliograph.domain.delivery.outcome import ProviderReport, Report
 from heliograph.storage.store import Store
 from tests.storage.test_reports import hand_over, mail, told
 

@@ -5,17 +5,17 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.delivery.outcome import DueReport, Report
-from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.options import Added
-from heliograph.rules.setup.records import TeamClock, TeamRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.delivery.outcome import DueReport, Report
+from heliograph.domain.limits import DAY_MS, HOUR_MS
+from heliograph.domain.sending.send_options import Added
+from heliograph.domain.setup.records import TeamClock, TeamRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage import retention
-from heliograph.storage.forgetting import WHOLE, purge_ended
 from heliograph.storage.outcomes import Change
+from heliograph.storage.purge import WHOLE, purge_ended
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import SET_UP, set_up
+from tests.setup_helpers import SET_UP, set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import finish, message, retry_key, start
 

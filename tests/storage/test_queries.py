@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from heliograph import storage
-from heliograph.opening import sqlite_path
+from heliograph.bootstrap import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.engine.query import Dialect, bound, load_queries, of_rows, read_query, together

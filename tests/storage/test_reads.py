@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.storage.search import MessageLine, Search, SearchPage
+from heliograph.storage.search.message_search import MessageLine, Search, SearchPage
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from tests.clocks import TestClock

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.storage.opt_outs import list_phones
+from heliograph.domain.delivery.outcome import CarrierReport, Report
+from heliograph.inbound.store.opt_outs import list_phones
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change
 from heliograph.storage.store import Store

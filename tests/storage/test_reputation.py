@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.delivery.outcome import CarrierReport, Report
-from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.setup.snapshot import to_row
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.delivery.outcome import CarrierReport, Report
+from heliograph.domain.limits import DAY_MS, HOUR_MS
+from heliograph.domain.setup.records import TeamRecord
+from heliograph.domain.setup.snapshot import to_row
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, message
 

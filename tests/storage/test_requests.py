@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.limits import DAY_MS
+from heliograph.domain.limits import DAY_MS
 from heliograph.storage import requests
 from heliograph.storage.requests import LoggedRequest, RequestLog, Requests, WantedRequests, shares
 from heliograph.storage.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from heliograph.opening import open_store
+from heliograph.bootstrap import open_store
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.engine.migrate import LOCK, migrate_postgres
@@ -18,10 +18,10 @@ from heliograph.storage.store import Store
 from tests.clocks import TestClock
 from tests.conftest import fresh_database
 from tests.deliver.test_worker import until
-from tests.entries import set_up
+from tests.setup_helpers import set_up
 from tests.storage.samples import message
 from tests.storage.test_feed import event, publish
-from tests.storage.test_hints import listening, rings, waiter
+from tests.storage.test_wakeups import listening, rings, waiter
 
 pytestmark = pytest.mark.anyio
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.ids import ulid_ms
-from heliograph.rules.limits import DAY_MS
+from heliograph.domain.ids import ulid_ms
+from heliograph.domain.limits import DAY_MS
 from heliograph.storage.outcomes import Change
-from heliograph.storage.search import MessageLine, Search, SearchPage
+from heliograph.storage.search.message_search import MessageLine, Search, SearchPage
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.room import room
+from tests.fake_budget import room
 from tests.storage.conftest import Sql
 from tests.storage.samples import PHONE, finish, message, start
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from heliograph.rules.audit import COMMAND_LINE
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.runtime.fair_limiter import WAITING_MAX
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import SERIALIZED_MAX, TooManyChanges, Tx

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from heliograph.rules.setup.records import Platform, TeamRecord, Template
-from heliograph.rules.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
+from heliograph.domain.setup.records import Platform, TeamRecord, Template
+from heliograph.domain.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
 from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
-from tests.entries import SET_UP
+from tests.setup_helpers import SET_UP
 from tests.storage.conftest import Sql
 
 pytestmark = pytest.mark.anyio

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from heliograph.rules.acceptance import SharedText
-from heliograph.rules.delivery.content import EmailContent, split_mail
-from heliograph.rules.limits import DAY_MS, KIB
+from heliograph.domain.delivery.content import EmailContent, split_mail
+from heliograph.domain.limits import DAY_MS, KIB
+from heliograph.domain.sending.acceptance import SharedText
 from heliograph.storage.store import Store
 from tests.clocks import TestClock
-from tests.entries import SET_UP
-from tests.room import room
+from tests.fake_budget import room
+from tests.setup_helpers import SET_UP
 from tests.storage.conftest import Sql
 from tests.storage.samples import message
 from tests.storage.test_batches import batch

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from heliograph.opening import sqlite_path
+from heliograph.bootstrap import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.engine.postgres import POOL_MAX, reads_max

@@ -6,7 +6,7 @@ from typing import Any
 import apsw
 import pytest
 
-from heliograph.opening import migrate, open_store
+from heliograph.bootstrap import migrate, open_store
 from heliograph.settings import Settings
 from heliograph.storage import retention
 from heliograph.storage.engine.database import Story

@@ -7,8 +7,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from heliograph.rules.limits import DAY_MS, HOUR_MS, IDEMPOTENCY_LEASE_MS, VERIFICATION_MS
-from heliograph.rules.refusals import InsufficientCredit, VerificationNotFound, VerifyRateLimited
+from heliograph.domain.limits import DAY_MS, HOUR_MS, IDEMPOTENCY_LEASE_MS, VERIFICATION_MS
+from heliograph.domain.refusals import InsufficientCredit, VerificationNotFound, VerifyRateLimited
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 from heliograph.storage.verifications import Recent, Start

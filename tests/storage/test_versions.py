@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from heliograph.rules.audit import Actor, AuditEntry
-from heliograph.rules.setup.records import Layout, Template
-from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.domain.audit.actor import Actor, AuditEntry
+from heliograph.domain.setup.records import Layout, Template
+from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
-from heliograph.storage.versions import PAGE
-from tests.entries import SET_UP, set_up
+from heliograph.templates.store import PAGE
+from tests.setup_helpers import SET_UP, set_up
 
 ADA = Actor(kind="person", id="usr_a")
 
@@ -104,7 +104,7 @@ async def test_layouts_have_versions_as_well(store: Store) -> None:
 
 
 async def test_the_newest_are_kept_until_it_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heliograph.storage.versions.KEPT", 2)
+    monkeypatch.setattr("heliograph.templates.store.KEPT", 2)
     await put(store, *(template(n, f"body {n}") for n in range(1, 5)))
     assert [line.version for line in await store.versions.of("tpl_x")] == [4, 3]
     gone = [to_row("template", "tpl_x", None, "team_a")]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.smtp_peer import Authority
+from tests.carriers.smtp_peer import Authority
 from tests.journeys.smtp_sink import Sink
 from tests.journeys.test_email import CARRIER
 from tests.service import PATIENCE_S, TOKENS, Service, until

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliograph.rules import idempotency
-from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.web import bodies, large
+from heliograph.domain.refusals import InvalidRequest, Refusal
+from heliograph.domain.sending import idempotency
+from heliograph.web import bodies, incremental_json
 from tests.api.sends import EMAIL, SENDS
 from tests.api.test_requests import NOT_JSON, nested
 from tests.proof.size import drawn
@@ -116,11 +116,11 @@ def test_mutated_bodies() -> None:
 @pytest.mark.parametrize("step", [9, 10, 11, 12, 64])
 def test_in_steps_as_in_one_piece(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a large body is cut. One with two faults may be refused for the other one."""
-    monkeypatch.setattr(large, "STEP", step)
+    monkeypatch.setattr(incremental_json, "STEP", step)
     monkeypatch.setattr(idempotency, "STEP", step)
 
     def read(raw: bytes) -> object:
-        return large.read_in_steps(raw, bodies.read_strictly)
+        return incremental_json.read_in_steps(raw, bodies.read_strictly)
 
     edges = [*NOT_JSON.values(), nested(32), nested(32, lists=True), *ORDINARY]
     for raw in (*edges, *islice(mutations(seed=step), CASES // 5)):

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from heliograph.rules.limits import KIB, MIB
-from heliograph.rules.refusals import PayloadTooLarge, ServiceUnavailable
+from heliograph.domain.limits import KIB, MIB
+from heliograph.domain.refusals import PayloadTooLarge, ServiceUnavailable
 from heliograph.web.budget import RESERVE, WAIT_S, WAITING_MAX, ByteBudget, HeldBody
 from heliograph.web.request import Request
 

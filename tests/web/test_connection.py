@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from heliograph.rules.limits import KIB, MIB
-from heliograph.rules.refusals import Refusal
+from heliograph.domain.limits import KIB, MIB
+from heliograph.domain.refusals import Refusal
 from heliograph.web.budget import ByteBudget
 from heliograph.web.connection import (
     BODY_S,
@@ -25,7 +25,7 @@ from heliograph.web.connection import (
     Connection,
     Connections,
 )
-from heliograph.web.front import Front
+from heliograph.web.dispatcher import Front
 from heliograph.web.request import Headers, Request, Response
 from heliograph.web.status import status_of
 

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from heliograph.rules.limits import KIB, MIB
+from heliograph.domain.limits import KIB, MIB
 from heliograph.runtime import listening
 from heliograph.web.connection import Connections
-from heliograph.web.front import Front
+from heliograph.web.dispatcher import Front
 from heliograph.web.request import Request, Response
 from tests.web.test_connection import Echo
 

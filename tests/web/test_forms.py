@@ -10,10 +10,10 @@ import pytest
 
 from heliograph.dashboard import app
 from heliograph.dashboard.app import Dashboard
+from heliograph.dashboard.page_request import PageTools
 from heliograph.dashboard.pages import IMPORT_MAX, PAGES
-from heliograph.dashboard.visit import PageTools
-from heliograph.rules.limits import BODY_MAX, MIB
-from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
+from heliograph.domain.limits import BODY_MAX, MIB
+from heliograph.domain.refusals import InvalidRequest, UnsupportedMediaType
 from heliograph.storage.sessions import SignedIn
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import PARTS_MAX, check_kind, read_form

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from heliograph.rules.limits import IN_THREAD, MIB
-from heliograph.rules.refusals import ServiceUnavailable
+from heliograph.domain.limits import IN_THREAD, MIB
+from heliograph.domain.refusals import ServiceUnavailable
 from heliograph.runtime.threads import BUILDING, LOOKING
 from heliograph.web.budget import ByteBudget
-from heliograph.web.reading import Reads
+from heliograph.web.read_budget import Reads
 from heliograph.web.request import ClientGone, Request
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from heliograph.rules.refusals import MethodNotAllowed
+from heliograph.domain.refusals import MethodNotAllowed
 from heliograph.web.router import Router
 
 

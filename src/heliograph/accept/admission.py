@@ -5,8 +5,9 @@ from contextlib import suppress
 
 from heliograph.accept.context import Context
 from heliograph.accept.rate import RateLimits, Turn
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.refusals import (
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.operations.request_log import took_ms
+from heliograph.domain.refusals import (
     OF_SETUP,
     InsufficientScope,
     InvalidApiKey,
@@ -14,12 +15,11 @@ from heliograph.rules.refusals import (
     Refusal,
     TeamSuspended,
 )
-from heliograph.rules.request_log import took_ms
-from heliograph.rules.setup import keys
-from heliograph.rules.setup.records import Caller, Key
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.webhooks.signature import is_signed
+from heliograph.domain.setup import keys
+from heliograph.domain.setup.records import Caller, Key
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.requests import LoggedRequest
+from heliograph.webhooks.policy.signature import is_signed
 
 MESSAGE_MAX = 500  # characters of a refusal that are remembered
 

@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context
-from heliograph.rules.acceptance import Acceptance, BatchAcceptance, IdempotencyKey, Sent
-from heliograph.rules.batch import check_content, check_count
-from heliograph.rules.field_docs import REF, limited, says
-from heliograph.rules.ids import PREFIXES
-from heliograph.rules.limits import BATCH_MAX
-from heliograph.rules.refusals import OF_SETUP, Refusal
-from heliograph.rules.setup.records import Caller
+from heliograph.domain.field_docs import REF, limited, says
+from heliograph.domain.ids import PREFIXES
+from heliograph.domain.limits import BATCH_MAX
+from heliograph.domain.refusals import OF_SETUP, Refusal
+from heliograph.domain.sending.acceptance import Acceptance, BatchAcceptance, IdempotencyKey, Sent
+from heliograph.domain.sending.batch import check_content, check_count
+from heliograph.domain.setup.records import Caller
 
 BREATH_S = 0.02  # of sends, after which others get their turn
 

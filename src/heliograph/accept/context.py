@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from heliograph.handover import Handover
-from heliograph.rules.options import Timing
+from heliograph.carrier_failover import Handover
+from heliograph.domain.sending.send_options import Timing
 from heliograph.runtime.clock import Clock
 from heliograph.storage.requests import RequestLog
 from heliograph.storage.store import Store

@@ -8,20 +8,10 @@ import pybase64
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import (
-    Acceptance,
-    AcceptedRecipient,
-    Decision,
-    Found,
-    IdempotencyKey,
-    Sent,
-    SharedText,
-)
-from heliograph.rules.delivery import lanes, magic
-from heliograph.rules.delivery.content import EmailContent, File, split_mail
-from heliograph.rules.delivery.message import STATES
-from heliograph.rules.field_docs import (
+from heliograph.domain.delivery import lanes, magic_recipients
+from heliograph.domain.delivery.content import EmailContent, File, split_mail
+from heliograph.domain.delivery.message_states import STATES
+from heliograph.domain.field_docs import (
     LANGUAGE,
     LAYOUT_VERSION,
     REF,
@@ -48,21 +38,53 @@ from heliograph.rules.field_docs import (
     says,
     such_as,
 )
-from heliograph.rules.ids import id_pattern, timestamp
-from heliograph.rules.limits import ATTACHMENTS_MAX, BLOB_MIN, IN_THREAD, REPLY_TO_MAX, SHARED_MIN, SUBJECT_MAX
-from heliograph.rules.mail import verp
-from heliograph.rules.mail.attachments import Attachment, check_shape, more_types, read_attachments, weigh_files
-from heliograph.rules.mail.recipients import Recipients, check_allowed, read_recipients, split_suppressed
-from heliograph.rules.mail.reputation import check_direct
-from heliograph.rules.mail.sender import Sender, brand_domain, brand_of, resolve_sender
-from heliograph.rules.options import Added, MailHeaders, Options, Timing, added_of, check_mail_headers, read_options
-from heliograph.rules.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
-from heliograph.rules.setup.records import Caller, Layout, Platform, Team, Template
-from heliograph.rules.setup.snapshot import Setup, verified_by
-from heliograph.rules.templates.check import find_template
-from heliograph.rules.templates.locales import in_locale, read_locale
-from heliograph.rules.templates.render import Rendered, check_subject, most_octets, octets, render
-from heliograph.rules.templates.values import (
+from heliograph.domain.ids import id_pattern, timestamp
+from heliograph.domain.limits import (
+    ATTACHMENTS_MAX,
+    BLOB_MIN,
+    IN_THREAD,
+    REPLY_TO_MAX,
+    SHARED_MIN,
+    SUBJECT_MAX,
+)
+from heliograph.domain.mail import verp
+from heliograph.domain.mail.attachments import (
+    Attachment,
+    check_shape,
+    more_types,
+    read_attachments,
+    weigh_files,
+)
+from heliograph.domain.mail.recipients import Recipients, check_allowed, read_recipients, split_suppressed
+from heliograph.domain.mail.reputation import check_direct
+from heliograph.domain.mail.sender import Sender, brand_domain, brand_of, resolve_sender
+from heliograph.domain.refusals import InvalidRequest, MissingBody, MixedSendMode, SubjectTooLong
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import (
+    Acceptance,
+    AcceptedRecipient,
+    Decision,
+    Found,
+    IdempotencyKey,
+    Sent,
+    SharedText,
+)
+from heliograph.domain.sending.send_options import (
+    Added,
+    MailHeaders,
+    Options,
+    Timing,
+    added_of,
+    check_mail_headers,
+    read_options,
+)
+from heliograph.domain.setup.records import Caller, Layout, Platform, Team, Template
+from heliograph.domain.setup.snapshot import Setup, verified_by
+from heliograph.runtime.threads import ACCEPTING, LOOKING
+from heliograph.templates.policy.check import find_template
+from heliograph.templates.policy.locales import in_locale, read_locale
+from heliograph.templates.policy.render import Rendered, check_subject, most_octets, octets, render
+from heliograph.templates.policy.values import (
     Values,
     check_size,
     check_size_of_variables,
@@ -70,7 +92,6 @@ from heliograph.rules.templates.values import (
     leaf_texts,
     read_variables,
 )
-from heliograph.runtime.threads import ACCEPTING, LOOKING
 
 Files = Annotated[list[Any], limited(items={"$ref": f"{REF}Attachment"}, maxItems=ATTACHMENTS_MAX)]
 OneLine = Annotated[str, limited(maxLength=SUBJECT_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$")]
@@ -492,7 +513,7 @@ def _take_money(team: Team, template: Template | None, kept: Recipients, found: 
         return 0
     billed = 0
     for address in (*kept.to, *kept.cc, *kept.bcc):
-        billed += not (address.domain == magic.DOMAIN and magic.is_magic_email(address.normal))
+        billed += not (address.domain == magic_recipients.DOMAIN and magic_recipients.is_magic_email(address.normal))
     if not billed:
         return 0
     if pricing.take_quota(found.account, billed, team.record.email_quota, pricing.month_of(now)):

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from heliograph.accept.context import Context
-from heliograph.rules import idempotency
-from heliograph.rules.acceptance import IdempotencyKey, Sent
-from heliograph.rules.idempotency import Retry
-from heliograph.rules.limits import IN_THREAD
-from heliograph.rules.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
+from heliograph.domain.limits import IN_THREAD
+from heliograph.domain.refusals import IdempotencyKeyReused, IdempotencyRequestInProgress
+from heliograph.domain.sending import idempotency
+from heliograph.domain.sending.acceptance import IdempotencyKey, Sent
+from heliograph.domain.sending.idempotency import Retry
 
 R = TypeVar("R")
 

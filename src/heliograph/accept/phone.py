@@ -7,24 +7,51 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.context import Context, first_status
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, AcceptedRecipient, Decision, Found, IdempotencyKey, Sent
-from heliograph.rules.delivery import lanes, magic, routing
-from heliograph.rules.delivery.content import SmsContent, WhatsappContent
-from heliograph.rules.delivery.message import STATES
-from heliograph.rules.field_docs import CreatedAt, DomainId, Id, Phone, Sandbox, TemplateId, To, Variables, says
-from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.mail.sender import brand_domain, brand_of
-from heliograph.rules.options import Added, Options, Timing, added_of, read_options
-from heliograph.rules.phones.opt_out import bars
-from heliograph.rules.phones.phone import country_of, read_phone
-from heliograph.rules.refusals import NoCarrierAvailable, RecipientNotAllowed, RecipientOptedOut, TemplateIdRequired
-from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Team, Template
-from heliograph.rules.templates.check import find_template
-from heliograph.rules.templates.locales import in_locale, read_locale
-from heliograph.rules.templates.render import render_body
-from heliograph.rules.templates.upstream import check_available
-from heliograph.rules.templates.values import check_size_of_variables, check_variables, read_variables, with_brand
+from heliograph.domain.delivery import lanes, magic_recipients, routing
+from heliograph.domain.delivery.content import SmsContent, WhatsappContent
+from heliograph.domain.delivery.message_states import STATES
+from heliograph.domain.field_docs import (
+    CreatedAt,
+    DomainId,
+    Id,
+    Phone,
+    Sandbox,
+    TemplateId,
+    To,
+    Variables,
+    says,
+)
+from heliograph.domain.ids import PREFIXES, timestamp
+from heliograph.domain.mail.sender import brand_domain, brand_of
+from heliograph.domain.phones.opt_out import bars
+from heliograph.domain.phones.phone import country_of, read_phone
+from heliograph.domain.refusals import (
+    NoCarrierAvailable,
+    RecipientNotAllowed,
+    RecipientOptedOut,
+    TemplateIdRequired,
+)
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import (
+    Acceptance,
+    AcceptedRecipient,
+    Decision,
+    Found,
+    IdempotencyKey,
+    Sent,
+)
+from heliograph.domain.sending.send_options import Added, Options, Timing, added_of, read_options
+from heliograph.domain.setup.records import Caller, CarrierRecord, Channel, Team, Template
+from heliograph.templates.policy.check import find_template
+from heliograph.templates.policy.locales import in_locale, read_locale
+from heliograph.templates.policy.meta_status import check_available
+from heliograph.templates.policy.render import render_body
+from heliograph.templates.policy.values import (
+    check_size_of_variables,
+    check_variables,
+    read_variables,
+    with_brand,
+)
 
 C = TypeVar("C", bound=SmsContent | WhatsappContent)
 LastCheck = Callable[[Found, int], None]  # found, now
@@ -136,7 +163,12 @@ def _draft_free(
 
 def check_phone_allowed(caller: Caller, phone: str) -> None:
     team = caller.team
-    if team.sandbox and not caller.caught and phone not in team.recipients and not magic.is_magic_phone(phone):
+    if (
+        team.sandbox
+        and not caller.caught
+        and phone not in team.recipients
+        and not magic_recipients.is_magic_phone(phone)
+    ):
         raise RecipientNotAllowed(
             f"{phone} is not verified on this sandbox team. {RecipientNotAllowed.fix}", param="to"
         )
@@ -148,8 +180,8 @@ def carriers_for(
     """Return who can take it now, in order; magic numbers, and
     what only simulators may have, always go to the simulator.
     """
-    if magic.is_magic_phone(phone):
-        no_carrier = magic.phone_behaviour(phone) == "no_carrier"
+    if magic_recipients.is_magic_phone(phone):
+        no_carrier = magic_recipients.phone_behaviour(phone) == "no_carrier"
         return [] if no_carrier else [routing.builtin_simulator(channel)]
     if caller.caught or caller.team.simulated:
         return [routing.builtin_simulator(channel)]
@@ -167,7 +199,9 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
             retry_after=30,
         )
     setup = context.store.setup.current
-    is_counted = caller.team.sandbox and not (caller.caught or caller.team.simulated or magic.is_magic_phone(draft.to))
+    is_counted = caller.team.sandbox and not (
+        caller.caught or caller.team.simulated or magic_recipients.is_magic_phone(draft.to)
+    )
     if is_counted:
         is_counted = routing.leaves(setup.routes[channel, draft.country])
 
@@ -185,7 +219,7 @@ def check_destination(context: Context, caller: Caller, channel: Channel, draft:
 
 
 def phone_price(team: Team, phone: str, price: int) -> int:
-    return 0 if team.sandbox or magic.is_magic_phone(phone) else price
+    return 0 if team.sandbox or magic_recipients.is_magic_phone(phone) else price
 
 
 def phone_acceptance(

@@ -13,21 +13,21 @@ from heliograph.accept.context import Context
 from heliograph.accept.email import EmailDraft, Shown, email_acceptance
 from heliograph.accept.sms import sms_acceptance
 from heliograph.accept.whatsapp import whatsapp_acceptance
-from heliograph.rules.acceptance import Acceptance, Sent
-from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.ids import PREFIXES
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.mail.recipients import check_allowed, read_recipients
-from heliograph.rules.mail.reputation import check_direct
-from heliograph.rules.mail.sender import Sender, resolve_sender
-from heliograph.rules.options import Added
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Caller, Channel, Template
-from heliograph.rules.templates.check import find_template
-from heliograph.rules.templates.locales import in_locale
-from heliograph.rules.templates.render import Rendered
-from heliograph.rules.templates.upstream import check_available
+from heliograph.domain.delivery.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.domain.ids import PREFIXES
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.mail.recipients import check_allowed, read_recipients
+from heliograph.domain.mail.reputation import check_direct
+from heliograph.domain.mail.sender import Sender, resolve_sender
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.sending.acceptance import Acceptance, Sent
+from heliograph.domain.sending.send_options import Added
+from heliograph.domain.setup.records import Caller, Channel, Template
 from heliograph.runtime.threads import ACCEPTING
+from heliograph.templates.policy.check import find_template
+from heliograph.templates.policy.locales import in_locale
+from heliograph.templates.policy.meta_status import check_available
+from heliograph.templates.policy.render import Rendered
 
 UNREACHED = ("failed", "bounced")
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.accept.context import Context
-from heliograph.rules.field_docs import TIME, says
-from heliograph.rules.ids import PREFIXES
-from heliograph.rules.options import read_timing, shown
-from heliograph.rules.refusals import AlreadySending, InvalidSchedule, MessageNotFound
-from heliograph.rules.setup.records import Caller, Channel
+from heliograph.domain.field_docs import TIME, says
+from heliograph.domain.ids import PREFIXES
+from heliograph.domain.refusals import AlreadySending, InvalidSchedule, MessageNotFound
+from heliograph.domain.sending.send_options import read_timing, shown
+from heliograph.domain.setup.records import Caller, Channel
 from heliograph.storage.outbox import Waiting
 
 

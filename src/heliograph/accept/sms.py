@@ -15,11 +15,9 @@ from heliograph.accept.phone import (
     phone_acceptance,
     phone_price,
 )
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, IdempotencyKey
-from heliograph.rules.delivery import routing
-from heliograph.rules.delivery.content import SmsContent
-from heliograph.rules.field_docs import (
+from heliograph.domain.delivery import routing
+from heliograph.domain.delivery.content import SmsContent
+from heliograph.domain.field_docs import (
     BODY,
     ENCODING,
     LANGUAGE,
@@ -33,10 +31,12 @@ from heliograph.rules.field_docs import (
     says,
     such_as,
 )
-from heliograph.rules.limits import SMS_BODY_MAX
-from heliograph.rules.phones.sms import sms_content
-from heliograph.rules.refusals import BodyTooLong, InvalidRequest
-from heliograph.rules.setup.records import Caller
+from heliograph.domain.limits import SMS_BODY_MAX
+from heliograph.domain.phones.sms import sms_content
+from heliograph.domain.refusals import BodyTooLong, InvalidRequest
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey
+from heliograph.domain.setup.records import Caller
 
 
 class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.accept.context import Context
-from heliograph.rules.field_docs import Id, VerificationStatus, limited, says, such_as
-from heliograph.rules.limits import CODE_MAX, CODE_MIN, WRONG_CODES_MAX
-from heliograph.rules.setup.records import Caller
-from heliograph.rules.verify.verification import code_digest, read_code, remaining
+from heliograph.domain.field_docs import Id, VerificationStatus, limited, says, such_as
+from heliograph.domain.limits import CODE_MAX, CODE_MIN, WRONG_CODES_MAX
+from heliograph.domain.setup.records import Caller
+from heliograph.domain.verify.verification import code_digest, read_code, remaining
 from heliograph.storage.verifications import Check
 
 CODE = says("The code as the user typed it, 4 to 10 characters.", needed=True)

@@ -13,24 +13,24 @@ from msgspec.structs import replace
 from heliograph.accept.context import Context
 from heliograph.accept.phone import carriers_for
 from heliograph.accept.whatsapp import whatsapp_content
-from heliograph.channels.carrier import Parcel, left_s
-from heliograph.rules.acceptance import CAUGHT
-from heliograph.rules.delivery import magic
-from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred
-from heliograph.rules.delivery.routing import builtin_simulator, sender_id
-from heliograph.rules.ids import PREFIXES
-from heliograph.rules.mail.own_mail import to_content
-from heliograph.rules.mail.sender import brand_domain, usual_brand
-from heliograph.rules.options import Added
-from heliograph.rules.phones.phone import country_of
-from heliograph.rules.phones.sms import sms_content
-from heliograph.rules.setup.records import Caller, CarrierRecord, Channel, Platform
-from heliograph.rules.templates.locales import in_locale, language_used
-from heliograph.rules.templates.render import render_body
-from heliograph.rules.templates.values import Values, asked_names, with_brand
-from heliograph.rules.verify.verification import RECEIPT_MS, channels_from, code_template, derived_code
-from heliograph.rules.verify.verify_text import languages, verify_mail, verify_text
+from heliograph.carriers.contract import Parcel, left_s
+from heliograph.domain.delivery import magic_recipients
+from heliograph.domain.delivery.outcome import Accepted, Asked, Deferred
+from heliograph.domain.delivery.routing import builtin_simulator, sender_id
+from heliograph.domain.ids import PREFIXES
+from heliograph.domain.mail.sender import brand_domain, usual_brand
+from heliograph.domain.mail.system_mail import to_content
+from heliograph.domain.phones.phone import country_of
+from heliograph.domain.phones.sms import sms_content
+from heliograph.domain.sending.acceptance import CAUGHT
+from heliograph.domain.sending.send_options import Added
+from heliograph.domain.setup.records import Caller, CarrierRecord, Channel, Platform
+from heliograph.domain.verify.verification import RECEIPT_MS, channels_from, code_template, derived_code
+from heliograph.domain.verify.verify_text import languages, verify_mail, verify_text
 from heliograph.storage.verifications import Claimed, Finish
+from heliograph.templates.policy.locales import in_locale, language_used
+from heliograph.templates.policy.render import render_body
+from heliograph.templates.policy.values import Values, asked_names, with_brand
 
 CARRIERS_S = 8.0  # for all carriers of a channel together (contract 8)
 CARRIERS_MAX = 2
@@ -129,7 +129,7 @@ def is_shut(caller: Caller, normal: str) -> bool:
 
     Everybody knows the code of one: in a live team it verifies only where an operator wants that.
     """
-    return magic.is_magic(normal) and not caller.team.sandbox and not caller.team.record.verify.magic
+    return magic_recipients.is_magic(normal) and not caller.team.sandbox and not caller.team.record.verify.magic
 
 
 def carriers_by_channel(context: Context, caller: Caller, to: CodeTo) -> CarriersByChannel:
@@ -151,7 +151,7 @@ def _carriers(context: Context, caller: Caller, normal: str, channel: Channel) -
         return []
     if channel != "email":
         return carriers_for(context, caller, channel, normal, country_of(normal))
-    simulated = caller.caught or caller.team.simulated or magic.is_magic_email(normal)
+    simulated = caller.caught or caller.team.simulated or magic_recipients.is_magic_email(normal)
     return [builtin_simulator("email")] if simulated else context.handover.reachable("email", None)
 
 
@@ -161,9 +161,9 @@ def is_simulator(carrier: CarrierRecord) -> bool:
 
 def code_of(context: Context, id_: str, normal: str) -> str:
     """Derive the code: it may have to be said again, so it is stored nowhere but as its hash."""
-    if magic.no_code_matches(normal):
+    if magic_recipients.no_code_matches(normal):
         return NO_CODE
-    return magic.magic_code(normal) or derived_code(context.code_key, id_)
+    return magic_recipients.magic_code(normal) or derived_code(context.code_key, id_)
 
 
 def code_text(caller: Caller, platform: Platform, code: str, locale: str | None) -> str:

@@ -22,11 +22,9 @@ from heliograph.accept.verify_send import (
     mail_sender,
     send_code,
 )
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import CAUGHT, IdempotencyKey, Sent
-from heliograph.rules.delivery import magic, routing
-from heliograph.rules.delivery.message import STATES
-from heliograph.rules.field_docs import (
+from heliograph.domain.delivery import magic_recipients, routing
+from heliograph.domain.delivery.message_states import STATES
+from heliograph.domain.field_docs import (
     TIME,
     ChannelName,
     Country,
@@ -40,16 +38,17 @@ from heliograph.rules.field_docs import (
     says,
     such_as,
 )
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import VERIFICATION_MS
-from heliograph.rules.mail.recipients import check_allowed, read_recipients, split_suppressed
-from heliograph.rules.options import Added, Metadata, Tags, check_metadata, check_tags
-from heliograph.rules.phones.phone import country_of, prefix_of, read_phone
-from heliograph.rules.refusals import FeatureNotOnPlan, VerificationNotFound
-from heliograph.rules.setup.records import Caller
-from heliograph.rules.templates.locales import read_locale
-from heliograph.rules.verify.conversion import check_conversion
-from heliograph.rules.verify.verification import (
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import VERIFICATION_MS
+from heliograph.domain.mail.recipients import check_allowed, read_recipients, split_suppressed
+from heliograph.domain.phones.phone import country_of, prefix_of, read_phone
+from heliograph.domain.refusals import FeatureNotOnPlan, VerificationNotFound
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import CAUGHT, IdempotencyKey, Sent
+from heliograph.domain.sending.send_options import Added, Metadata, Tags, check_metadata, check_tags
+from heliograph.domain.setup.records import Caller
+from heliograph.domain.verify.conversion import check_conversion
+from heliograph.domain.verify.verification import (
     channels_from,
     check_velocity,
     code_digest,
@@ -57,8 +56,9 @@ from heliograph.rules.verify.verification import (
     derived_code,
     read_channels,
 )
-from heliograph.storage.search import VerificationLine
+from heliograph.storage.search.message_search import VerificationLine
 from heliograph.storage.verifications import Recent, Resend, Start
+from heliograph.templates.policy.locales import read_locale
 
 CodeChannel = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATES)})]
 CHANNEL = says(
@@ -274,12 +274,14 @@ def _start(
         given=to.given if is_mail else None,
         prefix=to.normal if is_mail else prefix_of(to.normal),
         channels=to.channels,
-        magic=magic.is_magic(to.normal),
+        magic=magic_recipients.is_magic(to.normal),
         sandbox=caller.team.sandbox,
         caught=caller.caught or caller.team.simulated,
         salt=salt.hex(),
         digest=code_digest(context.code_key, salt, code_of(context, id_, to.normal)).hex(),
-        price=0 if magic.is_magic(to.normal) else phone_price(caller.team, to.normal, _price(context, caller, to)),
+        price=0
+        if magic_recipients.is_magic(to.normal)
+        else phone_price(caller.team, to.normal, _price(context, caller, to)),
         created_at=now,
         expires_at=now + VERIFICATION_MS,
         credit_low=record.credit_low,

@@ -14,15 +14,26 @@ from heliograph.accept.phone import (
     phone_acceptance,
     phone_price,
 )
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import Acceptance, Found, IdempotencyKey
-from heliograph.rules.delivery.content import WhatsappContent
-from heliograph.rules.delivery.magic import is_magic_phone
-from heliograph.rules.field_docs import BODY, LANGUAGE, VERSION, Country, DryRun, Price, Sandbox, To, says, such_as
-from heliograph.rules.limits import DAY_MS, SECOND_MS
-from heliograph.rules.refusals import MarketingLimitReached
-from heliograph.rules.setup.records import Caller, Template
-from heliograph.rules.templates.values import asked_names, check_parameters
+from heliograph.domain.delivery.content import WhatsappContent
+from heliograph.domain.delivery.magic_recipients import is_magic_phone
+from heliograph.domain.field_docs import (
+    BODY,
+    LANGUAGE,
+    VERSION,
+    Country,
+    DryRun,
+    Price,
+    Sandbox,
+    To,
+    says,
+    such_as,
+)
+from heliograph.domain.limits import DAY_MS, SECOND_MS
+from heliograph.domain.refusals import MarketingLimitReached
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import Acceptance, Found, IdempotencyKey
+from heliograph.domain.setup.records import Caller, Template
+from heliograph.templates.policy.values import asked_names, check_parameters
 
 
 class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):

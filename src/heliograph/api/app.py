@@ -14,28 +14,23 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.rate import Turn
 from heliograph.api.routes import ROUTES
+from heliograph.domain.limits import IN_THREAD, SECOND_MS
+from heliograph.domain.operations.request_log import subject_of
+from heliograph.domain.refusals import InternalError, NotFound, Refusal, ServiceUnavailable
+from heliograph.domain.sending.fault_injection import HEADER, Trouble, read_trouble, refused
+from heliograph.domain.setup.records import Caller
 from heliograph.manage.management import Management
-from heliograph.rules.limits import IN_THREAD, SECOND_MS
-from heliograph.rules.refusals import (
-    InternalError,
-    NotFound,
-    Refusal,
-    ServiceUnavailable,
-)
-from heliograph.rules.request_log import subject_of
-from heliograph.rules.setup.records import Caller
-from heliograph.rules.trouble import HEADER, Trouble, read_trouble, refused
 from heliograph.runtime import metrics, tracing
 from heliograph.storage.store import StoreUnavailable, TooManyChanges
+from heliograph.web.adapter import Surface, own
 from heliograph.web.bodies import NoFields, to_request
 from heliograph.web.budget import ByteBudget
 from heliograph.web.errors import error_body, error_headers
-from heliograph.web.reading import Reads
+from heliograph.web.read_budget import Reads
 from heliograph.web.request import BUDGETED, ClientGone, Headers, Request, Response, call_task
 from heliograph.web.route import REPLAYED, Call, Route
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
-from heliograph.web.surface import Surface, own
 
 SIMULATE = HEADER.lower().encode()
 SILENCE_S = 60.0  # a timeout that is asked for: longer than clients wait

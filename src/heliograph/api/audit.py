@@ -1,10 +1,10 @@
 """The audit log over HTTP, for platform keys."""
 
 from heliograph.api.call import Call
+from heliograph.domain.field_docs import Records
+from heliograph.domain.refusals import InvalidRequest, TeamNotFound
+from heliograph.domain.text import quoted, whole_number
 from heliograph.manage.audit import AuditRecord, to_record
-from heliograph.rules.field_docs import Records
-from heliograph.rules.refusals import InvalidRequest, TeamNotFound
-from heliograph.rules.text import quoted, whole_number
 from heliograph.storage.audit import NEWEST
 from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response

@@ -9,9 +9,9 @@ import msgspec
 from heliograph.accept.batch import Fates, Prepare, send_batch
 from heliograph.accept.idempotency import send_once
 from heliograph.api.call import Call
-from heliograph.rules.acceptance import IdempotencyKey, Sent
-from heliograph.rules.field_docs import Id, ObjectName, says
-from heliograph.rules.refusals import BatchNotFound, Refusal
+from heliograph.domain.field_docs import Id, ObjectName, says
+from heliograph.domain.refusals import BatchNotFound, Refusal
+from heliograph.domain.sending.acceptance import IdempotencyKey, Sent
 from heliograph.web.bodies import to_request
 from heliograph.web.errors import ErrorBody, to_error
 from heliograph.web.request import Response

@@ -1,10 +1,9 @@
 """/carriers/<id>/callback: where carriers report; the carrier itself checks who is asking."""
 
 from heliograph.api.call import Call
-from heliograph.channels.carrier import Callback
-from heliograph.deliver.reports import take_callback
-from heliograph.rules.limits import MIB
-from heliograph.rules.refusals import (
+from heliograph.carriers.contract import Callback
+from heliograph.domain.limits import MIB
+from heliograph.domain.refusals import (
     CallbackNotVerified,
     InvalidSignature,
     NotFound,
@@ -12,6 +11,7 @@ from heliograph.rules.refusals import (
     Refusal,
     ServiceUnavailable,
 )
+from heliograph.inbound.report_service import take_callback
 from heliograph.web.request import Response
 
 CALLBACK_MAX = MIB  # Meta folds many statuses into one request

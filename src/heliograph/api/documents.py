@@ -8,14 +8,14 @@ import msgspec
 from heliograph.api.call import Call
 from heliograph.api.openapi import openapi_document
 from heliograph.api.pages import Docs
-from heliograph.rules.field_docs import Records, says
-from heliograph.rules.refusals import InvalidRequest
+from heliograph.domain.field_docs import Records, says
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.runtime.threads import LOOKING
+from heliograph.texts.explain import ExplanationRecord, all_causes
 from heliograph.web.errors import error_list
 from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response
 from heliograph.web.route import Query, Route, answer
-from heliograph.words.explain import ExplanationRecord, all_causes
 
 HTML = b"text/html; charset=utf-8"
 WORDS_MAX = 200  # characters of a search

@@ -6,12 +6,12 @@ import msgspec
 from msgspec.structs import asdict
 
 from heliograph.api.call import Call
-from heliograph.rules.field_docs import CONTROL, DOMAIN_NAME, Id, Records, limited, says, such_as
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DOMAIN_MAX
-from heliograph.rules.setup.domain_records import Alignment, Record, Verdict
-from heliograph.rules.setup.records import Domain
-from heliograph.rules.text import LINE_MAX
+from heliograph.domain.field_docs import CONTROL, DOMAIN_NAME, Id, Records, limited, says, such_as
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DOMAIN_MAX
+from heliograph.domain.setup.domain_records import Alignment, Record, Verdict
+from heliograph.domain.setup.records import Domain
+from heliograph.domain.text import LINE_MAX
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_after, read_limit
 from heliograph.web.request import Response

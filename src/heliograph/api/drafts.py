@@ -10,17 +10,17 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from heliograph.api.call import Call
-from heliograph.rules.audit import Actor
-from heliograph.rules.field_docs import TIME, says
-from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.limits import MIB, PARSED
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Layout, Team, Template
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.templates.check import TemplateProblem
-from heliograph.rules.text import quoted, whole_number
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.field_docs import TIME, says
+from heliograph.domain.ids import PREFIXES, timestamp
+from heliograph.domain.limits import MIB, PARSED
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Layout, Team, Template
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.domain.text import quoted, whole_number
 from heliograph.storage.store import Store
-from heliograph.storage.versions import Versions
+from heliograph.templates.policy.check import TemplateProblem
+from heliograph.templates.store import Versions
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import read_after, read_limit
 from heliograph.web.request import Response
@@ -61,7 +61,7 @@ Problems = Annotated[list[ProblemView], says("What should be looked at in its ne
 
 
 class Managed(Protocol[R]):
-    """The use cases, as `manage/templates.py` and `manage/layouts.py` have them."""
+    """The use cases, as `templates/service.py` and `templates/layout_service.py` have them."""
 
     def find(self, setup: Setup, team: str | None, id_: str, /) -> R: ...
     def proposed(self, setup: Setup, record: R, /) -> R: ...

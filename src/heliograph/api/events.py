@@ -5,16 +5,16 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.rules.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says, such_as
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.text import quoted
-from heliograph.rules.webhooks.event import TYPES, event_body
+from heliograph.domain.events import TYPES, event_body
+from heliograph.domain.field_docs import CreatedAt, HasMore, Id, ObjectName, Records, Sandbox, says, such_as
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.text import quoted
 from heliograph.storage.events import UnknownEvent
+from heliograph.texts.explain import explained
 from heliograph.web.paging import page, read_after, read_limit
-from heliograph.web.reading import work
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import Query
-from heliograph.words.explain import explained
 
 ORDERS = ("oldest", "newest")
 ORDER = Query(

@@ -1,14 +1,14 @@
 """Examples of requests and answers, made from the routes and the OpenAPI document.
 
 Requests are those of `heliograph demo`, so that each runs there as it stands. A field of an answer has the example that
-is described with it (`rules/field_docs.py`), else a value that its schema allows.
+is described with it (`domain/field_docs.py`), else a value that its schema allows.
 """
 
 from typing import Any
 
 from heliograph.api.openapi import RESOURCES, resource_of
-from heliograph.rules.field_docs import ULID, Schema
-from heliograph.rules.ids import PREFIXES
+from heliograph.domain.field_docs import ULID, Schema
+from heliograph.domain.ids import PREFIXES
 from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES, snippet
 

@@ -10,13 +10,13 @@ import msgspec
 
 from heliograph.accept.context import Context
 from heliograph.api.call import Call
-from heliograph.rules.client_address import is_inside
-from heliograph.rules.delivery.callbacks import calls_back
-from heliograph.rules.delivery.lanes import LANE
-from heliograph.rules.field_docs import says
-from heliograph.rules.instance import name_of_instance
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.refusals import NotFound, ServiceUnavailable
+from heliograph.domain.delivery.callbacks import calls_back
+from heliograph.domain.delivery.lanes import LANE
+from heliograph.domain.field_docs import says
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.network.client_address import is_inside
+from heliograph.domain.operations.instance_name import name_of_instance
+from heliograph.domain.refusals import NotFound, ServiceUnavailable
 from heliograph.runtime.metrics import TYPE, Families, flush
 from heliograph.runtime.metrics import written as metrics_text
 from heliograph.runtime.threads import LOOKING

@@ -11,20 +11,20 @@ from msgspec.structs import replace
 from heliograph.accept.verify_start import inbox_text
 from heliograph.api.call import Call
 from heliograph.api.reading import read_to
-from heliograph.rules.delivery.content import CONTENTS, EmailContent, SmsContent
-from heliograph.rules.delivery.lanes import INBOX
-from heliograph.rules.delivery.magic import magic_code
-from heliograph.rules.delivery.routing import simulator_ids
-from heliograph.rules.field_docs import CreatedAt, Id, Records, says, such_as
-from heliograph.rules.ids import PREFIXES, id_pattern, parse_timestamp, timestamp
-from heliograph.rules.limits import MIB, PARSED
-from heliograph.rules.mail.captured import code_in, find_code, find_links
-from heliograph.rules.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
-from heliograph.rules.setup.records import Channel
-from heliograph.rules.text import whole_number
+from heliograph.domain.delivery.content import CONTENTS, EmailContent, SmsContent
+from heliograph.domain.delivery.lanes import INBOX
+from heliograph.domain.delivery.magic_recipients import magic_code
+from heliograph.domain.delivery.routing import simulator_ids
+from heliograph.domain.field_docs import CreatedAt, Id, Records, says, such_as
+from heliograph.domain.ids import PREFIXES, id_pattern, parse_timestamp, timestamp
+from heliograph.domain.limits import MIB, PARSED
+from heliograph.domain.mail.inbox_inspection import code_in, find_code, find_links
+from heliograph.domain.refusals import InsufficientScope, InvalidRequest, MessageNotFound, RateLimitExceeded
+from heliograph.domain.setup.records import Channel
+from heliograph.domain.text import whole_number
 from heliograph.storage.inbox import CHANNELS, Captured, CodeLine, InboxLine, InboxSearch
 from heliograph.web.paging import LIMIT, Listed, read_limit
-from heliograph.web.reading import work
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer, answer_of
 

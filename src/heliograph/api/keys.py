@@ -5,13 +5,13 @@ from typing import Annotated
 import msgspec
 
 from heliograph.api.call import Call
+from heliograph.domain.field_docs import TIME, Records, says
+from heliograph.domain.mail.address import normal_domain
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.keys import PUBLIC_ID
+from heliograph.domain.setup.records import Key, Scope
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, KeyRecord, MadeKey, WantedKey, state_of, to_record
-from heliograph.rules.field_docs import TIME, Records, says
-from heliograph.rules.mail.address import normal_domain
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.keys import PUBLIC_ID
-from heliograph.rules.setup.records import Key, Scope
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_limit, read_time
 from heliograph.web.request import Response

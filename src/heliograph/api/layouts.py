@@ -5,14 +5,14 @@ from typing import Annotated, Any
 import msgspec
 
 from heliograph.api.drafts import Drafts, MadeAt, Problems, RefusedReason, SubmittedAt, VersionNumber
-from heliograph.manage import layouts
-from heliograph.rules.field_docs import Id, Records, says
-from heliograph.rules.ids import timestamp
-from heliograph.rules.setup.layout_drafts import find_draft
-from heliograph.rules.setup.records import Layout
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.templates.lint import problems_of_layout
-from heliograph.rules.templates.render import octets as octets_of
+from heliograph.domain.field_docs import Id, Records, says
+from heliograph.domain.ids import timestamp
+from heliograph.domain.setup.records import Layout
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.templates import layout_service as layouts
+from heliograph.templates.policy.layout_drafts import find_draft
+from heliograph.templates.policy.lint import problems_of_layout
+from heliograph.templates.policy.render import octets as octets_of
 from heliograph.web.paging import Listed
 
 CONTENT = "Has `{{content}}` once, and `{{brand.name}}` and `{{brand.domain}}` where they are wanted."

@@ -1,6 +1,6 @@
 """The OpenAPI 3.1 document, made from the routes, their structs and the refusals.
 
-What a field means and its limits are on the structs (`rules/field_docs.py`); what is not a struct is written out here.
+What a field means and its limits are on the structs (`domain/field_docs.py`); what is not a struct is written out here.
 """
 
 from typing import Any
@@ -9,12 +9,12 @@ import msgspec
 
 from heliograph import __version__
 from heliograph.api.webhooks import EVENT_IDS_MAX
-from heliograph.rules import refusals as r
-from heliograph.rules.field_docs import EMAIL, REF, TIME, ULID, Schema
-from heliograph.rules.idempotency import HEADER
-from heliograph.rules.ids import PREFIXES, id_pattern
-from heliograph.rules.limits import IDEMPOTENCY_KEY_MAX
-from heliograph.rules.mail.attachments import ALLOWED_TYPES
+from heliograph.domain import refusals as r
+from heliograph.domain.field_docs import EMAIL, REF, TIME, ULID, Schema
+from heliograph.domain.ids import PREFIXES, id_pattern
+from heliograph.domain.limits import IDEMPOTENCY_KEY_MAX
+from heliograph.domain.mail.attachments import ALLOWED_TYPES
+from heliograph.domain.sending.idempotency import HEADER
 from heliograph.web.errors import Error, Problem
 from heliograph.web.route import Route
 from heliograph.web.status import status_of

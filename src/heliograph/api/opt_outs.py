@@ -5,11 +5,11 @@ from typing import Annotated
 import msgspec
 
 from heliograph.api.call import Call
+from heliograph.domain.field_docs import CreatedAt, Deleted, ObjectName, Records, says
+from heliograph.domain.ids import timestamp
+from heliograph.domain.phones.opt_out import OPT_OUT_REASONS, PHONE_CHANNELS
+from heliograph.inbound.store.opt_outs import OptOut
 from heliograph.manage import opt_outs
-from heliograph.rules.field_docs import CreatedAt, Deleted, ObjectName, Records, says
-from heliograph.rules.ids import timestamp
-from heliograph.rules.phones.opt_out import OPT_OUT_REASONS, PHONE_CHANNELS
-from heliograph.storage.opt_outs import OptOut
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response

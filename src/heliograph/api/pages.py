@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from heliograph.api.examples import answer_example, request_examples
 from heliograph.api.guides import GUIDES, NAMES, read_guide, soft
 from heliograph.api.openapi import EVERY, KEYED, operation_id, refusals_of, tag
-from heliograph.rules.field_docs import Schema
+from heliograph.domain.field_docs import Schema
 from heliograph.web.errors import error_list
 from heliograph.web.html import environment
 from heliograph.web.route import Route

@@ -9,9 +9,10 @@ from heliograph.accept.email import EmailRecord
 from heliograph.accept.phone import PhoneRecord
 from heliograph.accept.verify_start import VerificationRecord, find_verification, to_record
 from heliograph.api.call import Call
-from heliograph.rules.delivery import message
-from heliograph.rules.delivery.lanes import PRIORITIES
-from heliograph.rules.field_docs import (
+from heliograph.domain.delivery import message_states
+from heliograph.domain.delivery.lanes import PRIORITIES
+from heliograph.domain.events import is_simulated
+from heliograph.domain.field_docs import (
     LANGUAGE,
     LAYOUT_VERSION,
     MONEY,
@@ -27,22 +28,27 @@ from heliograph.rules.field_docs import (
     says,
     such_as,
 )
-from heliograph.rules.ids import PREFIXES, id_pattern, timestamp
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.options import shown, split_tag
-from heliograph.rules.phones.phone import is_phone
-from heliograph.rules.pricing import format_money, month_of
-from heliograph.rules.refusals import InvalidRequest, MessageNotFound
-from heliograph.rules.setup.records import Channel, Mode, Scope
-from heliograph.rules.text import quoted
-from heliograph.rules.verify.verification import VERIFICATION_STATES
-from heliograph.rules.webhooks.event import is_simulated
-from heliograph.storage.search import RecipientLine, Search, SearchPage, TimelineEvent, VerificationLine
+from heliograph.domain.ids import PREFIXES, id_pattern, timestamp
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.phones.phone import is_phone
+from heliograph.domain.refusals import InvalidRequest, MessageNotFound
+from heliograph.domain.sending.pricing import format_money, month_of
+from heliograph.domain.sending.send_options import shown, split_tag
+from heliograph.domain.setup.records import Channel, Mode, Scope
+from heliograph.domain.text import quoted
+from heliograph.domain.verify.verification import VERIFICATION_STATES
+from heliograph.storage.search.message_search import (
+    RecipientLine,
+    Search,
+    SearchPage,
+    TimelineEvent,
+    VerificationLine,
+)
+from heliograph.texts.explain import BAD_NEWS, ExplanationRecord, explain, explanation_record, last_words
 from heliograph.web.paging import LIMIT, Listed, after, read_after, read_id, read_limit, read_time
-from heliograph.web.reading import work
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
-from heliograph.words.explain import BAD_NEWS, ExplanationRecord, explain, explanation_record, last_words
 
 TEMPLATE = Query(
     "template_id", "Only messages made from this template.", {"type": "string", "pattern": id_pattern("template")}
@@ -51,7 +57,7 @@ TAG = Query("tag", "Only records with this tag, as `name:value`.")
 
 
 def filters(kind: Channel | Literal["verification"]) -> tuple[Query, ...]:
-    states = VERIFICATION_STATES if kind == "verification" else message.STATES[kind]
+    states = VERIFICATION_STATES if kind == "verification" else message_states.STATES[kind]
     time = {"type": "string", "format": "date-time"}
     return (
         LIMIT,
@@ -242,7 +248,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
 
 def list_messages(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
     async def endpoint(call: Call) -> Response:
-        wanted = _search(call, channel, message.STATES[channel])
+        wanted = _search(call, channel, message_states.STATES[channel])
         found = await call.context.store.messages.search(call.team, wanted)
         octets = sum(len(line.record) for line in found.lines)
         await call.hold(octets)

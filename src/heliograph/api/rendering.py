@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.rules.field_docs import (
+from heliograph.domain.field_docs import (
     BODY,
     ENCODING,
     SEGMENTS,
@@ -18,16 +18,16 @@ from heliograph.rules.field_docs import (
     says,
     such_as,
 )
-from heliograph.rules.mail.sender import brands_of, usual_brand
-from heliograph.rules.phones.gsm import segment
-from heliograph.rules.phones.phone import country_of, read_phone
-from heliograph.rules.pricing import format_money, price_for
-from heliograph.rules.refusals import TemplateNotFound
-from heliograph.rules.setup.records import Layout, Team, Template
-from heliograph.rules.templates.bounds import bounds_of
-from heliograph.rules.templates.locales import in_locale, read_locale
-from heliograph.rules.templates.render import most_octets, render
-from heliograph.rules.templates.values import (
+from heliograph.domain.mail.sender import brands_of, usual_brand
+from heliograph.domain.phones.gsm import segment
+from heliograph.domain.phones.phone import country_of, read_phone
+from heliograph.domain.refusals import TemplateNotFound
+from heliograph.domain.sending.pricing import format_money, price_for
+from heliograph.domain.setup.records import Layout, Team, Template
+from heliograph.templates.policy.bounds import bounds_of
+from heliograph.templates.policy.locales import in_locale, read_locale
+from heliograph.templates.policy.render import most_octets, render
+from heliograph.templates.policy.values import (
     Values,
     check_bounds,
     check_size_of_variables,

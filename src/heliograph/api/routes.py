@@ -27,22 +27,22 @@ from heliograph.accept.whatsapp import WhatsappPreview, prepare_whatsapp, previe
 from heliograph.api import (
     audit,
     batches,
-    bins,
     callbacks,
     domains,
     events,
     health,
+    inbound_mail,
     inbox,
     keys,
     layouts,
     opt_outs,
     reading,
-    received,
     rendering,
     scheduled,
     suppressions,
     team_clock,
     template_drafts,
+    webhook_bins,
     webhooks,
 )
 from heliograph.api.documents import LISTED_AFTER, CauseList, ErrorList, document_routes, list_causes, list_errors
@@ -51,18 +51,18 @@ from heliograph.api.layouts import LAYOUTS
 from heliograph.api.reading import filters
 from heliograph.api.sending import DRY_RUN, cancel_verification, check_verification, resend_verification, sending
 from heliograph.api.template_drafts import TEMPLATES
+from heliograph.domain import refusals as r
+from heliograph.domain.field_docs import ULID
+from heliograph.domain.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
+from heliograph.domain.sending.batch import BatchRecord
+from heliograph.domain.setup.records import Channel
+from heliograph.inbound.policy.inbound_mail import ReceivedRecord
 from heliograph.manage.keys import KeyRecord
-from heliograph.manage.webhooks import WebhookChange, WebhookRequest
-from heliograph.rules import refusals as r
-from heliograph.rules.batch import BatchRecord
-from heliograph.rules.field_docs import ULID
-from heliograph.rules.limits import BATCH_BODY_MAX, EMAIL_BODY_MAX, TEMPLATE_BODY_MAX
-from heliograph.rules.mail.incoming import ReceivedRecord
-from heliograph.rules.setup.records import Channel
-from heliograph.rules.setup.webhook import NewWebhookRecord, WebhookRecord
-from heliograph.rules.webhooks.bin import PATH as BIN
 from heliograph.web.paging import LIMIT, WHOLE, after
 from heliograph.web.route import Route
+from heliograph.webhooks.policy.bin import PATH as BIN
+from heliograph.webhooks.policy.webhook import NewWebhookRecord, WebhookRecord
+from heliograph.webhooks.service import WebhookChange, WebhookRequest
 
 SEND, MANAGE, EITHER = ("send",), ("manage",), ("send", "manage")
 OPERATE, ANY_KEY = ("operate",), ("send", "manage", "operate")
@@ -193,14 +193,14 @@ V1 = [
           status=202, answer=batches.BatchAnswer, idempotent=True, refusals=WHATSAPP,
           example={"messages": [{"to": "+15005550006", "template_id": "tpl_demo_whatsapp",
                                  "variables": {"parcel": "4711"}}]}),
-    Route(method="GET", path="/v1/received", call=received.list_all, scopes=EITHER,
-          summary="List mail that came in", answer=received.ReceivedList, query=(LIMIT, after("received"))),
-    Route(method="GET", path="/v1/received/{id}", call=received.read, scopes=EITHER,
+    Route(method="GET", path="/v1/received", call=inbound_mail.list_all, scopes=EITHER,
+          summary="List mail that came in", answer=inbound_mail.ReceivedList, query=(LIMIT, after("received"))),
+    Route(method="GET", path="/v1/received/{id}", call=inbound_mail.read, scopes=EITHER,
           summary="Read a mail that came in", answer=ReceivedRecord, refusals=(r.ReceivedNotFound,)),
-    Route(method="GET", path="/v1/received/{id}/raw", call=received.read_raw, scopes=EITHER,
+    Route(method="GET", path="/v1/received/{id}/raw", call=inbound_mail.read_raw, scopes=EITHER,
           summary="Get a mail as it came", refusals=(r.ReceivedNotFound,)),
-    Route(method="GET", path="/v1/received/{id}/attachments/{attachment}", call=received.read_attachment, scopes=EITHER,
-          summary="Get an attachment of a mail that came in", refusals=(r.ReceivedNotFound,)),
+    Route(method="GET", path="/v1/received/{id}/attachments/{attachment}", call=inbound_mail.read_attachment,
+          scopes=EITHER, summary="Get an attachment of a mail that came in", refusals=(r.ReceivedNotFound,)),
     Route(method="GET", path="/v1/batches/{id}", call=batches.read, scopes=SEND,
           summary="Read how far a batch is", answer=BatchRecord, refusals=(r.BatchNotFound,)),
     Route(method="POST", path="/v1/verify", call=sending(start_verification, preview_verification), scopes=SEND,
@@ -419,7 +419,7 @@ ROUTES = [
     Route(method="POST", path="/carriers/{id}/callback", call=callbacks.callback, body_max=callbacks.CALLBACK_MAX,
           summary="Where carriers report"),
     Route(method="GET", path="/carriers/{id}/callback", call=callbacks.callback, summary="Meta's challenge"),
-    Route(method="POST", path=BIN, call=bins.receive, body_max=bins.EVENT_MAX,
+    Route(method="POST", path=BIN, call=webhook_bins.receive, body_max=webhook_bins.EVENT_MAX,
           summary="Where the events of a webhook bin arrive"),
     Route(method="GET", path="/metrics", call=health.metrics, summary="Counters for Prometheus"),
 ]

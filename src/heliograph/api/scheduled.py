@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from heliograph.accept import scheduled
 from heliograph.api.call import Call
-from heliograph.rules.setup.records import Channel
+from heliograph.domain.setup.records import Channel
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer

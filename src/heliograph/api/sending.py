@@ -10,9 +10,9 @@ from heliograph.accept.verify_check import check_verification as check
 from heliograph.accept.verify_start import cancel_verification as cancel
 from heliograph.accept.verify_start import resend_verification as resend
 from heliograph.api.call import Call
-from heliograph.rules.acceptance import IdempotencyKey, Sent
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Caller
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.sending.acceptance import IdempotencyKey, Sent
+from heliograph.domain.setup.records import Caller
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer, answer_of, answer_once

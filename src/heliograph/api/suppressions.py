@@ -5,10 +5,19 @@ from typing import Annotated
 import msgspec
 
 from heliograph.api.call import Call
+from heliograph.domain.field_docs import (
+    EMAIL,
+    CreatedAt,
+    Deleted,
+    Detail,
+    EmailAddress,
+    ObjectName,
+    Records,
+    says,
+)
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.suppression_file import DEFAULT, REASONS
 from heliograph.manage import suppressions
-from heliograph.rules.field_docs import EMAIL, CreatedAt, Deleted, Detail, EmailAddress, ObjectName, Records, says
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.suppression_file import DEFAULT, REASONS
 from heliograph.storage.suppressions import Suppression
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_limit

@@ -7,11 +7,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from heliograph.api.call import Call
+from heliograph.domain.field_docs import TIME, ObjectName, says
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.operations.team_clock import ADVANCE_MAX_S, clock_of
 from heliograph.manage import team_clock
-from heliograph.rules.field_docs import TIME, ObjectName, says
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.team_clock import ADVANCE_MAX_S, clock_of
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer

@@ -5,18 +5,18 @@ from typing import Annotated, Any, get_args
 import msgspec
 
 from heliograph.api.drafts import Drafts, MadeAt, Problems, RefusedReason, SubmittedAt, VersionNumber
-from heliograph.manage import templates
-from heliograph.manage.templates import REMOVABLE, Proposal
-from heliograph.rules.field_docs import MONEY, ChannelName, Id, Records, says
-from heliograph.rules.ids import timestamp
-from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.records import Template, UpstreamState
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.setup.template_approvals import find_draft
-from heliograph.rules.templates.lint import problems_of
-from heliograph.rules.templates.render import most_octets
-from heliograph.rules.templates.shapes import declared
-from heliograph.rules.templates.upstream import upstream_of
+from heliograph.domain.field_docs import MONEY, ChannelName, Id, Records, says
+from heliograph.domain.ids import timestamp
+from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.setup.records import Template, UpstreamState
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.templates import service as templates
+from heliograph.templates.policy.lint import problems_of
+from heliograph.templates.policy.meta_status import upstream_of
+from heliograph.templates.policy.render import most_octets
+from heliograph.templates.policy.template_approvals import find_draft
+from heliograph.templates.policy.variable_types import declared
+from heliograph.templates.service import REMOVABLE, Proposal
 from heliograph.web.paging import Listed
 
 DECLARED = says('Names, or objects `{"name", "list", "max", "max_length"}`, in their order.')

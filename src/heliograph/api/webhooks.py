@@ -5,17 +5,17 @@ from typing import Annotated
 import msgspec
 
 from heliograph.api.call import Call
-from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
-from heliograph.rules.field_docs import Deleted, Id, ObjectName, Records, says
-from heliograph.rules.ids import id_pattern
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.webhook import WebhookRecord, to_new_record, to_record
-from heliograph.rules.webhooks.event import TEST
-from heliograph.storage.deliveries import WantedEvents
+from heliograph.domain.events import TEST
+from heliograph.domain.field_docs import Deleted, Id, ObjectName, Records, says
+from heliograph.domain.ids import id_pattern
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.web.bodies import to_request
 from heliograph.web.paging import Listed, page, read_after, read_limit, read_time
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
+from heliograph.webhooks.policy.webhook import WebhookRecord, to_new_record, to_record
+from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRequest
+from heliograph.webhooks.store import WantedEvents
 
 EVENT_IDS_MAX = 1000
 DELIVERIES_AFTER = Query(

@@ -9,16 +9,21 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.app import CARRIERS, make_pair, webhook_refusal
+from heliograph.bootstrap import make_secrets
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.plan import FileProblem, Plan
+from heliograph.domain.setup.setup_file import (
+    SetupError,
+    SetupFile,
+    read_setup_file,
+    values_from_environment,
+)
 from heliograph.manage import apply as setup
-from heliograph.opening import make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.file import SetupError, SetupFile, read_setup_file, values_from_environment
-from heliograph.rules.setup.plan import FileProblem, Plan
-from heliograph.rules.setup.webhook_url import split_login
-from heliograph.rules.webhooks.signature import ENTROPY_MIN, make_secret
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
+from heliograph.webhooks.policy.signature import ENTROPY_MIN, make_secret
+from heliograph.webhooks.policy.webhook_url import split_login
 
 
 @click.command()

@@ -8,8 +8,8 @@ import msgspec
 
 from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import tell
+from heliograph.domain.limits import SECOND_MS
 from heliograph.manage.audit import to_record
-from heliograph.rules.limits import SECOND_MS
 from heliograph.settings import Settings
 from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter
 from heliograph.storage.store import Store

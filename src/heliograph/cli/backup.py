@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
+from heliograph.bootstrap import SQLITE, open_store, sqlite_path
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, shown, with_settings
-from heliograph.datafolder import mark_backup
+from heliograph.data_folder import mark_backup
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.ids import timestamp
 from heliograph.manage.pause import set_paused
-from heliograph.opening import SQLITE, open_store, sqlite_path
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.ids import timestamp
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
-from heliograph.storage.engine.blobs import Blobs, sync_folder
+from heliograph.storage.engine.local_files import Blobs, sync_folder
 from heliograph.storage.engine.sqlite import copy_sqlite
 
 DATABASE = "heliograph.db"

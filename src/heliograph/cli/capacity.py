@@ -14,15 +14,15 @@ import click
 import msgspec
 
 from heliograph.app import CARRIERS, make_signature
+from heliograph.bootstrap import open_store
 from heliograph.cli.apply import apply_file
 from heliograph.cli.checks.machine import there
 from heliograph.cli.load import END, Load, Loaded, Turns, cpu_s, request
 from heliograph.cli.options import AS_JSON, clear_mistakes, with_settings
 from heliograph.cli.sink import Sink
-from heliograph.opening import open_store
-from heliograph.rules.capacity import PEAK_SHARE, SPARE, Capacity, Measured, judge
-from heliograph.rules.setup.file import read_setup_file
-from heliograph.rules.setup.keys import make_token
+from heliograph.domain.operations.capacity import PEAK_SHARE, SPARE, Capacity, Measured, judge
+from heliograph.domain.setup.keys import make_token
+from heliograph.domain.setup.setup_file import read_setup_file
 from heliograph.runtime.processes import COMMAND
 from heliograph.settings import PREFIX, Settings
 

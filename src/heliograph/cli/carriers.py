@@ -5,14 +5,14 @@ import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_settings, with_store
 from heliograph.cli.printing import show as show_list
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.delivery.circuit import Circuit, health
+from heliograph.domain.ids import timestamp
+from heliograph.domain.setup.records import CarrierRecord
 from heliograph.manage.carriers import CarrierChange
 from heliograph.manage.carriers import change as change_carrier
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.delivery.circuit import Circuit, health
-from heliograph.rules.ids import timestamp
-from heliograph.rules.setup.records import CarrierRecord
 from heliograph.settings import Settings
-from heliograph.storage.carrier_use import RecentUse
+from heliograph.storage.carrier_stats import RecentUse
 from heliograph.storage.store import Store
 
 

@@ -3,9 +3,9 @@
 import click
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.sending.pricing import format_money
 from heliograph.manage.credit import Booking, book
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.pricing import format_money
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -5,9 +5,9 @@ import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import show
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.ids import timestamp
 from heliograph.manage import dead_letters
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.ids import timestamp
 from heliograph.settings import Settings
 from heliograph.storage.dead_letters import PAGE, LetterKey, Retried
 from heliograph.storage.store import Store

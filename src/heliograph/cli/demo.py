@@ -9,17 +9,17 @@ from typing import Any
 import click
 import msgspec
 
+from heliograph.bootstrap import make_secrets
 from heliograph.cli.apply import apply_file
 from heliograph.cli.options import FLAGS, clear_mistakes, with_settings, with_store
 from heliograph.cli.serve import run
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.keys import make_token
+from heliograph.domain.setup.setup_file import SetupFile, read_setup_file
 from heliograph.manage.people import NewPerson, demo_link
-from heliograph.opening import make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.file import SetupFile, read_setup_file
-from heliograph.rules.setup.keys import make_token
 from heliograph.settings import Settings, joined
 from heliograph.storage.store import Store
-from heliograph.words.places import of_link
+from heliograph.texts.dashboard_links import of_link
 
 FOLDER = Path("heliograph-demo")
 BOUNCES, MAILS = ("127.0.0.1", 8725), ("127.0.0.1", 8587)

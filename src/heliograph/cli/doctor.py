@@ -2,12 +2,12 @@
 
 import click
 
-from heliograph.channels.resolver import NameServers
 from heliograph.cli.checks import mail
 from heliograph.cli.checks.findings import Finding, Site, tell
 from heliograph.cli.checks.machine import asked
 from heliograph.cli.checks.table import listed, look
 from heliograph.cli.options import AS_JSON, FLAGS, with_settings
+from heliograph.runtime.resolver import NameServers
 from heliograph.settings import Settings
 
 

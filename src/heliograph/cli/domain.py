@@ -7,13 +7,13 @@ import click
 import msgspec
 
 from heliograph.app import make_domains
+from heliograph.bootstrap import make_secrets
 from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.cli.printing import show, tell
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.domain_records import Record
+from heliograph.domain.setup.records import Domain
 from heliograph.manage.domains import Checked, Domains
-from heliograph.opening import make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.domain_records import Record
-from heliograph.rules.setup.records import Domain
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store

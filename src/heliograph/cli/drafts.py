@@ -7,8 +7,8 @@ import msgspec
 
 from heliograph.cli.options import read_setup, with_store
 from heliograph.cli.printing import show
-from heliograph.rules.setup.records import Layout, Team, Template
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.domain.setup.records import Layout, Team, Template
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

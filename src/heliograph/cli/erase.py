@@ -2,11 +2,11 @@
 
 import click
 
+from heliograph.bootstrap import sqlite_path
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, with_settings, with_store
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.manage import erase as erasing
 from heliograph.manage.teams import find_team
-from heliograph.opening import sqlite_path
-from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage.engine.sqlite import vacuum as vacuum_file
 from heliograph.storage.erase import StillMoving

@@ -8,9 +8,9 @@ import msgspec
 
 from heliograph.cli.erase import told
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.manage import export as exporting
 from heliograph.manage.teams import find_team
-from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

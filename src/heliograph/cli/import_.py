@@ -8,17 +8,17 @@ import click
 import msgspec
 
 from heliograph.app import make_domains, served_calls
+from heliograph.bootstrap import make_secrets
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_settings, with_store
 from heliograph.cli.printing import tell
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.exports.check import Breakage, NewPlace, find_problems
+from heliograph.domain.exports.readers import READERS
+from heliograph.domain.exports.records import Row, read_export
+from heliograph.domain.mail.suppression_file import Unreadable
 from heliograph.manage import imports
 from heliograph.manage.imports import BroughtLine
 from heliograph.manage.teams import find_team
-from heliograph.opening import make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.exports.check import Breakage, NewPlace, find_problems
-from heliograph.rules.exports.readers import READERS
-from heliograph.rules.exports.records import Row, read_export
-from heliograph.rules.mail.suppression_file import Unreadable
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store

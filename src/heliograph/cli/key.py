@@ -6,16 +6,16 @@ from typing import Any
 import click
 import msgspec
 
+from heliograph.bootstrap import make_secrets
 from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import show, tell
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.mail.address import normal_domain
+from heliograph.domain.setup.keys import public_id
+from heliograph.domain.setup.records import Scope
+from heliograph.domain.setup.snapshot import PLATFORM_TEAM
 from heliograph.manage import keys
 from heliograph.manage.keys import MadeKey, WantedKey, end_of, new_token, to_record
-from heliograph.opening import make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.mail.address import normal_domain
-from heliograph.rules.setup.keys import public_id
-from heliograph.rules.setup.records import Scope
-from heliograph.rules.setup.snapshot import PLATFORM_TEAM
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
 from heliograph.storage.store import Store

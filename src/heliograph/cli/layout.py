@@ -4,11 +4,11 @@ import click
 
 from heliograph.cli import drafts
 from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, with_settings
-from heliograph.manage import layouts
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.layout_drafts import find_draft
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.settings import Settings
+from heliograph.templates import layout_service as layouts
+from heliograph.templates.policy.layout_drafts import find_draft
 
 ID = click.argument("id_", metavar="LAY_ID")
 

@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from heliograph.cli.send import KEY, LOCAL, TIMEOUT_S, URL, open_url, read_token, refusal_of
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.setup.webhook import SECRET_PREFIX, secret_size
-from heliograph.rules.setup.webhook_url import parse_target
-from heliograph.rules.webhooks import signature
+from heliograph.domain.limits import SECOND_MS
 from heliograph.runtime.clock import Clock
+from heliograph.webhooks.policy import signature
+from heliograph.webhooks.policy.webhook import SECRET_PREFIX, secret_size
+from heliograph.webhooks.policy.webhook_url import parse_target
 
 POLL_S = 1.0
 AWAY_MAX_S = 30.0  # between two tries while the service is away

@@ -4,10 +4,10 @@ import asyncio
 
 import click
 
-from heliograph import opening
+from heliograph import bootstrap
 from heliograph.cli.options import STORE_FLAGS, clear_mistakes, progress, refuse_second, shown, with_settings
 from heliograph.settings import Settings
-from heliograph.storage.engine.plan import Step
+from heliograph.storage.engine.migration_plan import Step
 
 
 @click.command()
@@ -24,7 +24,7 @@ def migrate(settings: Settings, plan: bool) -> None:
     """
     if plan:
         with progress("Looking"), clear_mistakes(settings):
-            steps = asyncio.run(opening.migration_plan(settings))
+            steps = asyncio.run(bootstrap.migration_plan(settings))
         for step in steps:
             click.echo(_told(step))
         click.echo(f"Nothing was changed; {len({step.schema for step in steps})} schema files would be applied")
@@ -40,7 +40,7 @@ async def _migrate(settings: Settings) -> list[int]:
     source = settings.sources.get("database")
     if source is None or source.kind != "flag":
         await refuse_second(settings)
-    return await opening.migrate(settings)
+    return await bootstrap.migrate(settings)
 
 
 def _told(step: Step) -> str:

@@ -13,8 +13,7 @@ import apsw
 import asyncpg
 import click
 
-from heliograph.datafolder import seen_numbers
-from heliograph.opening import (
+from heliograph.bootstrap import (
     WrongSecret,
     check_secret,
     database_fault,
@@ -23,9 +22,10 @@ from heliograph.opening import (
     schema_version,
     sqlite_path,
 )
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.file import SetupError
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.data_folder import seen_numbers
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.setup_file import SetupError
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.runtime.tracing import NoTraces
 from heliograph.settings import CONFIG, SETTINGS, BadSetting, Settings, read_settings
 from heliograph.storage.engine.migrate import ForeignSchema

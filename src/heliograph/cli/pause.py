@@ -3,8 +3,8 @@
 import click
 
 from heliograph.cli.options import STORE_FLAGS, with_settings, with_store
+from heliograph.domain.audit.actor import COMMAND_LINE
 from heliograph.manage.pause import set_paused
-from heliograph.rules.audit import COMMAND_LINE
 from heliograph.settings import Settings
 
 

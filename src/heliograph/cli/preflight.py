@@ -2,11 +2,11 @@
 
 import click
 
-from heliograph.channels.resolver import NameServers
 from heliograph.cli.checks import mail
 from heliograph.cli.checks.findings import Site, tell
 from heliograph.cli.checks.table import listed, look
 from heliograph.cli.options import AS_JSON, SERVE_FLAGS, with_settings
+from heliograph.runtime.resolver import NameServers
 from heliograph.settings import Settings
 
 # Of providers who take mail by SMTP with a password, each on a port that networks seldom block.

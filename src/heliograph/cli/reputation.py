@@ -6,11 +6,11 @@ import click
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, ShowFirst, with_settings, with_store
 from heliograph.cli.printing import show as show_list
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.reputation import Counts, Reputation, rates
+from heliograph.domain.setup.records import Team
 from heliograph.manage.teams import find_team, resume_direct
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.reputation import Counts, Reputation, rates
-from heliograph.rules.setup.records import Team
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

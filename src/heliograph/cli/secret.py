@@ -4,15 +4,15 @@ import sys
 
 import click
 
+from heliograph.bootstrap import check_secret, make_secrets
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import tell
-from heliograph.datafolder import Secrets
+from heliograph.data_folder import Secrets
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage.secret import Rotation
 from heliograph.manage.secret import replace as replace_secret
 from heliograph.manage.secret import rotate as rotate_secret
-from heliograph.opening import check_secret, make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.refusals import InvalidRequest
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

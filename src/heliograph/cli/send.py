@@ -10,7 +10,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 import click
 
-from heliograph.rules.setup.keys import parse_token
+from heliograph.domain.setup.keys import parse_token
 
 PATHS = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
 TIMEOUT_S = 30

@@ -4,9 +4,9 @@ import click
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.cli.printing import show
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.setup.sender_approvals import pending
 from heliograph.manage import senders
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.setup.sender_approvals import pending
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -16,7 +16,7 @@ from heliograph.runtime import logs, metrics
 from heliograph.runtime.processes import COMMAND, Parent, Place
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
-from heliograph.words.places import of_link
+from heliograph.texts.dashboard_links import of_link
 
 
 @click.command()

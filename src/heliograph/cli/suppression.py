@@ -7,11 +7,11 @@ import click
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import show, tell
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.suppression_file import DEFAULT, REASONS
 from heliograph.manage import imports, suppressions
 from heliograph.manage.teams import find_team
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.suppression_file import DEFAULT, REASONS
 from heliograph.settings import Settings
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store

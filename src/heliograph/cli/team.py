@@ -5,9 +5,9 @@ import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import show, tell
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.sending.pricing import format_money
 from heliograph.manage import teams
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.pricing import format_money
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
 

@@ -12,15 +12,15 @@ from heliograph.cli import drafts
 from heliograph.cli.apply import said
 from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, read_setup, with_settings
 from heliograph.cli.printing import show as print_list
-from heliograph.manage import templates
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.file import SetupError, read_setup_file
-from heliograph.rules.setup.lint import lint_file, lint_html
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.setup.template_approvals import find_draft
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.setup.setup_file import SetupError, read_setup_file
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.settings import Settings
 from heliograph.storage.store import Store
+from heliograph.templates import service as templates
+from heliograph.templates.policy.setup_lint import lint_file, lint_html
+from heliograph.templates.policy.template_approvals import find_draft
 
 ID = click.argument("id_", metavar="TPL_ID")
 

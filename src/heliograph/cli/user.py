@@ -5,20 +5,20 @@ import msgspec
 
 from heliograph.cli.options import AS_JSON, STORE_FLAGS, with_settings, with_store
 from heliograph.cli.printing import show
-from heliograph.datafolder import kept_address
+from heliograph.data_folder import kept_address
+from heliograph.domain.accounts.idp_groups import ROLES
+from heliograph.domain.accounts.people import Person
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.refusals import NotFound
 from heliograph.manage import people
 from heliograph.manage.people import PRINTED, NewPerson
 from heliograph.manage.teams import find_team
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.groups import ROLES
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.people import Person
-from heliograph.rules.refusals import NotFound
 from heliograph.settings import Settings
 from heliograph.storage.people import Offered
 from heliograph.storage.store import Store
-from heliograph.words.places import of_link
+from heliograph.texts.dashboard_links import of_link
 
 
 @click.group()

@@ -7,19 +7,19 @@ import click
 import msgspec
 
 from heliograph.app import make_webhooks
+from heliograph.bootstrap import make_secrets
 from heliograph.cli.options import AS_JSON, OF_TEAM, STORE_FLAGS, read_setup, with_settings, with_store
 from heliograph.cli.printing import show as show_list
 from heliograph.cli.printing import tell
-from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
-from heliograph.opening import make_secrets
-from heliograph.rules.audit import COMMAND_LINE
-from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.setup.records import OWN_FORMAT, Webhook
-from heliograph.rules.setup.webhook import to_record
-from heliograph.rules.webhooks.formats.formats import FORMATS
+from heliograph.domain.audit.actor import COMMAND_LINE
+from heliograph.domain.ids import parse_timestamp
+from heliograph.domain.setup.records import OWN_FORMAT, Webhook
 from heliograph.runtime.clock import Clock
 from heliograph.settings import Settings
-from heliograph.storage.deliveries import WantedEvents
+from heliograph.webhooks.policy.formats.formats import FORMATS
+from heliograph.webhooks.policy.webhook import to_record
+from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRequest, Webhooks
+from heliograph.webhooks.store import WantedEvents
 
 T = TypeVar("T")
 

@@ -10,10 +10,8 @@ from heliograph.accept.idempotency import send_once
 from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
 from heliograph.compat.call import Call
-from heliograph.compat.given import own_sender
-from heliograph.rules.acceptance import IdempotencyKey, Sent
-from heliograph.rules.idempotency import Retry
-from heliograph.rules.refusals import (
+from heliograph.compat.normalize import own_sender
+from heliograph.domain.refusals import (
     InvalidApiKey,
     InvalidRequest,
     MethodNotAllowed,
@@ -22,14 +20,16 @@ from heliograph.rules.refusals import (
     PayloadTooLarge,
     Refusal,
 )
-from heliograph.rules.setup.records import Template
-from heliograph.rules.templates.values import asked_names
+from heliograph.domain.sending.acceptance import IdempotencyKey, Sent
+from heliograph.domain.sending.idempotency import Retry
+from heliograph.domain.setup.records import Template
+from heliograph.templates.policy.values import asked_names
+from heliograph.web.adapter import Surface
 from heliograph.web.bodies import parse_json
 from heliograph.web.errors import error_headers
 from heliograph.web.request import Request, Response
 from heliograph.web.route import Route, answer_once
 from heliograph.web.status import status_of
-from heliograph.web.surface import Surface
 
 PREFIX = "/hooks/supabase"
 AGAIN = (429, 500, 503)  # statuses after which Supabase tries once more

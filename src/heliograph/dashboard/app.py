@@ -11,10 +11,8 @@ import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
-from heliograph.dashboard import attention
-from heliograph.dashboard.pages import PAGES, PageRoute
-from heliograph.dashboard.render import Reader, render
-from heliograph.dashboard.visit import (
+from heliograph.dashboard import alerts
+from heliograph.dashboard.page_request import (
     COOKIE,
     Answer,
     Download,
@@ -26,19 +24,21 @@ from heliograph.dashboard.visit import (
     Visit,
     read_cookies,
 )
-from heliograph.rules.limits import IN_THREAD
-from heliograph.rules.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
-from heliograph.rules.setup.records import Team
+from heliograph.dashboard.pages import PAGES, PageRoute
+from heliograph.dashboard.render import Reader, render
+from heliograph.domain.limits import IN_THREAD
+from heliograph.domain.refusals import MethodNotAllowed, NotFound, Refusal, TeamSuspended
+from heliograph.domain.setup.records import Team
 from heliograph.runtime.threads import LOOKING
 from heliograph.storage.decisions import ToldDecision
 from heliograph.storage.sessions import SignedIn
 from heliograph.storage.store import StoreUnavailable, TooManyChanges
+from heliograph.texts.dashboard_links import HOME, OPERATOR, TEAMS
 from heliograph.web.budget import ByteBudget
 from heliograph.web.forms import FORM_IN_THREAD, check_kind, read_form
 from heliograph.web.request import ClientGone, Headers, Request, Response, call_task, liking
 from heliograph.web.router import Router
 from heliograph.web.status import status_of
-from heliograph.words.places import HOME, OPERATOR, TEAMS
 
 FLASH = "heliograph_notice"
 NOT_FOUND = "There is no such page, or it is not for you."
@@ -202,7 +202,7 @@ class Dashboard:
         except StoreUnavailable as error:
             return _away(visit.request, error)
         now, role = self._tools.context.clock.now(), visit.instance_role
-        notices = attention.notices(visit.setup, team, account, now, role) if team or role else []
+        notices = alerts.notices(visit.setup, team, account, now, role) if team or role else []
         return replace(answer, values={"notices": notices} | answer.values)
 
     # -- answering ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import msgspec
 from markupsafe import Markup
 
 from heliograph.dashboard.render import number
-from heliograph.rules.limits import HOUR_MS, MINUTE_MS
+from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 
 HEIGHT, TOP, FLOOR = 160, 26, 138  # the whole; the highest and the lowest point of bars
 Shape = Literal["bars", "steps", "line"]  # steps are bars that touch; a line is of one series

@@ -1,13 +1,13 @@
 """Links on their way to the person: mailed where mail can be sent, else shown to who made them."""
 
-from heliograph.dashboard.visit import Visit
+from heliograph.dashboard.page_request import Visit
+from heliograph.domain.accounts.people import Person
+from heliograph.domain.mail.system_mail import OwnMail
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.text import without_addresses
 from heliograph.manage import platform_mail
 from heliograph.manage.people import LinkTerms
-from heliograph.rules.mail.own_mail import OwnMail
-from heliograph.rules.people import Person
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.text import without_addresses
-from heliograph.words.places import of_link
+from heliograph.texts.dashboard_links import of_link
 
 MAILED = "The link is mailed to {}."
 NAME_MAX = 60  # characters of the team's name

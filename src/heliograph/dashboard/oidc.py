@@ -14,9 +14,9 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
 
-from heliograph.rules.groups import GroupRole
-from heliograph.rules.limits import HOUR_MS, SECOND_MS
-from heliograph.rules.mail.address import parse_address
+from heliograph.domain.accounts.idp_groups import GroupRole
+from heliograph.domain.limits import HOUR_MS, SECOND_MS
+from heliograph.domain.mail.address import parse_address
 from heliograph.storage.people import Identity
 
 if TYPE_CHECKING:

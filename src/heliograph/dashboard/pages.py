@@ -2,7 +2,8 @@
 
 import msgspec
 
-from heliograph.dashboard.places import Need
+from heliograph.dashboard.navigation import Need
+from heliograph.dashboard.page_request import View
 from heliograph.dashboard.views import (
     account,
     approvals,
@@ -13,6 +14,7 @@ from heliograph.dashboard.views import (
     events,
     health,
     home,
+    inbound_mail,
     inbox,
     invitations,
     keys,
@@ -31,7 +33,6 @@ from heliograph.dashboard.views import (
     platform,
     provider,
     queues,
-    received,
     requests,
     search,
     sender_domain,
@@ -48,9 +49,8 @@ from heliograph.dashboard.views import (
     verifications,
     webhooks,
 )
-from heliograph.dashboard.visit import View
-from heliograph.rules.limits import BODY_MAX, MIB
-from heliograph.words.places import OPERATOR, of_team
+from heliograph.domain.limits import BODY_MAX, MIB
+from heliograph.texts.dashboard_links import OPERATOR, of_team
 
 TEAM = of_team("{team}")
 TEMPLATE_MAX = MIB  # the HTML of a mail, percent-encoded
@@ -180,11 +180,11 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", TEAM + "/inbox/{id}/delete", inbox.delete, "developer", suspended=True),
     PageRoute("POST", TEAM + "/inbox/{id}/unread", inbox.mark_unread, "developer", suspended=True),
     # opt-outs
-    PageRoute("GET", TEAM + "/received", received.show, "viewer"),
-    PageRoute("GET", TEAM + "/received/{id}", received.show_one, "viewer"),
-    PageRoute("GET", TEAM + "/received/{id}/html", received.frame, "viewer"),
-    PageRoute("GET", TEAM + "/received/{id}/eml", received.download, "viewer"),
-    PageRoute("GET", TEAM + "/received/{id}/files/{attachment}", received.attachment, "viewer"),
+    PageRoute("GET", TEAM + "/received", inbound_mail.show, "viewer"),
+    PageRoute("GET", TEAM + "/received/{id}", inbound_mail.show_one, "viewer"),
+    PageRoute("GET", TEAM + "/received/{id}/html", inbound_mail.frame, "viewer"),
+    PageRoute("GET", TEAM + "/received/{id}/eml", inbound_mail.download, "viewer"),
+    PageRoute("GET", TEAM + "/received/{id}/files/{attachment}", inbound_mail.attachment, "viewer"),
     PageRoute("GET", TEAM + "/opt-outs", opt_outs.show, "viewer"),
     PageRoute("POST", TEAM + "/opt-outs", opt_outs.add, "developer", suspended=True),
     PageRoute("GET", TEAM + "/opt-outs/new", opt_outs.show_new, "developer", form=True),

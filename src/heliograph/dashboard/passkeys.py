@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from heliograph.rules.limits import MINUTE_MS
+from heliograph.domain.limits import MINUTE_MS
 from heliograph.storage.passkeys import Passkey
 
 WAIT_MS = 5 * MINUTE_MS  # how long a challenge is good

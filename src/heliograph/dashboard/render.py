@@ -12,12 +12,12 @@ import msgspec
 from jinja2 import Environment
 from markupsafe import Markup
 
-from heliograph.dashboard.places import MENU, OPERATORS
+from heliograph.dashboard.navigation import MENU, OPERATORS
 from heliograph.dashboard.states import state_of
-from heliograph.rules.ids import timestamp
-from heliograph.rules.pricing import format_money
+from heliograph.domain.ids import timestamp
+from heliograph.domain.sending.pricing import format_money
+from heliograph.texts.dashboard_links import below_team
 from heliograph.web import html
-from heliograph.words.places import below_team
 
 SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
 CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}

@@ -10,30 +10,30 @@ import structlog
 from msgspec.structs import replace
 from structlog.contextvars import bind_contextvars
 
-from heliograph.channels.carrier import FREE, Barred, Parcel, Passage, left_s
-from heliograph.deliver.reports import take_texts
-from heliograph.deliver.suppressed import Suppressed
-from heliograph.handover import Handover
-from heliograph.rules.delivery import magic, routing
-from heliograph.rules.delivery.circuit import FIRST_MS, MOST_MS
-from heliograph.rules.delivery.content import WhatsappContent
-from heliograph.rules.delivery.lanes import LANE
-from heliograph.rules.delivery.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
-from heliograph.rules.delivery.retry import absent_wait, hold_until, next_attempt
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
-from heliograph.rules.mail.delay import told_delay
-from heliograph.rules.phones.opt_out import bars
-from heliograph.rules.setup.records import CarrierRecord, Team, UpstreamTemplate
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.templates.upstream import category_of, unavailable
-from heliograph.rules.webhooks.event import BOUNCE_SUPPRESSED, EXPIRED, NEXT_AT, marked
+from heliograph.carrier_failover import Handover
+from heliograph.carriers.contract import FREE, Barred, Parcel, Passage, left_s
+from heliograph.deliver.suppression_recheck import Suppressed
+from heliograph.domain.delivery import magic_recipients, routing
+from heliograph.domain.delivery.circuit import FIRST_MS, MOST_MS
+from heliograph.domain.delivery.content import WhatsappContent
+from heliograph.domain.delivery.lanes import LANE
+from heliograph.domain.delivery.outcome import Accepted, Asked, Deferred, Outcome, Refused, own, word_of
+from heliograph.domain.delivery.retry import absent_wait, hold_until, next_attempt
+from heliograph.domain.events import BOUNCE_SUPPRESSED, EXPIRED, NEXT_AT, marked
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import HEARTBEAT_MS, LEASE_MS, SECOND_MS
+from heliograph.domain.mail.delay import told_delay
+from heliograph.domain.phones.opt_out import bars
+from heliograph.domain.setup.records import CarrierRecord, Team, UpstreamTemplate
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.inbound.report_service import take_texts
 from heliograph.runtime import metrics, tracing
 from heliograph.runtime.clock import Clock
 from heliograph.storage.expiry import TOO_LATE
 from heliograph.storage.outbox import Claim
 from heliograph.storage.outcomes import Change, Later
 from heliograph.storage.store import Store, StoreUnavailable
+from heliograph.templates.policy.meta_status import category_of, unavailable
 
 RECORD_AGAIN_S = 0.5
 SURE_S = (LEASE_MS - HEARTBEAT_MS) / SECOND_MS  # how long after a heartbeat nobody else can have claimed our messages
@@ -256,7 +256,7 @@ def _upstream_name(claim: Claim) -> tuple[str, str]:
 
 def choose_carrier(claim: Claim, setup: Setup, closed: Collection[str] = ()) -> CarrierRecord | None:
     team = setup.teams_by_ref.get(claim.team)
-    if claim.caught or magic.is_magic(claim.address) or (team and team.simulated):
+    if claim.caught or magic_recipients.is_magic(claim.address) or (team and team.simulated):
         return routing.builtin_simulator(claim.channel)
     asked = setup.routes[claim.channel, claim.country]
     if claim.uncertain:  # another one might send it a second time

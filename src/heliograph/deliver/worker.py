@@ -8,14 +8,14 @@ from typing import Any
 
 import structlog
 
+from heliograph.carrier_failover import Handover
+from heliograph.deliver.concurrency import Windows
 from heliograph.deliver.dispatch import Dispatch
-from heliograph.deliver.waiting import happens, wait_for_all
-from heliograph.deliver.windows import Windows
-from heliograph.handover import Handover
-from heliograph.rules.delivery.lanes import SLOTS
-from heliograph.rules.limits import HEARTBEAT_MS, SECOND_MS
-from heliograph.rules.setup.records import Priority
+from heliograph.domain.delivery.lanes import SLOTS
+from heliograph.domain.limits import HEARTBEAT_MS, SECOND_MS
+from heliograph.domain.setup.records import Priority
 from heliograph.runtime import metrics
+from heliograph.runtime.async_wait import happens, wait_for_all
 from heliograph.runtime.clock import Clock
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from heliograph.rules.audit import Actor
-from heliograph.rules.setup.file import SetupFile
-from heliograph.rules.setup.keys import ENTROPY_BYTES, make_token
-from heliograph.rules.setup.plan import Plan, plan
-from heliograph.rules.setup.secrets import Vault
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.setup.webhook import MakePair
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.setup.keys import ENTROPY_BYTES, make_token
+from heliograph.domain.setup.plan import Plan, plan
+from heliograph.domain.setup.secrets import Vault
+from heliograph.domain.setup.setup_file import SetupFile
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
+from heliograph.webhooks.policy.webhook import MakePair
 
 DETAIL_MAX = 1000  # characters of the entry
 ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from heliograph.rules.field_docs import TIME, ObjectName, says
-from heliograph.rules.ids import timestamp
+from heliograph.domain.field_docs import TIME, ObjectName, says
+from heliograph.domain.ids import timestamp
 from heliograph.storage.audit import AuditLine
 
 

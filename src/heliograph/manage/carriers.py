@@ -7,22 +7,22 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.channels.carrier import Carriers, Parcel
-from heliograph.handover import Handover, first_of
-from heliograph.manage.fields import check_fields
-from heliograph.rules.audit import Actor
-from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.delivery.outcome import Accepted, Outcome
-from heliograph.rules.ids import PREFIXES
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.phones.gsm import segment
-from heliograph.rules.phones.phone import country_of, read_phone
-from heliograph.rules.refusals import InvalidPhone, InvalidRequest, NotFound
-from heliograph.rules.setup.carrier_form import Filled, read_form
-from heliograph.rules.setup.carrier_kinds import SECRETS, CarrierKind, sealed
-from heliograph.rules.setup.records import PRIORITY_MAX, CarrierRecord, Channel, Platform
-from heliograph.rules.setup.secrets import Seal
-from heliograph.rules.setup.snapshot import Setup, to_row
+from heliograph.carrier_failover import Handover, first_of
+from heliograph.carriers.contract import Carriers, Parcel
+from heliograph.changes.fields import check_fields
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.delivery.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.domain.delivery.outcome import Accepted, Outcome
+from heliograph.domain.ids import PREFIXES
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.phones.gsm import segment
+from heliograph.domain.phones.phone import country_of, read_phone
+from heliograph.domain.refusals import InvalidPhone, InvalidRequest, NotFound
+from heliograph.domain.setup.carrier_form import Filled, read_form
+from heliograph.domain.setup.carrier_kinds import SECRETS, CarrierKind, sealed
+from heliograph.domain.setup.records import PRIORITY_MAX, CarrierRecord, Channel, Platform
+from heliograph.domain.setup.secrets import Seal
+from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 

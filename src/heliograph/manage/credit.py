@@ -2,11 +2,11 @@
 
 import msgspec
 
-from heliograph.manage.fields import ONE_LINE, is_line
+from heliograph.changes.fields import ONE_LINE, is_line
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.sending.pricing import Account, format_money, parse_booking
 from heliograph.manage.teams import find_team
-from heliograph.rules.audit import Actor
-from heliograph.rules.pricing import Account, format_money, parse_booking
-from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.store import Store
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from heliograph.rules.audit import Actor, AuditEntry
+from heliograph.domain.audit.actor import Actor, AuditEntry
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import FIRST, PORTION, LetterKey, Retried
 from heliograph.storage.store import Store

@@ -9,15 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.manage.decisions import asker
-from heliograph.manage.fields import ONE_LINE, check_fields, is_line
-from heliograph.manage.teams import find_team
-from heliograph.rules.audit import COMMAND_LINE, SERVICE, Actor, AuditEntry
-from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from heliograph.rules.mail.address import normal_domain, parse_address
-from heliograph.rules.mail.verp import return_path
-from heliograph.rules.refusals import BrandDomainNotFound, InvalidRequest, ServiceUnavailable
-from heliograph.rules.setup.domain_records import (
+from heliograph.changes.decisions import asker
+from heliograph.changes.fields import ONE_LINE, check_fields, is_line
+from heliograph.domain.audit.actor import COMMAND_LINE, SERVICE, Actor, AuditEntry
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from heliograph.domain.mail.address import normal_domain, parse_address
+from heliograph.domain.mail.verp import return_path
+from heliograph.domain.refusals import BrandDomainNotFound, InvalidRequest, ServiceUnavailable
+from heliograph.domain.setup.domain_records import (
     Alignment,
     Record,
     Verdict,
@@ -27,11 +26,12 @@ from heliograph.rules.setup.domain_records import (
     ownership_token,
     together,
 )
-from heliograph.rules.setup.records import DkimKey, Domain
-from heliograph.rules.setup.sender_approvals import wish
-from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
-from heliograph.rules.setup.zone import NO_HOST, is_address, is_public, likely_zone, next_look
-from heliograph.rules.text import quoted
+from heliograph.domain.setup.records import DkimKey, Domain
+from heliograph.domain.setup.sender_approvals import wish
+from heliograph.domain.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
+from heliograph.domain.setup.zone_file import NO_HOST, is_address, is_public, likely_zone, next_look
+from heliograph.domain.text import quoted
+from heliograph.manage.teams import find_team
 from heliograph.runtime.clock import Clock
 from heliograph.runtime.fair_limiter import FairLimiter, QueueFull
 from heliograph.storage.domain_checks import DomainCheck, KeptVerdict

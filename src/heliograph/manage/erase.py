@@ -4,15 +4,15 @@ import asyncio
 
 import msgspec
 
+from heliograph.changes.setup_rows import change_rows
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.delivery.magic_recipients import is_magic
+from heliograph.domain.operations.erasure import Forms, forms_of, is_erased, short_name
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Key, Setting, Team
+from heliograph.domain.setup.snapshot import Row, Setup, to_row
+from heliograph.domain.setup.values import read_recipient
 from heliograph.manage import people
-from heliograph.manage.setup import change_rows
-from heliograph.rules.audit import Actor
-from heliograph.rules.delivery.magic import is_magic
-from heliograph.rules.erasure import Forms, forms_of, is_erased, short_name
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Key, Setting, Team
-from heliograph.rules.setup.snapshot import Row, Setup, to_row
-from heliograph.rules.setup.values import read_recipient
 from heliograph.storage.erase import Tell, Wanted
 from heliograph.storage.store import Store
 

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.ids import timestamp
+from heliograph.domain.operations.erasure import short_name
+from heliograph.domain.setup.records import Team
 from heliograph.manage import erase
-from heliograph.rules.audit import Actor
-from heliograph.rules.erasure import short_name
-from heliograph.rules.ids import timestamp
-from heliograph.rules.setup.records import Team
 from heliograph.storage.erase import Tell
 from heliograph.storage.store import Store
 

@@ -9,11 +9,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.manage import layouts, templates
-from heliograph.manage.domains import Domains
-from heliograph.manage.teams import find_team
-from heliograph.rules.audit import Actor
-from heliograph.rules.exports.records import (
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.exports.records import (
     Exported,
     ExportedAddress,
     ExportedDomain,
@@ -22,14 +19,18 @@ from heliograph.rules.exports.records import (
     LeftOut,
     edit_exported,
 )
-from heliograph.rules.mail.suppression_file import ReadLine, Unreadable, read_lines, to_line
-from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.rules.setup.records import Layout, TeamRecord
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.templates.check import layout_problems
-from heliograph.rules.templates.lint import problems_of_layout
+from heliograph.domain.mail.suppression_file import ReadLine, Unreadable, read_lines, to_line
+from heliograph.domain.refusals import InvalidRequest, Refusal
+from heliograph.domain.setup.records import Layout, TeamRecord
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.manage.domains import Domains
+from heliograph.manage.teams import find_team
 from heliograph.storage.imports import Import
 from heliograph.storage.store import Store
+from heliograph.templates import layout_service as layouts
+from heliograph.templates import service as templates
+from heliograph.templates.policy.check import layout_problems
+from heliograph.templates.policy.lint import problems_of_layout
 
 BUSY_S = 0.05  # between looks at a portion that the running service is working on
 

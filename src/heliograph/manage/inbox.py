@@ -1,7 +1,7 @@
 """The test inbox of a team: what simulators delivered, hidden when it is deleted. The messages themselves are kept."""
 
-from heliograph.rules.audit import Actor
-from heliograph.rules.setup.records import TeamRecord
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.setup.records import TeamRecord
 from heliograph.storage.store import Store
 
 

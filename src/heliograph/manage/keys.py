@@ -7,21 +7,21 @@ from typing import Annotated, get_args
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.manage.fields import check_fields, check_room, is_line
-from heliograph.rules.audit import Actor, AuditEntry
-from heliograph.rules.client_address import is_network
-from heliograph.rules.field_docs import TIME, limited, says
-from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.refusals import InvalidApiKey, InvalidRequest, NotFound, TeamSuspended
-from heliograph.rules.setup.keys import ENTROPY_BYTES, HOOK, check_giver, make_token, public_id, token_hash
-from heliograph.rules.setup.records import Key, KeyScope, Scope
-from heliograph.rules.setup.secrets import Seal
-from heliograph.rules.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
-from heliograph.rules.templates.values import wrong_passthrough
-from heliograph.rules.webhooks.signature import ENTROPY_MIN, make_secret
+from heliograph.changes.fields import check_fields, check_room, is_line
+from heliograph.domain.audit.actor import Actor, AuditEntry
+from heliograph.domain.field_docs import TIME, limited, says
+from heliograph.domain.ids import parse_timestamp, timestamp
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.network.client_address import is_network
+from heliograph.domain.refusals import InvalidApiKey, InvalidRequest, NotFound, TeamSuspended
+from heliograph.domain.setup.keys import ENTROPY_BYTES, HOOK, check_giver, make_token, public_id, token_hash
+from heliograph.domain.setup.records import Key, KeyScope, Scope
+from heliograph.domain.setup.secrets import Seal
+from heliograph.domain.setup.snapshot import PLATFORM_TEAM, Row, Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
+from heliograph.templates.policy.values import wrong_passthrough
+from heliograph.webhooks.policy.signature import ENTROPY_MIN, make_secret
 
 OVERLAP_MS = DAY_MS  # for so long a rotated key still works
 NETWORKS_MAX = 20  # of a key

@@ -2,10 +2,10 @@
 
 import msgspec
 
+from heliograph.domain.setup.secrets import Seal
 from heliograph.manage.domains import Domains
 from heliograph.manage.notices import ChatHooks
-from heliograph.manage.webhooks import Webhooks
-from heliograph.rules.setup.secrets import Seal
+from heliograph.webhooks.service import Webhooks
 
 
 class Management(msgspec.Struct, frozen=True, kw_only=True):

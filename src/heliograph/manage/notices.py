@@ -2,15 +2,15 @@
 
 from collections.abc import Collection, Mapping
 
-from heliograph.manage.webhooks import RefusalOf
-from heliograph.rules.audit import Actor, AuditEntry
-from heliograph.rules.notices import INSTANCE, NoticeKind
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.secrets import Vault
+from heliograph.domain.audit.actor import Actor, AuditEntry
+from heliograph.domain.operations.notices import INSTANCE, NoticeKind
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.secrets import Vault
 from heliograph.runtime.clock import Clock
 from heliograph.storage.notices import ChatHook
 from heliograph.storage.store import Store
-from heliograph.words.notices import host_of, kinds_of
+from heliograph.texts.notices import host_of, kinds_of
+from heliograph.webhooks.service import RefusalOf
 
 
 async def choose(

@@ -1,12 +1,12 @@
 """The phones that opted out of a team's messages, changed by people and keys; incoming texts change them too."""
 
-from heliograph.rules.audit import Actor
-from heliograph.rules.phones.opt_out import PHONE_CHANNELS, PhoneChannel
-from heliograph.rules.phones.phone import read_phone
-from heliograph.rules.refusals import InvalidPhone, InvalidRequest, OptOutNotFound
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.text import quoted
-from heliograph.storage.opt_outs import START, NeverOptedOut, OptOut
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.phones.opt_out import PHONE_CHANNELS, PhoneChannel
+from heliograph.domain.phones.phone import read_phone
+from heliograph.domain.refusals import InvalidPhone, InvalidRequest, OptOutNotFound
+from heliograph.domain.setup.records import TeamRecord
+from heliograph.domain.text import quoted
+from heliograph.inbound.store.opt_outs import START, NeverOptedOut, OptOut
 from heliograph.storage.store import Store
 
 

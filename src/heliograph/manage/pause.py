@@ -1,8 +1,8 @@
 """Delivery as a whole, paused and resumed: messages are accepted meanwhile, and wait."""
 
-from heliograph.manage.setup import change_rows
-from heliograph.rules.audit import Actor
-from heliograph.rules.setup.snapshot import PLATFORM_ID, pause_rows
+from heliograph.changes.setup_rows import change_rows
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.setup.snapshot import PLATFORM_ID, pause_rows
 from heliograph.storage.store import Store
 
 

@@ -8,14 +8,14 @@ from contextlib import suppress
 
 import msgspec
 
-from heliograph.manage.fields import check_fields, is_line
+from heliograph.changes.fields import check_fields, is_line
+from heliograph.domain.accounts import people as rules
+from heliograph.domain.accounts.idp_groups import OPERATOR, READ_ONLY, ROLES
+from heliograph.domain.accounts.people import Link, Person, RoleChange, Standing
+from heliograph.domain.audit.actor import SERVICE, Actor, AuditEntry
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.manage.teams import find_team
-from heliograph.rules import people as rules
-from heliograph.rules.audit import SERVICE, Actor, AuditEntry
-from heliograph.rules.groups import OPERATOR, READ_ONLY, ROLES
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.people import Link, Person, RoleChange, Standing
-from heliograph.rules.refusals import InvalidRequest, NotFound
 from heliograph.storage.passkeys import Passkey
 from heliograph.storage.people import Identity, Offered, Stranger
 from heliograph.storage.store import Store

@@ -5,11 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from heliograph.manage.fields import check_fields
-from heliograph.manage.setup import change_rows
-from heliograph.rules.audit import Actor
-from heliograph.rules.setup.file import read_platform_fields
-from heliograph.rules.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
+from heliograph.changes.fields import check_fields
+from heliograph.changes.setup_rows import change_rows
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.setup.setup_file import read_platform_fields
+from heliograph.domain.setup.snapshot import PLATFORM_ID, Row, Setup, to_row
 from heliograph.storage.store import Store
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from heliograph.handover import Handover
-from heliograph.rules.delivery.outcome import Accepted, Asked
-from heliograph.rules.mail.own_mail import OwnMail, to_content
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import Channel
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.carrier_failover import Handover
+from heliograph.domain.delivery.outcome import Accepted, Asked
+from heliograph.domain.mail.system_mail import OwnMail, to_content
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.records import Channel
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.store import Store
 
 MAILS_MAX = 10  # for a team or a person, and to an address, in 15 minutes

@@ -1,14 +1,14 @@
 """Recipients of a sandbox team: asked by a code whether they want its messages, added with it, removed."""
 
-from heliograph.manage.fields import check_room
-from heliograph.manage.setup import change_rows
+from heliograph.changes.fields import check_room
+from heliograph.changes.setup_rows import change_rows
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.delivery.magic_recipients import is_magic
+from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.setup.records import Recipient, Team
+from heliograph.domain.setup.snapshot import Row, Setup, to_row
+from heliograph.domain.setup.values import read_recipient
 from heliograph.manage.teams import find_team
-from heliograph.rules.audit import Actor
-from heliograph.rules.delivery.magic import is_magic
-from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.records import Recipient, Team
-from heliograph.rules.setup.snapshot import Row, Setup, to_row
-from heliograph.rules.setup.values import read_recipient
 from heliograph.storage.store import Store
 
 CODES_MAX = 10  # that a team may try in 15 minutes

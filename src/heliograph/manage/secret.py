@@ -4,8 +4,8 @@ import asyncio
 
 import msgspec
 
-from heliograph.rules.audit import Actor
-from heliograph.storage.known_secret import Fresh, Tell
+from heliograph.domain.audit.actor import Actor
+from heliograph.storage.master_secret import Fresh, Tell
 from heliograph.storage.store import Store
 
 SETTLE_S = 5.0  # in which every process follows the database, and seals with the new one

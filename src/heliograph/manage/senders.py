@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 
-from heliograph.manage.decisions import Ruling, asker, decided
-from heliograph.manage.fields import ONE_LINE, check_fields, check_room, is_line
-from heliograph.manage.setup import change_rows
-from heliograph.manage.teams import find_team
-from heliograph.rules.audit import Actor
-from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.file import read_sender_id_fields
-from heliograph.rules.setup.records import DisplayName, SenderId
-from heliograph.rules.setup.sender_approvals import (
+from heliograph.changes.decisions import Ruling, asker, decided
+from heliograph.changes.fields import ONE_LINE, check_fields, check_room, is_line
+from heliograph.changes.setup_rows import change_rows
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.setup.records import DisplayName, SenderId
+from heliograph.domain.setup.sender_approvals import (
     PendingSender,
     Submitted,
     as_seen,
@@ -19,9 +17,11 @@ from heliograph.rules.setup.sender_approvals import (
     text_of,
     wish,
 )
-from heliograph.rules.setup.sender_approvals import decide as rows_of_pending
-from heliograph.rules.setup.sender_approvals import decided as rows_of_word
-from heliograph.rules.setup.snapshot import RecordId, Row, Setup, to_row
+from heliograph.domain.setup.sender_approvals import decide as rows_of_pending
+from heliograph.domain.setup.sender_approvals import decided as rows_of_word
+from heliograph.domain.setup.setup_file import read_sender_id_fields
+from heliograph.domain.setup.snapshot import RecordId, Row, Setup, to_row
+from heliograph.manage.teams import find_team
 from heliograph.storage.store import Store
 
 WRONG = {

@@ -1,12 +1,12 @@
 """A team's suppression list, changed by people and keys; bounces and complaints reach it as reports (spec 4.1.2)."""
 
-from heliograph.rules.audit import Actor
-from heliograph.rules.delivery.magic import is_magic_email
-from heliograph.rules.mail.address import Address, parse_address
-from heliograph.rules.mail.suppression_file import MAGIC, REASONS
-from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
-from heliograph.rules.setup.records import TeamRecord
-from heliograph.rules.text import quoted
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.delivery.magic_recipients import is_magic_email
+from heliograph.domain.mail.address import Address, parse_address
+from heliograph.domain.mail.suppression_file import MAGIC, REASONS
+from heliograph.domain.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
+from heliograph.domain.setup.records import TeamRecord
+from heliograph.domain.text import quoted
 from heliograph.storage.setup import NewSuppression
 from heliograph.storage.store import Store
 from heliograph.storage.suppressions import NeverListed, Suppression

@@ -1,9 +1,9 @@
 """A team's test clock, moved by whoever writes its tests."""
 
-from heliograph.rules.audit import Actor
-from heliograph.rules.setup.records import Team
-from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.rules.team_clock import advanced, clock_of
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.operations.team_clock import advanced, clock_of
+from heliograph.domain.setup.records import Team
+from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.storage.setup import SetupChange
 from heliograph.storage.store import Store
 

@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.manage.decisions import asker
-from heliograph.manage.fields import check_fields
-from heliograph.manage.setup import change_rows
-from heliograph.rules.audit import Actor
-from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup.file import read_team_fields
-from heliograph.rules.setup.going_live import checklist
-from heliograph.rules.setup.records import Team, TeamRecord
-from heliograph.rules.setup.snapshot import Row, Setup, to_row
-from heliograph.rules.templates.values import wrong_passthrough
+from heliograph.changes.decisions import asker
+from heliograph.changes.fields import check_fields
+from heliograph.changes.setup_rows import change_rows
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.setup.going_live import checklist
+from heliograph.domain.setup.records import Team, TeamRecord
+from heliograph.domain.setup.setup_file import read_team_fields
+from heliograph.domain.setup.snapshot import Row, Setup, to_row
 from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
+from heliograph.templates.policy.values import wrong_passthrough
 
 Fields = Mapping[str, Any]  # as a setup file writes them
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from heliograph.rules.ids import PAIRS, ulid_start
-from heliograph.rules.limits import SECOND_MS
+from heliograph.domain.ids import PAIRS, ulid_start
+from heliograph.domain.limits import SECOND_MS
 
 POOL = 1024  # random numbers fetched together: a system call for each id would cost more than the id
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import structlog
 
-from heliograph.rules.erasure import hide_addresses
+from heliograph.domain.operations.erasure import hide_addresses
 
 Format = Literal["text", "json"]
 

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar, cast
 
-from heliograph.rules.limits import IN_THREAD
+from heliograph.domain.limits import IN_THREAD
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from importlib.metadata import entry_points
 from typing import Any, Literal, Self
 
-from heliograph.rules.trace import read_traceparent
+from heliograph.domain.network.trace_context import read_traceparent
 
 NAMED = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 OTLP = "otlp_proto_http"  # what `otlp` means: the extra has no other

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from heliograph.rules.client_address import network_of
+from heliograph.domain.network.client_address import network_of
 from heliograph.runtime.listening import take_no_more
 from heliograph.smtp.session import SmtpDialogue, SmtpLimits
 from heliograph.smtp.wire import SmtpWire

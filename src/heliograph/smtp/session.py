@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from heliograph.rules.text import CONTROLS
+from heliograph.domain.text import CONTROLS
 from heliograph.smtp.wire import BadLine, SmtpWire, TooSlow
 
 COMMAND_S = 300.0  # for the next command (RFC 5321, 4.5.3.2.7)

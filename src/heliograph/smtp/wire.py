@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 
-from heliograph.rules.limits import KIB
+from heliograph.domain.limits import KIB
 
 log = structlog.get_logger()
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from heliograph.runtime.clock import Clock
-from heliograph.storage.engine.blobs import FRESH_MS, Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
-from heliograph.storage.engine.objects import Objects
+from heliograph.storage.engine.local_files import FRESH_MS, Blobs
+from heliograph.storage.engine.s3 import Objects
 from heliograph.storage.retention import PORTION, unused
 
 CHUNK = 256 * 1024

@@ -5,11 +5,21 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.audit import SERVICE, AuditEntry
-from heliograph.rules.audit_chain import REWRITTEN, TAKEN_IN, BrokenLink, ChainLink, Head, Walk, linked, said, salted
-from heliograph.rules.notices import of_entry
+from heliograph.domain.audit.actor import SERVICE, AuditEntry
+from heliograph.domain.audit.audit_chain import (
+    REWRITTEN,
+    TAKEN_IN,
+    BrokenLink,
+    ChainLink,
+    Head,
+    Walk,
+    linked,
+    said,
+    salted,
+)
+from heliograph.domain.operations.notices import of_entry
 from heliograph.runtime.clock import OFF_MS
-from heliograph.storage import happenings
+from heliograph.storage import notice_queue
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 NEWEST = (1 << 62) - 1
@@ -70,7 +80,7 @@ async def write(tx: Tx, *entries: AuditEntry | None) -> None:
     """
     if given := [entry for entry in entries if entry]:
         rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in given])
-        await happenings.note(tx, *filter(None, map(of_entry, given)))
+        await notice_queue.note(tx, *filter(None, map(of_entry, given)))
         await _link(tx, await _lock(tx), rows)
 
 

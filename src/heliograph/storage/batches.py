@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from heliograph.rules.batch import DONE, BatchRecord
+from heliograph.domain.sending.batch import DONE, BatchRecord
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 

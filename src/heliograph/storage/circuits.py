@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from heliograph.rules.delivery.circuit import Circuit
+from heliograph.domain.delivery.circuit import Circuit
 from heliograph.storage.engine.database import Database
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from heliograph.rules.limits import IN_THREAD
+from heliograph.domain.limits import IN_THREAD
 from heliograph.storage.engine.database import Database, Tx
 
 SMALL = IN_THREAD

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from heliograph.rules.verify.conversion import KNOWN_MS, WINDOW_MS, Tally, areas, hour_of
+from heliograph.domain.verify.conversion import KNOWN_MS, WINDOW_MS, Tally, areas, hour_of
 from heliograph.storage.engine.database import Tx
 
 Phone = tuple[int, str]  # team, number

@@ -8,24 +8,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.delivery.lanes import LANE, queue_of
-from heliograph.rules.delivery.outcome import own
-from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.options import read_record
-from heliograph.rules.pricing import Account, hold
-from heliograph.rules.refusals import InsufficientCredit
-from heliograph.rules.setup.records import Channel, Priority
-from heliograph.rules.text import whole_number
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.delivery.lanes import LANE, queue_of
+from heliograph.domain.delivery.outcome import own
+from heliograph.domain.ids import parse_timestamp
+from heliograph.domain.refusals import InsufficientCredit
+from heliograph.domain.sending.pricing import Account, hold
+from heliograph.domain.sending.send_options import read_record
+from heliograph.domain.setup.records import Channel, Priority
+from heliograph.domain.text import whole_number
 from heliograph.storage import audit
-from heliograph.storage.accepts import lock_accounts, save_accounts, tell_low_credit
+from heliograph.storage.accept import lock_accounts, save_accounts, tell_low_credit
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, note, write_serialized
-from heliograph.storage.engine.probe import Probe
+from heliograph.storage.engine.health_probe import Probe
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Message, lock_messages
 from heliograph.storage.queues import PAGE_MOST, Queue, oldest_by_priority, queues
-from heliograph.storage.search import TimelineEvent
+from heliograph.storage.search.message_search import TimelineEvent
 from heliograph.storage.setup import SetupStore
 
 PAGE = 50

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.rules.limits import DAY_MS
+from heliograph.domain.limits import DAY_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 

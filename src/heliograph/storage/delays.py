@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.delivery.message import is_final
-from heliograph.rules.mail.delay import told_delay
-from heliograph.rules.webhooks.event import DELAYED
+from heliograph.domain.delivery.message_states import is_final
+from heliograph.domain.events import DELAYED
+from heliograph.domain.mail.delay import told_delay
 from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Database, Tx

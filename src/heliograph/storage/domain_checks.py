@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.setup.domain_records import Record, Verdict
+from heliograph.domain.setup.domain_records import Record, Verdict
 from heliograph.storage.engine.database import Database
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.delivery.message import is_final
-from heliograph.rules.erasure import Forms, stand_in
-from heliograph.storage import audit, batches, contents, grams, tags
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.delivery.message_states import is_final
+from heliograph.domain.operations.erasure import Forms, stand_in
+from heliograph.storage import audit, batches, contents, tags
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
 from heliograph.storage.queues import EVERY
+from heliograph.storage.search import index
 
 PORTION = 1000  # rows looked at in one transaction
 SUBJECT = "[erased]"
@@ -198,7 +199,7 @@ class _Hit(msgspec.Struct, frozen=True):
 async def _erase_messages(
     tx: Tx, wanted: Wanted, ids: list[tuple[str]], now: int, publisher: Publisher
 ) -> tuple[int, int]:
-    await grams.begin_to_erase(tx)
+    await index.begin_to_erase(tx)
     rows = await tx.run("lock_erased", team=wanted.ref, ids=ids)
     keys = [(row[0],) for row in rows]
     working = {row[0] for row in await tx.run("working_messages", team=wanted.ref, lanes=EVERY, messages=keys)}
@@ -227,7 +228,7 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int, pu
     await tags.forget(tx, keys)
     await tx.run("erase_records", records=[(key, after) for key, _, after in records])
     await tx.run("insert_tags", tags=tags.rows_of(await tx.run("records_of", messages=keys)))
-    await grams.forget(tx, records)
+    await index.forget(tx, records)
     ended = await tx.run("end_erased", messages=[(hit.key,) for hit in hits if hit.is_over], now=now)
     await publisher.publish(tx, await batches.finish(tx, {batch for (batch,) in ended if batch}, publisher, now))
     recipients: list[tuple[Any, ...]] = []

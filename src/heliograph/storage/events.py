@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.delivery.lanes import WEBHOOKS
-from heliograph.rules.webhooks.event import SCHEDULED, StoredEvent
+from heliograph.domain.delivery.lanes import WEBHOOKS
+from heliograph.domain.events import SCHEDULED, StoredEvent
 from heliograph.storage.engine.database import Database, Tx, note
 
 SPAN = 5000  # events that one page looks through

@@ -1,6 +1,6 @@
 """Fails messages at their `expires_at` while they still wait: in a long queue, or because delivery is paused."""
 
-from heliograph.rules.delivery.outcome import own
+from heliograph.domain.delivery.outcome import own
 from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes
 from heliograph.storage.engine.database import Database, Tx

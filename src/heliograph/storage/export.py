@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.erasure import Forms
-from heliograph.rules.ids import timestamp
-from heliograph.storage import search
+from heliograph.domain.ids import timestamp
+from heliograph.domain.operations.erasure import Forms
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.erase import (
     Tell,
@@ -19,6 +18,7 @@ from heliograph.storage.erase import (
     look_through_messages,
     places_of,
 )
+from heliograph.storage.search import message_search
 
 Shown = dict[str, Any]
 
@@ -92,7 +92,7 @@ class Exports:
 
 async def _message(tx: Tx, wanted: Wanted, id_: str) -> Shown | None:
     """Show it with this person as the only recipient; None when it only contains a longer address, or is gone."""
-    whole = await search.whole(tx, wanted.ref, id_, wanted.webhooks)
+    whole = await message_search.whole(tx, wanted.ref, id_, wanted.webhooks)
     if whole is None:
         return None
     facts = whole.facts

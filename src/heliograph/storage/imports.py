@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.ids import ulid
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.mail.suppression_file import ReadLine
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.ids import ulid
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.mail.suppression_file import ReadLine
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, Tx, write_serialized

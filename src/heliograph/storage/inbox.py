@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.ids import PREFIXES, ulid
-from heliograph.rules.setup.records import Channel
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.ids import PREFIXES, ulid
+from heliograph.domain.setup.records import Channel
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.attachments import Attachments

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from heliograph.rules.limits import CONTACT_MS, LEASE_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.limits import CONTACT_MS, LEASE_MS, MINUTE_MS, SECOND_MS
 from heliograph.runtime.clock import OFF_MS, Clock
 from heliograph.storage.engine.database import Tx
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.pricing import Account, Charge, book, credit_moved, moved, spend_of
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.sending.pricing import Account, Charge, book, credit_moved, moved, spend_of
 from heliograph.storage import audit
-from heliograph.storage.accepts import lock_accounts, save_accounts, to_account
+from heliograph.storage.accept import lock_accounts, save_accounts, to_account
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 

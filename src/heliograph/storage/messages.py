@@ -6,20 +6,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.acceptance import Acceptance, Decision, Sent
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.erasure import NameOf
-from heliograph.rules.idempotency import Remembered
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.operations.erasure import NameOf
+from heliograph.domain.sending.acceptance import Acceptance, Decision, Sent
+from heliograph.domain.sending.idempotency import Remembered
 from heliograph.runtime import tracing
 from heliograph.runtime.clock import Clock
-from heliograph.storage import accepts, audit, forgetting, search
+from heliograph.storage import accept as accepts
+from heliograph.storage import audit, purge
 from heliograph.storage.contents import SMALL, Room, read_content
 from heliograph.storage.engine.database import Database, Tx, write_serialized
-from heliograph.storage.engine.group import GroupCommit
+from heliograph.storage.engine.group_commit import GroupCommit
 from heliograph.storage.events import Publisher
-from heliograph.storage.find import Counted
 from heliograph.storage.leases import Leases
-from heliograph.storage.search import (
+from heliograph.storage.search import message_search
+from heliograph.storage.search.message_search import (
     MessageDetails,
     MessageLine,
     MessageRow,
@@ -28,6 +29,7 @@ from heliograph.storage.search import (
     SearchPage,
     TimelineEvent,
 )
+from heliograph.storage.search.query import Counted
 
 COUNT_MOST = 10_000
 
@@ -90,15 +92,15 @@ class Messages:
             rows = await tx.run("find_message", team=team, id=id_)
             if not rows:
                 return None
-            done = await forgetting.put_away(tx, rows[0][0], whole=whole)
+            done = await purge.put_away(tx, rows[0][0], whole=whole)
             await audit.write(tx, entry if done else None)
             return done
 
         return await write_serialized(self._database, story, entry.team)
 
     async def search(self, team: int, wanted: Search) -> SearchPage[MessageLine]:
-        seen = search.seen_by(self._clock, team, wanted)
-        return await self._database.read(lambda tx: search.messages(tx, team, seen))
+        seen = message_search.seen_by(self._clock, team, wanted)
+        return await self._database.read(lambda tx: message_search.messages(tx, team, seen))
 
     async def lines(self, team: int, ids: Iterable[str]) -> dict[str, MessageLine]:
         """Return those of the team that are still there, by id."""
@@ -111,25 +113,25 @@ class Messages:
 
         With a part, a key or a sender domain it counts those that may fit, by the index alone.
         """
-        seen = search.seen_by(self._clock, team, wanted)
-        return await self._database.read(lambda tx: search.count(tx, team, seen, most))
+        seen = message_search.seen_by(self._clock, team, wanted)
+        return await self._database.read(lambda tx: message_search.count(tx, team, seen, most))
 
     async def states(self, team: int, wanted: Search, most: int = COUNT_MOST) -> dict[str, int]:
         """Count the messages of a tag or of a template in each state, no further than `most` for each channel."""
-        seen = search.seen_by(self._clock, team, wanted)
-        return await self._database.read(lambda tx: search.states(tx, team, seen, most))
+        seen = message_search.seen_by(self._clock, team, wanted)
+        return await self._database.read(lambda tx: message_search.states(tx, team, seen, most))
 
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
         """Count the recipients of each message in each state."""
-        return await self._database.read(lambda tx: search.outcomes(tx, messages))
+        return await self._database.read(lambda tx: message_search.outcomes(tx, messages))
 
     async def facts(self, team: int, id_: str, room: Room) -> MessageRow | None:
-        found = await self._database.read(lambda tx: search.facts(tx, team, id_, SMALL))
+        found = await self._database.read(lambda tx: message_search.facts(tx, team, id_, SMALL))
         return await self._filled(found, room) if found else None
 
     async def whole(self, team: int, id_: str, webhooks: Iterable[str], room: Room) -> MessageDetails | None:
         """Return it with its whole timeline, and what was sent to these webhooks about it."""
-        found = await self._database.read(lambda tx: search.whole(tx, team, id_, webhooks, SMALL))
+        found = await self._database.read(lambda tx: message_search.whole(tx, team, id_, webhooks, SMALL))
         return replace(found, facts=await self._filled(found.facts, room)) if found else None
 
     async def _filled(self, found: MessageRow, room: Room) -> MessageRow:

@@ -9,12 +9,21 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.limits import HOUR_MS
-from heliograph.rules.notices import INSTANCE, NUMBERED, RETRY_MS, TEST, NoticeKind, NoticeRow, batches, is_told
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.limits import HOUR_MS
+from heliograph.domain.operations.notices import (
+    INSTANCE,
+    NUMBERED,
+    RETRY_MS,
+    TEST,
+    NoticeKind,
+    NoticeRow,
+    batches,
+    is_told,
+)
+from heliograph.domain.setup.snapshot import Setup
 from heliograph.runtime.clock import Clock
-from heliograph.storage import audit, happenings
+from heliograph.storage import audit, notice_queue
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 PORTION = 100  # happenings, or notices, in one transaction
@@ -148,7 +157,7 @@ class Notices:
         one = NoticeRow(name=self._clock.new_id("test/"), at=entry.at, team=team, kind=TEST)
 
         async def story(tx: Tx) -> None:
-            await happenings.note(tx, one)
+            await notice_queue.note(tx, one)
             await audit.write(tx, entry)
 
         await write_serialized(self._database, story, entry.team)

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 import structlog
 
-from heliograph.rules.acceptance import CAUGHT
-from heliograph.rules.delivery.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
-from heliograph.rules.delivery.outcome import DueReport, own
-from heliograph.rules.ids import parse_timestamp, timestamp
-from heliograph.rules.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, IDEMPOTENCY_LEASE_MS
-from heliograph.rules.options import read_record
-from heliograph.rules.setup.records import Channel, Priority
+from heliograph.domain.delivery.lanes import LANE, PRIORITIES, QUEUE_OF, SLOTS, queue_of, take_turns
+from heliograph.domain.delivery.outcome import DueReport, own
+from heliograph.domain.ids import parse_timestamp, timestamp
+from heliograph.domain.limits import ALONE_AGAIN_MS, CLAIMS_MAX, DEATHS_MAX, IDEMPOTENCY_LEASE_MS
+from heliograph.domain.sending.acceptance import CAUGHT
+from heliograph.domain.sending.send_options import read_record
+from heliograph.domain.setup.records import Channel, Priority
 from heliograph.runtime.clock import Clock
 from heliograph.storage import outcomes, verifications
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx, note
-from heliograph.storage.engine.group import GroupCommit
-from heliograph.storage.engine.probe import Probe
+from heliograph.storage.engine.group_commit import GroupCommit
+from heliograph.storage.engine.health_probe import Probe
 from heliograph.storage.events import Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import Change, HeldClaim

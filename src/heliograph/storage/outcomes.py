@@ -8,30 +8,30 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import CAUGHT
-from heliograph.rules.delivery import magic, message
-from heliograph.rules.delivery.lanes import INBOX
-from heliograph.rules.delivery.outcome import NOTES, SENDER, Asked, CarrierReport, DueReport, Report, own
-from heliograph.rules.delivery.retry import ABSENT_KEPT_MS, absent_wait
-from heliograph.rules.erasure import is_erased
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
-from heliograph.rules.mail import reputation
-from heliograph.rules.mail.bounce_category import category_of
-from heliograph.rules.mail.delay import TOLD_MS
-from heliograph.rules.mail.provider import OTHER, SIMULATOR, provider_of
-from heliograph.rules.mail.recipients import times_named
-from heliograph.rules.notices import dead_letters
-from heliograph.rules.options import read_record
-from heliograph.rules.phones.carrier_codes import told_opt_out
-from heliograph.rules.webhooks import event
+from heliograph.domain import events as event
+from heliograph.domain.delivery import magic_recipients, message_states
+from heliograph.domain.delivery.lanes import INBOX
+from heliograph.domain.delivery.outcome import NOTES, SENDER, Asked, CarrierReport, DueReport, Report, own
+from heliograph.domain.delivery.retry import ABSENT_KEPT_MS, absent_wait
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DEATHS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.mail import reputation
+from heliograph.domain.mail.delay import TOLD_MS
+from heliograph.domain.mail.mailbox_provider import OTHER, SIMULATOR, provider_of
+from heliograph.domain.mail.recipients import times_named
+from heliograph.domain.operations.erasure import is_erased
+from heliograph.domain.operations.notices import dead_letters
+from heliograph.domain.phones.carrier_codes import told_opt_out
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import CAUGHT
+from heliograph.domain.sending.send_options import read_record
+from heliograph.inbound.policy.bounce_category import category_of
+from heliograph.inbound.store.opt_outs import list_phones
 from heliograph.runtime import metrics
-from heliograph.storage import batches, carrier_use, figures, happenings
-from heliograph.storage.accepts import lock_accounts, save_accounts
+from heliograph.storage import batches, carrier_stats, notice_queue, stats
+from heliograph.storage.accept import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
 from heliograph.storage.events import Event, Publisher
-from heliograph.storage.opt_outs import list_phones
 
 # How long a report may be faster than our own record of the hand-over; a mail server may take ten minutes to say that
 # it took a mail which it returned long ago.
@@ -174,7 +174,7 @@ async def record(
     await _settle_outbox(tx, ours)
     if [c for c in known if c.accepted and c.detail.get(event.SIMULATED) and messages[c.message].sandbox]:
         note(tx, INBOX)
-    await carrier_use.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
+    await carrier_stats.count(tx, owner or "", [(c.at, one) for c in ours for one in c.asked])
     return [c.claim is None or c.claim in live for c in changes]
 
 
@@ -250,7 +250,7 @@ async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: d
     known = [(id_, report) for id_, report in reports if id_ in parts]
     if not known:
         return []
-    finished = {id_: report.status for id_, report in known if message.is_final(report.status)}
+    finished = {id_: report.status for id_, report in known if message_states.is_final(report.status)}
     if finished:
         await tx.run("update_parts", parts=[(carrier, id_, status) for id_, status in finished.items()])
     states: dict[tuple[int, int], list[str | None]] = defaultdict(list)
@@ -263,7 +263,7 @@ async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: d
         _, message_, position, number = parts[id_]
         of = states[message_, position]
         detail = report.detail | {"part": number, "parts": len(of), "part_status": report.status}
-        wanted = message.fold_parts(of) or "sent"
+        wanted = message_states.fold_parts(of) or "sent"
         changes.append(Change(at=at, message=message_, position=position, wanted=wanted, detail=detail))
     return changes
 
@@ -333,7 +333,7 @@ async def quarantine(tx: Tx, *, now: int, moved: Mapping[int, int], publisher: P
         return 0
     count = sum(map(bool, await record(tx, changes, owner=None, publisher=publisher)))
     if count:
-        await happenings.note(tx, dead_letters(count, now))
+        await notice_queue.note(tx, dead_letters(count, now))
     return count
 
 
@@ -375,7 +375,7 @@ class _Rows:
         self.opt_outs: list[tuple[int, str, str, str, int]] = []
         self.writers: dict[tuple[str, str], tuple[int, int]] = {}  # phone and channel: who wrote to it, and when
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
-        self.steps: list[figures.Step] = []
+        self.steps: list[stats.Step] = []
         self.delays: list[tuple[Any, ...]] = []  # of emails that were put off, by us …
         self.relayed_delays: list[tuple[Any, ...]] = []  # … and by a provider
         self.told_delays: list[tuple[int, int, int]] = []
@@ -452,7 +452,7 @@ async def _apply(
     await rows.publisher.publish(tx, rows.events)
     if rows.counts:
         await tx.run("count_reputation", counts=[(*place, *counts) for place, counts in sorted(rows.counts.items())])
-    await figures.count(tx, rows.steps)
+    await stats.count(tx, rows.steps)
     tx.afterwards += rows.told
 
 
@@ -489,23 +489,23 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
         recipient.detail = detail or recipient.detail
     # A recipient that was handed over once is no longer queued, even if it was deferred.
     wanted = recipient.status if change.note else change.wanted or "sending"
-    path = message.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
+    path = message_states.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
     rows.steps.append((moved.team, moved.channel, change.at, recipient.status, path))
-    is_real = moved.sandbox != CAUGHT and not magic.is_magic(recipient.address)
+    is_real = moved.sandbox != CAUGHT and not magic_recipients.is_magic(recipient.address)
     if path:
         _count(rows, change, moved, recipient, path, is_real=is_real)
     for status in path:
         previous, recipient.status = recipient.status, status
         if previous == "failed":
             recipient.late = 1
-        derived = message.derive(moved.channel, frozenset([r.status for r in everyone]))
-        moved.status = message.never_regress(moved.channel, moved.status, derived)
+        derived = message_states.derive(moved.channel, frozenset([r.status for r in everyone]))
+        moved.status = message_states.never_regress(moved.channel, moved.status, derived)
         moved.sequence += 1
         type_ = event.event_type(moved.channel, status)
         rows.tell(change, moved, recipient, type_, status, previous, moved.sequence, detail)
     if not path or not change.wanted or change.note or change.delay or change.again:
         _remark(rows, change, moved, recipient, detail, has_moved=bool(path))
-    ended = not [r for r in everyone if r.status not in message.FINAL and not is_erased(r.address)]
+    ended = not [r for r in everyone if r.status not in message_states.FINAL and not is_erased(r.address)]
     moved.ended_at = change.at if ended else None
     if moved.charge == "held" and (change.accepted or ended):
         kind, moved.charge = ("capture", "captured") if change.accepted else ("release", "released")
@@ -543,7 +543,7 @@ def _fail(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
     if moved.channel == "email":
         if is_real and not moved.sandbox and change.detail.get("reason") in UNUSED:
             rows.unused.append((moved, recipient.address))
-    elif (listed := told_opt_out(change.detail)) and not magic.is_magic(recipient.address):
+    elif (listed := told_opt_out(change.detail)) and not magic_recipients.is_magic(recipient.address):
         rows.opt_outs.append((moved.team, recipient.address, moved.channel, listed, change.at))
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
+from heliograph.domain.audit.actor import AuditEntry
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized

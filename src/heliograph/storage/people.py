@@ -1,7 +1,7 @@
 """The people of the dashboard: accounts, roles and links.
 
 What changes something takes its audit entry along and writes both in one transaction. What becomes of a role is
-decided by `rules/people.py`, on what the transaction has locked.
+decided by `domain/accounts/people.py`, on what the transaction has locked.
 """
 
 import hashlib
@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.limits import DAY_MS, HOUR_MS, MINUTE_MS
-from heliograph.rules.people import Link, Person, RoleChange, Standing, flags_of, still_holds
+from heliograph.domain.accounts.people import Link, Person, RoleChange, Standing, flags_of, still_holds
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from heliograph.rules.delivery.lanes import QUEUES
-from heliograph.rules.setup.records import Priority
+from heliograph.domain.delivery.lanes import QUEUES
+from heliograph.domain.setup.records import Priority
 from heliograph.storage.engine.database import Tx
 
 PAGE_MOST = 10_000  # how far a page counts what waits for each team or webhook: a millisecond

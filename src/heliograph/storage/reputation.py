@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from heliograph.rules.audit import SERVICE, AuditEntry
-from heliograph.rules.mail.reputation import (
+from heliograph.domain.audit.actor import SERVICE, AuditEntry
+from heliograph.domain.mail.reputation import (
     ACTIONS,
     WINDOW_MS,
     WINDOW_SENDS,

@@ -12,8 +12,8 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.ids import ulid
-from heliograph.rules.limits import DAY_MS, MINUTE_MS
+from heliograph.domain.ids import ulid
+from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 

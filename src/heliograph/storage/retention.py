@@ -8,13 +8,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from heliograph.rules.delivery.retry import ABSENT_KEPT_MS
-from heliograph.rules.limits import CALLBACK_ID_KEPT_MS, DAY_MS
-from heliograph.rules.phones.text_parts import REPEAT_MS
-from heliograph.rules.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
-from heliograph.storage import deliveries, imports, outcomes, requests, tags, texts
+from heliograph.domain.delivery.retry import ABSENT_KEPT_MS
+from heliograph.domain.limits import CALLBACK_ID_KEPT_MS, DAY_MS
+from heliograph.domain.phones.text_parts import REPEAT_MS
+from heliograph.domain.setup.records import KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS, TeamRecord
+from heliograph.inbound.store import inbound_texts
+from heliograph.storage import imports, outcomes, requests, tags
 from heliograph.storage.engine.database import Database, Tx
-from heliograph.storage.forgetting import BODY, WHOLE, purge_ended
+from heliograph.storage.purge import BODY, WHOLE, purge_ended
+from heliograph.webhooks import store as deliveries
 
 DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
 NOTICES_KEPT_MS = 30 * DAY_MS
@@ -27,9 +29,9 @@ PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wa
 AGES = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
-    "purge_received_texts": texts.KEPT_MS,
+    "purge_received_texts": inbound_texts.KEPT_MS,
     "purge_split_texts": REPEAT_MS,
-    "purge_writers": texts.KEPT_MS,
+    "purge_writers": inbound_texts.KEPT_MS,
     "purge_answers": DAY_MS,
     "purge_early_reports": outcomes.EARLY_MS,
     "purge_early_returns": outcomes.EARLY_RETURN_MS,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.limits import DAY_MS, MINUTE_MS
-from heliograph.rules.people import Person
+from heliograph.domain.accounts.people import Person
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized

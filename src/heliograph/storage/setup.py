@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.delivery.lanes import SETUP
-from heliograph.rules.setup.records import Domain
-from heliograph.rules.setup.snapshot import Row, Setup, to_row, updated
-from heliograph.rules.webhooks.formats.formats import hears, signs_callbacks
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.delivery.lanes import SETUP
+from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.snapshot import Row, Setup, to_row, updated
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, StoreUnavailable, Story, T, Tx, note, write_serialized
 from heliograph.storage.events import Event, Publisher
-from heliograph.storage.forgetting import forget_team
 from heliograph.storage.outcomes import suppression_event
-from heliograph.storage.versions import keep_versions
+from heliograph.storage.purge import forget_team
+from heliograph.templates.store import keep_versions
+from heliograph.webhooks.policy.formats.formats import hears, signs_callbacks
 
 GAP_S = 0.02  # between looks for what other processes changed, however many miss something
 

@@ -4,53 +4,53 @@ from functools import partial
 
 import msgspec
 
-from heliograph.rules.erasure import NameOf, erased_name
+from heliograph.domain.operations.erasure import NameOf, erased_name
+from heliograph.inbound.store.inbound_mail import Received
+from heliograph.inbound.store.inbound_texts import ReceivedTexts
+from heliograph.inbound.store.opt_outs import OptOuts
+from heliograph.inbound.store.reports import Reports
 from heliograph.runtime.clock import Clock
 from heliograph.storage.attachments import Attachments
+from heliograph.storage.attempt_limiter import Tries
 from heliograph.storage.audit import Audit
 from heliograph.storage.batches import Batches
-from heliograph.storage.carrier_use import CarrierUse
+from heliograph.storage.carrier_stats import CarrierUse
 from heliograph.storage.circuits import Circuits
 from heliograph.storage.dead_letters import DeadLetters
 from heliograph.storage.decisions import Decisions
 from heliograph.storage.delays import Delays
-from heliograph.storage.deliveries import Deliveries
 from heliograph.storage.domain_checks import DomainChecks
-from heliograph.storage.engine.blobs import Blobs
 from heliograph.storage.engine.database import Database, StoreUnavailable, TooManyChanges
-from heliograph.storage.engine.hints import Hints
-from heliograph.storage.engine.objects import Objects
+from heliograph.storage.engine.local_files import Blobs
+from heliograph.storage.engine.s3 import Objects
+from heliograph.storage.engine.wakeups import Hints
 from heliograph.storage.erase import Erasures
 from heliograph.storage.events import Events
 from heliograph.storage.expiry import Expiry
 from heliograph.storage.export import Exports
-from heliograph.storage.figures import Figures
-from heliograph.storage.grams import Grams
 from heliograph.storage.imports import Imports
 from heliograph.storage.inbox import Inbox
-from heliograph.storage.known_secret import SecretStore
 from heliograph.storage.leases import Leases
 from heliograph.storage.ledger import Ledger
+from heliograph.storage.maintenance import Upkeep
+from heliograph.storage.master_secret import SecretStore
 from heliograph.storage.messages import Messages
 from heliograph.storage.notices import Notices
-from heliograph.storage.opt_outs import OptOuts
 from heliograph.storage.outbox import Outbox
+from heliograph.storage.page_versions import Pulses
 from heliograph.storage.passkeys import Passkeys
 from heliograph.storage.people import People
-from heliograph.storage.pulses import Pulses
-from heliograph.storage.received import Received
-from heliograph.storage.reports import Reports
 from heliograph.storage.reputation import Reputations
 from heliograph.storage.requests import Requests
+from heliograph.storage.search.index import Grams
 from heliograph.storage.sessions import Sessions
 from heliograph.storage.setup import SetupStore
+from heliograph.storage.stats import Figures
 from heliograph.storage.suppressions import Suppressions
 from heliograph.storage.team_clocks import TeamClocks
-from heliograph.storage.texts import ReceivedTexts
-from heliograph.storage.tries import Tries
-from heliograph.storage.upkeep import Upkeep
 from heliograph.storage.verifications import Verifications
-from heliograph.storage.versions import Versions
+from heliograph.templates.store import Versions
+from heliograph.webhooks.store import Deliveries
 
 __all__ = ["Store", "StoreUnavailable", "TooManyChanges", "make_store"]
 

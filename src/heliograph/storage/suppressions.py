@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from heliograph.rules.audit import AuditEntry
-from heliograph.rules.erasure import SHOWN, NameOf, is_erased
-from heliograph.rules.ids import parse_timestamp
+from heliograph.domain.audit.actor import AuditEntry
+from heliograph.domain.ids import parse_timestamp
+from heliograph.domain.operations.erasure import SHOWN, NameOf, is_erased
 from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, setup
 from heliograph.storage.audit import NEWEST

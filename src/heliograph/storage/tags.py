@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.options import Added, tag_hash
+from heliograph.domain.sending.send_options import Added, tag_hash
 from heliograph.storage.engine.database import Tx
 
 _added = msgspec.json.Decoder(Added)

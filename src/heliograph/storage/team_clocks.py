@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from heliograph.rules.delivery.lanes import PRIORITIES, SLOTS, queue_of
-from heliograph.rules.setup.records import Team
-from heliograph.rules.setup.snapshot import Setup, to_row
-from heliograph.rules.team_clock import clock_of, next_stop
+from heliograph.domain.delivery.lanes import PRIORITIES, SLOTS, queue_of
+from heliograph.domain.operations.team_clock import clock_of, next_stop
+from heliograph.domain.setup.records import Team
+from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.runtime.clock import Clock
 from heliograph.storage import retention, setup
 from heliograph.storage.engine.database import Database, Tx

@@ -8,23 +8,29 @@ from typing import Any
 import msgspec
 import structlog
 
-from heliograph.rules import pricing
-from heliograph.rules.acceptance import CAUGHT, IdempotencyKey, Sent
-from heliograph.rules.delivery.lanes import INBOX
-from heliograph.rules.delivery.outcome import Asked
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DAY_MS, IDEMPOTENCY_LEASE_MS, IDEMPOTENCY_WINDOW_MS, MINUTE_MS, VERIFICATION_MS
-from heliograph.rules.options import Added
-from heliograph.rules.pricing import Account
-from heliograph.rules.refusals import Refusal, VerificationEnded, VerificationNotFound, VerifyRateLimited
-from heliograph.rules.setup.records import Channel
-from heliograph.rules.verify import verification
-from heliograph.rules.verify.conversion import Tally, areas, hour_of
-from heliograph.rules.verify.verification import CANCELED, CheckResult
+from heliograph.domain.delivery.lanes import INBOX
+from heliograph.domain.delivery.outcome import Asked
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import (
+    DAY_MS,
+    IDEMPOTENCY_LEASE_MS,
+    IDEMPOTENCY_WINDOW_MS,
+    MINUTE_MS,
+    VERIFICATION_MS,
+)
+from heliograph.domain.refusals import Refusal, VerificationEnded, VerificationNotFound, VerifyRateLimited
+from heliograph.domain.sending import pricing
+from heliograph.domain.sending.acceptance import CAUGHT, IdempotencyKey, Sent
+from heliograph.domain.sending.pricing import Account
+from heliograph.domain.sending.send_options import Added
+from heliograph.domain.setup.records import Channel
+from heliograph.domain.verify import verification
+from heliograph.domain.verify.conversion import Tally, areas, hour_of
+from heliograph.domain.verify.verification import CANCELED, CheckResult
 from heliograph.runtime import metrics
 from heliograph.runtime.clock import Clock
-from heliograph.storage import carrier_use, conversion, search
-from heliograph.storage.accepts import (
+from heliograph.storage import carrier_stats, conversion
+from heliograph.storage.accept import (
     find_remembered,
     lock_accounts,
     remember,
@@ -33,11 +39,12 @@ from heliograph.storage.accepts import (
     tell_low_credit,
 )
 from heliograph.storage.engine.database import Database, Tx, note
-from heliograph.storage.engine.group import GroupCommit
+from heliograph.storage.engine.group_commit import GroupCommit
 from heliograph.storage.events import Event, Publisher
 from heliograph.storage.leases import Leases
 from heliograph.storage.outcomes import SETTLE
-from heliograph.storage.search import Search, SearchPage, VerificationLine
+from heliograph.storage.search import message_search
+from heliograph.storage.search.message_search import Search, SearchPage, VerificationLine
 from heliograph.storage.tags import tag_rows
 
 log = structlog.get_logger()
@@ -281,7 +288,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
         await tx.run("complete_idempotency", keys=keys)
     if any(item.simulated and rows[item.team, item.id].sandbox for item in items):
         note(tx, INBOX)
-    await carrier_use.count(tx, items[-1].owner, [(item.at, one) for item in items for one in item.asked])
+    await carrier_stats.count(tx, items[-1].owner, [(item.at, one) for item in items for one in item.asked])
     return [None] * len(items)
 
 
@@ -541,5 +548,5 @@ class Verifications:
         return VerificationLine(*rows[0]) if rows else None
 
     async def search(self, team: int, wanted: Search) -> SearchPage[VerificationLine]:
-        now, wanted = self._clock.of(team), search.seen_by(self._clock, team, wanted)
-        return await self._database.read(lambda tx: search.verifications(tx, team, wanted, now))
+        now, wanted = self._clock.of(team), message_search.seen_by(self._clock, team, wanted)
+        return await self._database.read(lambda tx: message_search.verifications(tx, team, wanted, now))

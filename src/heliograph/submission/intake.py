@@ -11,21 +11,15 @@ from heliograph.accept.admission import Admission
 from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, send_email
 from heliograph.accept.idempotency import send_once
-from heliograph.rules import idempotency
-from heliograph.rules.acceptance import Sent
-from heliograph.rules.idempotency import Retry
-from heliograph.rules.limits import KIB
-from heliograph.rules.mail.address import Address
-from heliograph.rules.mail.attachments import more_types
-from heliograph.rules.mail.submitted import Submitted, read_submitted
-from heliograph.rules.refusals import (
-    OF_SETUP,
-    InternalError,
-    InvalidApiKey,
-    Refusal,
-    ServiceUnavailable,
-)
-from heliograph.rules.setup.records import Caller
+from heliograph.domain.limits import KIB
+from heliograph.domain.mail.address import Address
+from heliograph.domain.mail.attachments import more_types
+from heliograph.domain.mail.smtp_to_request import Submitted, read_submitted
+from heliograph.domain.refusals import OF_SETUP, InternalError, InvalidApiKey, Refusal, ServiceUnavailable
+from heliograph.domain.sending import idempotency
+from heliograph.domain.sending.acceptance import Sent
+from heliograph.domain.sending.idempotency import Retry
+from heliograph.domain.setup.records import Caller
 from heliograph.runtime import metrics
 from heliograph.smtp.wire import HungUp, TooSlow
 from heliograph.storage.store import StoreUnavailable

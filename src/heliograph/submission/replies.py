@@ -1,7 +1,7 @@
 """The only place that knows which SMTP reply a refusal has."""
 
-from heliograph.rules import refusals as r
-from heliograph.rules.refusals import Refusal
+from heliograph.domain import refusals as r
+from heliograph.domain.refusals import Refusal
 from heliograph.web.status import status_of
 
 BY_STATUS = {

@@ -5,11 +5,11 @@ from functools import partial
 
 import pybase64
 
-from heliograph.rules.client_address import is_inside
-from heliograph.rules.limits import KIB, MIB, RECIPIENTS_MAX
-from heliograph.rules.mail.address import Address, parse_address
-from heliograph.rules.mail.mime_text import padded
-from heliograph.rules.refusals import InvalidApiKey, PayloadTooLarge, Refusal
+from heliograph.domain.limits import KIB, MIB, RECIPIENTS_MAX
+from heliograph.domain.mail.address import Address, parse_address
+from heliograph.domain.mail.mime_text import padded
+from heliograph.domain.network.client_address import is_inside
+from heliograph.domain.refusals import InvalidApiKey, PayloadTooLarge, Refusal
 from heliograph.smtp.listener import SmtpServer
 from heliograph.smtp.session import COMMAND_S, FIRST_HELO, GO_ON, Envelope, SmtpDialogue, SmtpLimits, Terms, Tls
 from heliograph.smtp.wire import SmtpWire

@@ -9,11 +9,11 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from heliograph.rules.limits import IN_THREAD, JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
-from heliograph.rules.mail.submitted import Submitted
-from heliograph.rules.refusals import InvalidJson, InvalidRequest
-from heliograph.rules.shape import Misfit, read
-from heliograph.web.large import STEP, read_in_steps
+from heliograph.domain.limits import IN_THREAD, JSON_DEPTH_MAX, JSON_VALUES_MAX, MIB
+from heliograph.domain.mail.smtp_to_request import Submitted
+from heliograph.domain.refusals import InvalidJson, InvalidRequest
+from heliograph.domain.validation import Misfit, read
+from heliograph.web.incremental_json import STEP, read_in_steps
 
 T = TypeVar("T")
 

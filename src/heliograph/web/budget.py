@@ -9,8 +9,8 @@ from collections import defaultdict
 
 import msgspec
 
-from heliograph.rules.limits import EMAIL_BODY_MAX, MIB
-from heliograph.rules.refusals import ServiceUnavailable
+from heliograph.domain.limits import EMAIL_BODY_MAX, MIB
+from heliograph.domain.refusals import ServiceUnavailable
 
 TOTAL = 96 * MIB  # a body is in memory up to three times while it is read, decoded and kept
 SMALL = MIB  # bodies up to this …

@@ -17,10 +17,10 @@ from urllib.parse import unquote
 import httptools
 import structlog
 
-from heliograph.rules.limits import KIB
-from heliograph.rules.refusals import InternalError, InvalidRequest
+from heliograph.domain.limits import KIB
+from heliograph.domain.refusals import InternalError, InvalidRequest
 from heliograph.runtime.listening import take_no_more
-from heliograph.web.front import Front
+from heliograph.web.dispatcher import Front
 from heliograph.web.request import ClientGone, Headers, Request, Response
 
 log = structlog.get_logger()

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from heliograph.rules import refusals as r
-from heliograph.rules.field_docs import says
-from heliograph.rules.refusals import Refusal, all_refusals
+from heliograph.domain import refusals as r
+from heliograph.domain.field_docs import says
+from heliograph.domain.refusals import Refusal, all_refusals
 from heliograph.web.status import status_of
 
 TYPES = {

@@ -5,8 +5,8 @@ from urllib.parse import parse_qsl
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from heliograph.rules.limits import KIB
-from heliograph.rules.refusals import InvalidRequest, UnsupportedMediaType
+from heliograph.domain.limits import KIB
+from heliograph.domain.refusals import InvalidRequest, UnsupportedMediaType
 
 FIELDS_MAX = 1000
 FORM_IN_THREAD = 16 * KIB  # read off the event loop above this: each escaped byte takes a step of its own

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.field_docs import HasMore, ObjectName
-from heliograph.rules.ids import PREFIXES, id_pattern, parse_timestamp
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.text import quoted, whole_number
+from heliograph.domain.field_docs import HasMore, ObjectName
+from heliograph.domain.ids import PREFIXES, id_pattern, parse_timestamp
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.text import quoted, whole_number
 from heliograph.web.request import Response
 from heliograph.web.route import Query, answer
 

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from heliograph.rules.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
-from heliograph.rules.setup.records import Caller
+from heliograph.domain.refusals import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
+from heliograph.domain.setup.records import Caller
 from heliograph.web.budget import ByteBudget, HeldBody
 
 Headers = list[tuple[bytes, bytes]]

@@ -5,13 +5,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from heliograph.rules.acceptance import Sent
-from heliograph.rules.audit import Actor
-from heliograph.rules.idempotency import Retry, read_key
-from heliograph.rules.limits import BODY_MAX, IDEMPOTENCY_KEY_MAX
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import Caller
-from heliograph.web.reading import Reads, work
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.limits import BODY_MAX, IDEMPOTENCY_KEY_MAX
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.sending.acceptance import Sent
+from heliograph.domain.sending.idempotency import Retry, read_key
+from heliograph.domain.setup.records import Caller
+from heliograph.web.read_budget import Reads, work
 from heliograph.web.request import Request, Response
 
 C = TypeVar("C")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
-from heliograph.rules.refusals import MethodNotAllowed, NotFound
+from heliograph.domain.refusals import MethodNotAllowed, NotFound
 
 
 class Routed(Protocol):

@@ -1,7 +1,7 @@
 """The only place that knows which HTTP status a refusal has."""
 
-from heliograph.rules import refusals as r
-from heliograph.rules.refusals import Refusal
+from heliograph.domain import refusals as r
+from heliograph.domain.refusals import Refusal
 
 STATUS: dict[type[Refusal], int] = {
     r.MissingApiKey: 401,

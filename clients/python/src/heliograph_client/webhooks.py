@@ -1,4 +1,4 @@
-# Made by `make clients` from src/heliograph/receiving.py.
+# Made by `make clients` from src/heliograph/webhooks/verification.py.
 """For receivers of webhooks: is this request from Heliograph, and is it fresh? The standard library is enough."""
 
 import base64

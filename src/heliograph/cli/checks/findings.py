@@ -8,9 +8,9 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from heliograph.channels.resolver import NameServers
+from heliograph.runtime.resolver import NameServers
 from heliograph.settings import Settings
-from heliograph.storage.examination import Examination
+from heliograph.storage.diagnostics import Examination
 
 LOOKS = {"ok": "green", "warn": "yellow", "FAIL": "red"}
 

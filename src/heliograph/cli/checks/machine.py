@@ -13,8 +13,8 @@ import msgspec
 
 from heliograph.cli.checks.findings import Finding, Site, fail, ok, warn
 from heliograph.cli.send import open_url
-from heliograph.datafolder import kept_instance
-from heliograph.rules.instance import name_of_instance
+from heliograph.data_folder import kept_instance
+from heliograph.domain.operations.instance_name import name_of_instance
 from heliograph.runtime.clock import Clock
 from heliograph.server import HTTP, CannotListen, bind, listen
 from heliograph.settings import Settings

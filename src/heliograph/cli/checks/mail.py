@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 import dns.reversename
 
 from heliograph.app import CARRIERS, make_certificate
-from heliograph.channels.resolver import DnsSilent, Unknown
 from heliograph.cli.checks.findings import Finding, Site, fail, ok, warn
-from heliograph.rules.client_address import is_inside
-from heliograph.rules.delivery.callbacks import calls_back, is_silent
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.address import normal_domain, parse_address
-from heliograph.rules.setup.records import CHANNELS
-from heliograph.rules.setup.snapshot import Setup
+from heliograph.domain.delivery.callbacks import calls_back, is_silent
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.address import normal_domain, parse_address
+from heliograph.domain.network.client_address import is_inside
+from heliograph.domain.setup.records import CHANNELS
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.runtime.resolver import DnsSilent, Unknown
 from heliograph.settings import BadSetting, Settings
-from heliograph.storage.carrier_use import RecentUse
+from heliograph.storage.carrier_stats import RecentUse
 
 PROBE_S = 5.0
 TRIED_MAX = 2  # mail exchangers, before port 25 counts as blocked

@@ -10,11 +10,7 @@ from typing import Any
 
 import apsw
 
-from heliograph.cli.checks.findings import Finding, Level, Site, fail, ok, warn
-from heliograph.cli.checks.machine import there
-from heliograph.cli.options import DATABASE_ERRORS, shown
-from heliograph.datafolder import LOST
-from heliograph.opening import (
+from heliograph.bootstrap import (
     examine,
     log_fault,
     log_size,
@@ -24,13 +20,17 @@ from heliograph.opening import (
     secret_fault,
     sqlite_path,
 )
+from heliograph.cli.checks.findings import Finding, Level, Site, fail, ok, warn
+from heliograph.cli.checks.machine import there
+from heliograph.cli.options import DATABASE_ERRORS, shown
+from heliograph.data_folder import LOST
 from heliograph.runtime.clock import OFF_MS, Clock
 from heliograph.settings import BadSetting, Settings
 from heliograph.storage.audit import Chain
 from heliograph.storage.engine.database import StoreUnavailable, reason_of
 from heliograph.storage.engine.migrate import ForeignSchema
-from heliograph.storage.engine.objects import Objects
 from heliograph.storage.engine.postgres import Hosts, connect
+from heliograph.storage.engine.s3 import Objects
 
 OTHERS = 0o077  # bits of a mode that let in anybody but the owner
 POSTGRES_MIN = 130000

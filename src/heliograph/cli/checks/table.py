@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from heliograph.bootstrap import MEND_LOG
 from heliograph.cli.checks import machine, mail, store
 from heliograph.cli.checks.findings import Command, Finding, Site, SiteCheck
-from heliograph.opening import MEND_LOG
 from heliograph.runtime.clock import Clock
-from heliograph.storage.examination import Examination
+from heliograph.storage.diagnostics import Examination
 
 REACH_OBJECTS = "correct HELIOGRAPH_ATTACHMENTS and HELIOGRAPH_S3_…, or let this machine reach the store"
 

@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.postal.shape import envelope
-from heliograph.rules.delivery.content import EmailContent
-from heliograph.rules.ids import PREFIXES, parse_timestamp
-from heliograph.rules.options import MessageRecord, read_record
-from heliograph.rules.refusals import MessageNotFound
-from heliograph.rules.webhooks.event import DELAYED
-from heliograph.rules.webhooks.formats.postal import TAG, message_id
-from heliograph.storage.search import MessageDetails, TimelineEvent
-from heliograph.web.reading import work
+from heliograph.compat.normalize import given_as
+from heliograph.compat.postal.codec import envelope
+from heliograph.domain.delivery.content import EmailContent
+from heliograph.domain.events import DELAYED
+from heliograph.domain.ids import PREFIXES, parse_timestamp
+from heliograph.domain.refusals import MessageNotFound
+from heliograph.domain.sending.send_options import MessageRecord, read_record
+from heliograph.storage.search.message_search import MessageDetails, TimelineEvent
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
+from heliograph.webhooks.policy.formats.postal import TAG, message_id
 
 WAITS = "Pending"
 STATES = {"queued": WAITS, "sending": WAITS, "bounced": "Bounced", "failed": "HardFail"}  # all else is Sent

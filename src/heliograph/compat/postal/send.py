@@ -7,16 +7,16 @@ from msgspec.structs import replace
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.compat.call import Call
-from heliograph.compat.given import bare, given_as, read_mailboxes, shown, unwrapped
-from heliograph.compat.postal.shape import envelope
-from heliograph.rules import idempotency
-from heliograph.rules.idempotency import Retry
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.mail.attachments import more_types
-from heliograph.rules.mail.submitted import read_submitted
-from heliograph.rules.refusals import InvalidEmail, InvalidRequest, MissingBody
+from heliograph.compat.normalize import bare, given_as, read_mailboxes, shown, unwrapped
+from heliograph.compat.postal.codec import envelope
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.mail.attachments import more_types
+from heliograph.domain.mail.smtp_to_request import read_submitted
+from heliograph.domain.refusals import InvalidEmail, InvalidRequest, MissingBody
+from heliograph.domain.sending import idempotency
+from heliograph.domain.sending.idempotency import Retry
 from heliograph.web.bodies import submitted_fields, to_request
-from heliograph.web.reading import work
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 
 

@@ -6,20 +6,20 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark.shape import COUNT_MAX, STREAM, asked, check_stream, page_of, span
+from heliograph.compat.postmark.codec import COUNT_MAX, STREAM, asked, check_stream, page_of, span
+from heliograph.domain.events import StoredEvent
+from heliograph.domain.ids import ulid
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.refusals import MessageNotFound, SuppressionNotFound
+from heliograph.domain.text import whole_number
 from heliograph.manage import suppressions
-from heliograph.rules.ids import ulid
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.refusals import MessageNotFound, SuppressionNotFound
-from heliograph.rules.text import whole_number
-from heliograph.rules.webhooks.event import StoredEvent
-from heliograph.rules.webhooks.formats.formats import CANCELED
-from heliograph.rules.webhooks.formats.postmark import HARD, SOFT, SPAM, bounce_number, bounced, second_of
 from heliograph.storage.events import NEWEST
-from heliograph.storage.figures import Reached
+from heliograph.storage.stats import Reached
 from heliograph.web.request import Response
 from heliograph.web.route import answer
+from heliograph.webhooks.policy.formats.formats import CANCELED
+from heliograph.webhooks.policy.formats.postmark import HARD, SOFT, SPAM, bounce_number, bounced, second_of
 
 TYPES = ("email.bounced", "email.complained", "email.failed")
 NOT_FOUND = 407

@@ -11,19 +11,19 @@ from heliograph.accept.context import Context
 from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_email, send_email
 from heliograph.accept.idempotency import send_once
 from heliograph.compat.call import Call
-from heliograph.compat.given import bare, given_as, shown, split_mailboxes, unwrapped
-from heliograph.compat.postmark.shape import INACTIVE, word
-from heliograph.rules import refusals as r
-from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
-from heliograph.rules.exports.postmark import find_template, template_id
-from heliograph.rules.limits import BATCH_MAX
-from heliograph.rules.refusals import InvalidHeader, InvalidRequest, Refusal
-from heliograph.rules.setup.records import Caller
-from heliograph.rules.templates.values import only_declared
-from heliograph.rules.webhooks.formats.postmark import TAG
+from heliograph.compat.normalize import bare, given_as, shown, split_mailboxes, unwrapped
+from heliograph.compat.postmark.codec import INACTIVE, word
+from heliograph.domain import refusals as r
+from heliograph.domain.exports.postmark import find_template, template_id
+from heliograph.domain.limits import BATCH_MAX
+from heliograph.domain.refusals import InvalidHeader, InvalidRequest, Refusal
+from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, Sent
+from heliograph.domain.setup.records import Caller
+from heliograph.templates.policy.values import only_declared
 from heliograph.web.bodies import to_request
 from heliograph.web.request import Response
 from heliograph.web.route import answer_once
+from heliograph.webhooks.policy.formats.postmark import TAG
 
 TOO_MANY = 410
 DROPPED = INACTIVE.replace("Found", "Message OK, but will not deliver to these", 1)

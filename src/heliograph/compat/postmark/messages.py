@@ -7,18 +7,24 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark.shape import COUNT_MAX, STREAM, asked, check_stream, page_of, span
-from heliograph.rules.delivery.content import EmailContent
-from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.mail.address import name_addr, parse_address, parse_name_addr
-from heliograph.rules.options import MessageRecord, read_record
-from heliograph.rules.refusals import InvalidRequest, MessageNotFound
-from heliograph.rules.webhooks.event import DELAYED
-from heliograph.rules.webhooks.formats.postmark import TAG, bounce_number
-from heliograph.storage.search import MessageDetails, MessageLine, MessageRow, Search, TimelineEvent
-from heliograph.web.reading import work
+from heliograph.compat.postmark.codec import COUNT_MAX, STREAM, asked, check_stream, page_of, span
+from heliograph.domain.delivery.content import EmailContent
+from heliograph.domain.events import DELAYED
+from heliograph.domain.ids import PREFIXES, timestamp
+from heliograph.domain.mail.address import name_addr, parse_address, parse_name_addr
+from heliograph.domain.refusals import InvalidRequest, MessageNotFound
+from heliograph.domain.sending.send_options import MessageRecord, read_record
+from heliograph.storage.search.message_search import (
+    MessageDetails,
+    MessageLine,
+    MessageRow,
+    Search,
+    TimelineEvent,
+)
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
+from heliograph.webhooks.policy.formats.postmark import TAG, bounce_number
 
 WAITS = "queued"
 STATES = {WAITS: "Queued", "sending": "Processed"}  # all else is Sent

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.postmark.shape import STREAM, asked, check_stream, span
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.storage.figures import Reached
+from heliograph.compat.postmark.codec import STREAM, asked, check_stream, span
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.storage.stats import Reached
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 

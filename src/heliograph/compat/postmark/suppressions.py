@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.postmark.shape import STREAM, asked, check_stream, span
+from heliograph.compat.normalize import given_as
+from heliograph.compat.postmark.codec import STREAM, asked, check_stream, span
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.mail.suppression_file import DEFAULT
+from heliograph.domain.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
+from heliograph.domain.text import quoted
 from heliograph.manage import suppressions
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.mail.suppression_file import DEFAULT
-from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
-from heliograph.rules.text import quoted
-from heliograph.rules.webhooks.formats.postmark import REASONS, origin_of
 from heliograph.storage.suppressions import START, End, SuppressionLine
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
+from heliograph.webhooks.policy.formats.postmark import REASONS, origin_of
 
 CHANGE_MAX = 50
 PAGE = 1_000

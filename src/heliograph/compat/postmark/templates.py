@@ -5,21 +5,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.postmark.shape import asked, cut
-from heliograph.manage import templates
-from heliograph.rules.exports.postmark import find_template, template_id, template_number
-from heliograph.rules.exports.records import with_kept
-from heliograph.rules.mail.sender import usual_brand
-from heliograph.rules.refusals import InvalidRequest, TemplateNotFound
-from heliograph.rules.setup.records import Template
-from heliograph.rules.setup.template_approvals import mark_of
-from heliograph.rules.setup.template_edit import Edited, edit_template
-from heliograph.rules.templates.foreign import own_placeholders, short_placeholders
-from heliograph.rules.templates.mjml import reading_cost
-from heliograph.rules.templates.render import most_octets, render
-from heliograph.rules.templates.values import check_types, leaf_texts, only_declared, read_variables
-from heliograph.web.reading import work
+from heliograph.compat.normalize import given_as
+from heliograph.compat.postmark.codec import asked, cut
+from heliograph.domain.exports.postmark import find_template, template_id, template_number
+from heliograph.domain.exports.records import with_kept
+from heliograph.domain.mail.sender import usual_brand
+from heliograph.domain.refusals import InvalidRequest, TemplateNotFound
+from heliograph.domain.setup.records import Template
+from heliograph.templates import service as templates
+from heliograph.templates.policy.import_placeholders import own_placeholders, short_placeholders
+from heliograph.templates.policy.mjml import reading_cost
+from heliograph.templates.policy.render import most_octets, render
+from heliograph.templates.policy.template_approvals import mark_of
+from heliograph.templates.policy.template_edit import Edited, edit_template
+from heliograph.templates.policy.values import check_types, leaf_texts, only_declared, read_variables
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
 

@@ -6,16 +6,16 @@ from urllib.parse import quote
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.postmark.shape import STREAM, asked, check_stream
-from heliograph.manage.webhooks import WebhookChange, WebhookRequest
-from heliograph.rules.exports.postmark import number_of
-from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup.records import Webhook
-from heliograph.rules.webhooks.formats.formats import hears
-from heliograph.rules.webhooks.formats.postmark import TYPES, USER
+from heliograph.compat.normalize import given_as
+from heliograph.compat.postmark.codec import STREAM, asked, check_stream
+from heliograph.domain.exports.postmark import number_of
+from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
+from heliograph.domain.setup.records import Webhook
 from heliograph.web.request import Response
 from heliograph.web.route import answer
+from heliograph.webhooks.policy.formats.formats import hears
+from heliograph.webhooks.policy.formats.postmark import TYPES, USER
+from heliograph.webhooks.service import WebhookChange, WebhookRequest
 
 FORMAT = "postmark"
 TOLD = ("Delivery", "Bounce", "SpamComplaint", "SubscriptionChange")

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.domain_records import Record
-from heliograph.rules.setup.records import Domain
+from heliograph.compat.normalize import given_as
+from heliograph.compat.resend.codec import ResendDeleted, cut, listed, made_at
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.domain_records import Record
+from heliograph.domain.setup.records import Domain
 from heliograph.storage.domain_checks import KeptVerdict
 from heliograph.web.request import Response
 from heliograph.web.route import answer

@@ -12,22 +12,28 @@ from heliograph.accept.email import EmailRecord, EmailRequest, Shown, prepare_em
 from heliograph.accept.idempotency import send_once
 from heliograph.accept.scheduled import RescheduleRequest
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as, own_sender, worded
+from heliograph.compat.normalize import given_as, own_sender, worded
+from heliograph.compat.resend.codec import FIELDS, attachment, counted, ends, listed
 from heliograph.compat.resend.files import link
-from heliograph.compat.resend.shape import FIELDS, attachment, counted, ends, listed
-from heliograph.rules.acceptance import Acceptance, IdempotencyKey, Sent
-from heliograph.rules.delivery.content import EmailContent
-from heliograph.rules.delivery.outcome import Own
-from heliograph.rules.exports.resend import find_template
-from heliograph.rules.ids import PREFIXES, parse_timestamp
-from heliograph.rules.mail.address import name_addr, parse_name_addr
-from heliograph.rules.options import read_record, with_name
-from heliograph.rules.refusals import InvalidAttachment, InvalidRequest, InvalidTags, MessageNotFound, Refusal
-from heliograph.rules.schedule_words import in_full
-from heliograph.rules.setup.records import Caller, Template
-from heliograph.rules.templates.values import only_declared
-from heliograph.storage.search import MessageLine, MessageRow, RecipientLine, Search
-from heliograph.web.reading import work
+from heliograph.domain.delivery.content import EmailContent
+from heliograph.domain.delivery.outcome import Own
+from heliograph.domain.exports.resend import find_template
+from heliograph.domain.ids import PREFIXES, parse_timestamp
+from heliograph.domain.mail.address import name_addr, parse_name_addr
+from heliograph.domain.refusals import (
+    InvalidAttachment,
+    InvalidRequest,
+    InvalidTags,
+    MessageNotFound,
+    Refusal,
+)
+from heliograph.domain.sending.acceptance import Acceptance, IdempotencyKey, Sent
+from heliograph.domain.sending.relative_times import in_full
+from heliograph.domain.sending.send_options import read_record, with_name
+from heliograph.domain.setup.records import Caller, Template
+from heliograph.storage.search.message_search import MessageLine, MessageRow, RecipientLine, Search
+from heliograph.templates.policy.values import only_declared
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of, answer_once
 

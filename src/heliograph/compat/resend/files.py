@@ -7,16 +7,16 @@ import msgspec
 import pybase64
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend.shape import PREFIX, FileLink
-from heliograph.rules.delivery.content import EmailContent
-from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.mail.incoming import attachment_in
-from heliograph.rules.mail.links import LIVES_S, RAW, linked_team, sign_link
-from heliograph.rules.refusals import MessageNotFound
-from heliograph.rules.text import whole_number
+from heliograph.compat.resend.codec import PREFIX, FileLink
+from heliograph.domain.delivery.content import EmailContent
+from heliograph.domain.ids import PREFIXES, timestamp
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.mail.file_links import LIVES_S, RAW, linked_team, sign_link
+from heliograph.domain.refusals import MessageNotFound
+from heliograph.domain.text import whole_number
+from heliograph.inbound.policy.inbound_mail import attachment_in
 from heliograph.storage.store import Store
-from heliograph.web.reading import work
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer_file
 

@@ -3,13 +3,13 @@
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.resend.shape import ResendDeleted, cut, listed
+from heliograph.compat.normalize import given_as
+from heliograph.compat.resend.codec import ResendDeleted, cut, listed
+from heliograph.domain.ids import timestamp
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Scope
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, WantedKey
-from heliograph.rules.ids import timestamp
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Scope
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 

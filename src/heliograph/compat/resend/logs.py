@@ -3,9 +3,9 @@
 from typing import Any
 
 from heliograph.compat.call import Call
-from heliograph.compat.resend.shape import ends, listed
-from heliograph.rules.ids import timestamp
-from heliograph.rules.refusals import InvalidRequest, NotFound
+from heliograph.compat.resend.codec import ends, listed
+from heliograph.domain.ids import timestamp
+from heliograph.domain.refusals import InvalidRequest, NotFound
 from heliograph.storage.requests import NEWEST, LoggedRequest
 from heliograph.web.request import Response
 from heliograph.web.route import answer

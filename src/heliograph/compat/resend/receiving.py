@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
+from heliograph.compat.resend.codec import attachment, ends, listed, made_at
 from heliograph.compat.resend.files import link
-from heliograph.compat.resend.shape import attachment, ends, listed, made_at
-from heliograph.rules.mail.incoming import AttachmentRecord, ReceivedRecord
-from heliograph.rules.mail.links import RAW
-from heliograph.rules.mail.submitted import read_addresses
-from heliograph.rules.refusals import InvalidRequest, ReceivedNotFound
-from heliograph.storage.received import LAST, ReceivedLine
+from heliograph.domain.mail.file_links import RAW
+from heliograph.domain.mail.smtp_to_request import read_addresses
+from heliograph.domain.refusals import InvalidRequest, ReceivedNotFound
+from heliograph.inbound.policy.inbound_mail import AttachmentRecord, ReceivedRecord
+from heliograph.inbound.store.inbound_mail import LAST, ReceivedLine
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
 

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.resend.shape import ResendDeleted, ends, listed
+from heliograph.compat.normalize import given_as
+from heliograph.compat.resend.codec import ResendDeleted, ends, listed
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.mail.suppression_file import DEFAULT
+from heliograph.domain.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
+from heliograph.domain.text import quoted
 from heliograph.manage import suppressions
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.mail.suppression_file import DEFAULT
-from heliograph.rules.refusals import InvalidEmail, InvalidRequest, SuppressionNotFound
-from heliograph.rules.text import quoted
 from heliograph.storage.suppressions import Suppression
 from heliograph.web.request import Response
 from heliograph.web.route import answer

@@ -6,20 +6,20 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.resend.shape import ResendDeleted, cut, listed, made_at
-from heliograph.manage import templates
-from heliograph.rules.exports.records import with_kept
-from heliograph.rules.exports.resend import find_template, kept_fields
-from heliograph.rules.limits import PARSED
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Template
-from heliograph.rules.setup.template_approvals import find_draft, mark_of
-from heliograph.rules.setup.template_edit import edit_template
-from heliograph.rules.templates.foreign import foreign_placeholders, key_of, own_placeholders
-from heliograph.rules.templates.mjml import reading_cost
-from heliograph.rules.templates.render import most_octets
-from heliograph.web.reading import work
+from heliograph.compat.normalize import given_as
+from heliograph.compat.resend.codec import ResendDeleted, cut, listed, made_at
+from heliograph.domain.exports.records import with_kept
+from heliograph.domain.exports.resend import find_template, kept_fields
+from heliograph.domain.limits import PARSED
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Template
+from heliograph.templates import service as templates
+from heliograph.templates.policy.import_placeholders import foreign_placeholders, key_of, own_placeholders
+from heliograph.templates.policy.mjml import reading_cost
+from heliograph.templates.policy.render import most_octets
+from heliograph.templates.policy.template_approvals import find_draft, mark_of
+from heliograph.templates.policy.template_edit import edit_template
+from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
 

@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 
 from heliograph.compat.call import Call
-from heliograph.compat.given import given_as
-from heliograph.compat.resend.shape import ResendDeleted, counted, cut, ends, listed
-from heliograph.manage.webhooks import DeliveryRecord, WebhookChange, WebhookRequest
-from heliograph.rules.ids import timestamp
-from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup.records import Webhook
-from heliograph.rules.webhooks.event import SCHEDULED
-from heliograph.rules.webhooks.formats.formats import FORMATS, hears
-from heliograph.rules.webhooks.formats.resend import FAILED, TYPES
-from heliograph.storage.deliveries import WantedEvents
+from heliograph.compat.normalize import given_as
+from heliograph.compat.resend.codec import ResendDeleted, counted, cut, ends, listed
+from heliograph.domain.events import SCHEDULED
+from heliograph.domain.ids import timestamp
+from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
+from heliograph.domain.setup.records import Webhook
 from heliograph.web.request import Response
 from heliograph.web.route import answer
+from heliograph.webhooks.policy.formats.formats import FORMATS, hears
+from heliograph.webhooks.policy.formats.resend import FAILED, TYPES
+from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRequest
+from heliograph.webhooks.store import WantedEvents
 
 STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
 # Resend's name: ours. What the suppression list held back, and what was called back, failed for that reason here.

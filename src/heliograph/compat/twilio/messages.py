@@ -12,16 +12,14 @@ from heliograph.accept.scheduled import cancel
 from heliograph.accept.sms import send_sms
 from heliograph.accept.whatsapp import send_whatsapp
 from heliograph.compat.call import Call
-from heliograph.compat.given import present
-from heliograph.compat.twilio.shape import VERSION, mail_time
-from heliograph.rules.delivery.content import SmsContent, WhatsappContent
-from heliograph.rules.exports.twilio import template_id
-from heliograph.rules.ids import PREFIXES, parse_timestamp, timestamp
-from heliograph.rules.limits import DAY_MS, SECOND_MS
-from heliograph.rules.options import read_record
-from heliograph.rules.phones.phone import read_phone
-from heliograph.rules.pricing import format_money
-from heliograph.rules.refusals import (
+from heliograph.compat.normalize import present
+from heliograph.compat.twilio.codec import VERSION, mail_time
+from heliograph.domain.delivery.content import SmsContent, WhatsappContent
+from heliograph.domain.exports.twilio import template_id
+from heliograph.domain.ids import PREFIXES, parse_timestamp, timestamp
+from heliograph.domain.limits import DAY_MS, SECOND_MS
+from heliograph.domain.phones.phone import read_phone
+from heliograph.domain.refusals import (
     AlreadySending,
     InvalidJson,
     InvalidPhone,
@@ -29,14 +27,23 @@ from heliograph.rules.refusals import (
     MessageNotFound,
     TemplateIdRequired,
 )
-from heliograph.rules.setup.records import Caller, Channel
-from heliograph.rules.templates.values import asked_names, only_declared, wrong_passthrough
-from heliograph.rules.text import whole_number
-from heliograph.rules.webhooks.formats.twilio import ACCOUNT, SERVICE, WHATSAPP, error_code, sender, to_status
-from heliograph.storage.search import FOREVER, MessageDetails, Search
+from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.sending.send_options import read_record
+from heliograph.domain.setup.records import Caller, Channel
+from heliograph.domain.text import whole_number
+from heliograph.storage.search.message_search import FOREVER, MessageDetails, Search
+from heliograph.templates.policy.values import asked_names, only_declared, wrong_passthrough
 from heliograph.web.bodies import parse_json
 from heliograph.web.request import Response
 from heliograph.web.route import answer
+from heliograph.webhooks.policy.formats.twilio import (
+    ACCOUNT,
+    SERVICE,
+    WHATSAPP,
+    error_code,
+    sender,
+    to_status,
+)
 
 CHANNELS: tuple[Channel, ...] = ("sms", "whatsapp")
 SEND = {"sms": send_sms, "whatsapp": send_whatsapp}

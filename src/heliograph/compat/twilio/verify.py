@@ -14,11 +14,11 @@ from heliograph.accept.verify_start import (
     start_verification,
 )
 from heliograph.compat.call import Call
-from heliograph.compat.twilio.shape import VERIFY, account, iso_time
-from heliograph.rules.limits import CODE_DIGITS, SECOND_MS
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.refusals import InvalidRequest, VerificationNotFound, VerifyRateLimited
-from heliograph.storage.search import Search, VerificationLine
+from heliograph.compat.twilio.codec import VERIFY, account, iso_time
+from heliograph.domain.limits import CODE_DIGITS, SECOND_MS
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.refusals import InvalidRequest, VerificationNotFound, VerifyRateLimited
+from heliograph.storage.search.message_search import Search, VerificationLine
 from heliograph.web.request import Response
 from heliograph.web.route import answer
 

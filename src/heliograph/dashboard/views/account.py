@@ -1,17 +1,17 @@
 """A person's own account: name, password, the code at sign-in, passkeys and sessions."""
 
 from heliograph.dashboard import totp
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
 from heliograph.dashboard.passkeys import ARE_HERE, party_of
 from heliograph.dashboard.passwords import complaint, hash_password
-from heliograph.dashboard.views.proof import must_prove, why_unproven
+from heliograph.dashboard.views.reauth import must_prove, why_unproven
 from heliograph.dashboard.views.sign_in import CLOSED, wrong_code
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.domain.accounts.people import Person
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.encryption import CannotOpen
 from heliograph.manage import people
-from heliograph.rules.people import Person
-from heliograph.rules.refusals import InvalidRequest
 from heliograph.runtime.threads import LOOKING
-from heliograph.sealing import CannotOpen
-from heliograph.words.places import ACCOUNT
+from heliograph.texts.dashboard_links import ACCOUNT
 
 # What a browser calls itself → its name. They name each other: the first that fits is it.
 BROWSERS = (

@@ -3,31 +3,34 @@
 import hashlib
 import re
 
-from heliograph.dashboard.changes import actor_of, subject_of
+from heliograph.changes import decisions
+from heliograph.dashboard.audit_texts import actor_of, subject_of
 from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of, waiting_ids
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.template_form import is_free, prices_given, to_form
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of, waiting_ids
-from heliograph.manage import decisions, layouts, senders, templates
-from heliograph.rules.ids import ulid_ms
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.mail.reputation import Counts, rates
-from heliograph.rules.mail.sender import brands_of, usual_brand
-from heliograph.rules.phones.countries import country_name, country_names
-from heliograph.rules.phones.gsm import Segments, segment
-from heliograph.rules.refusals import BodyTooLong, InvalidRequest
-from heliograph.rules.setup import layout_drafts
-from heliograph.rules.setup.records import Template
-from heliograph.rules.setup.reopened import Decided, list_reversible
-from heliograph.rules.setup.sender_approvals import PendingSender, pending
-from heliograph.rules.setup.template_approvals import list_pending, mark_of
-from heliograph.rules.setup.template_edit import offered
-from heliograph.rules.templates.bounds import Bounds, bounds_of
-from heliograph.rules.templates.examples import example_values
-from heliograph.rules.templates.render import render
-from heliograph.rules.text import whole_number
+from heliograph.domain.ids import ulid_ms
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail.reputation import Counts, rates
+from heliograph.domain.mail.sender import brands_of, usual_brand
+from heliograph.domain.phones.countries import country_name, country_names
+from heliograph.domain.phones.gsm import Segments, segment
+from heliograph.domain.refusals import BodyTooLong, InvalidRequest
+from heliograph.domain.setup.records import Template
+from heliograph.domain.setup.sender_approvals import PendingSender, pending
+from heliograph.domain.setup.undo_decision import Decided, list_reversible
+from heliograph.domain.text import whole_number
+from heliograph.manage import senders
 from heliograph.storage.audit import NEWEST, AuditFilter
-from heliograph.words.places import OPERATOR
+from heliograph.templates import layout_service as layouts
+from heliograph.templates import service as templates
+from heliograph.templates.policy import layout_drafts
+from heliograph.templates.policy.bounds import Bounds, bounds_of
+from heliograph.templates.policy.examples import example_values
+from heliograph.templates.policy.render import render
+from heliograph.templates.policy.template_approvals import list_pending, mark_of
+from heliograph.templates.policy.template_edit import offered
+from heliograph.texts.dashboard_links import OPERATOR
 
 HERE = f"{OPERATOR}/approvals"
 KINDS = {

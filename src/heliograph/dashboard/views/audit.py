@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from datetime import date, datetime, timedelta, tzinfo
 from urllib.parse import urlencode
 
-from heliograph.dashboard.changes import AREAS, actor_of, in_words, subject_of
-from heliograph.dashboard.csv_lines import csv_lines
-from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
-from heliograph.rules.ids import timestamp
-from heliograph.rules.text import whole_number
+from heliograph.dashboard.audit_texts import AREAS, actor_of, in_words, subject_of
+from heliograph.dashboard.csv_rows import csv_lines
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Stream, Visit
+from heliograph.domain.ids import timestamp
+from heliograph.domain.text import whole_number
 from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
 
 PAGE = 50

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.csv_rows import csv_lines
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Stream, Visit
 from heliograph.dashboard.views.messages import line_of
-from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
-from heliograph.rules.ids import PREFIXES, timestamp
-from heliograph.rules.phones.countries import country_name
-from heliograph.rules.pricing import format_money, month_of, verify_price
-from heliograph.rules.text import whole_number
+from heliograph.domain.ids import PREFIXES, timestamp
+from heliograph.domain.phones.countries import country_name
+from heliograph.domain.sending.pricing import format_money, month_of, verify_price
+from heliograph.domain.text import whole_number
 from heliograph.storage.ledger import Cursor, Entry
 
 PAGE = 50

@@ -6,20 +6,20 @@ import msgspec
 
 from heliograph.dashboard import charts
 from heliograph.dashboard.charts import Chart, Series
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.domain.delivery.callbacks import calls_back, has_address, is_silent
+from heliograph.domain.delivery.circuit import Circuit, health
+from heliograph.domain.delivery.outcome import Accepted, Deferred
+from heliograph.domain.delivery.routing import simulated_channels
+from heliograph.domain.refusals import InvalidRequest, NotFound
+from heliograph.domain.setup import carrier_form
+from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, SECRETS, CarrierKind
+from heliograph.domain.setup.records import CarrierRecord, Channel
 from heliograph.manage import carriers
 from heliograph.manage.carriers import CarrierChange
-from heliograph.rules.delivery.callbacks import calls_back, has_address, is_silent
-from heliograph.rules.delivery.circuit import Circuit, health
-from heliograph.rules.delivery.outcome import Accepted, Deferred
-from heliograph.rules.delivery.routing import simulated_channels
-from heliograph.rules.refusals import InvalidRequest, NotFound
-from heliograph.rules.setup import carrier_form
-from heliograph.rules.setup.carrier_kinds import CARRIER_KINDS, SECRETS, CarrierKind
-from heliograph.rules.setup.records import CarrierRecord, Channel
-from heliograph.storage.carrier_use import RecentUse
-from heliograph.words.explain import cure_of_carrier
-from heliograph.words.places import of_instance
+from heliograph.storage.carrier_stats import RecentUse
+from heliograph.texts.dashboard_links import of_instance
+from heliograph.texts.explain import cure_of_carrier
 
 HERE = of_instance("carrier")
 

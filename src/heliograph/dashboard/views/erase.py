@@ -4,9 +4,9 @@ import asyncio
 
 import structlog
 
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import erase as erasing
-from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.erase import StillMoving
 
 WAIT_S = 10.0  # that the page waits; a large team's erasure goes on without it

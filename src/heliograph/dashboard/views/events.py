@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from heliograph.dashboard.page_request import Answer, Gone, Page, Visit
 from heliograph.dashboard.render import channel_name
 from heliograph.dashboard.views import live
-from heliograph.dashboard.visit import Answer, Gone, Page, Visit
-from heliograph.rules.ids import PREFIXES
-from heliograph.rules.webhooks.event import NAMES, TYPES, StoredEvent, event_body, event_data
+from heliograph.domain.events import NAMES, TYPES, StoredEvent, event_body, event_data
+from heliograph.domain.ids import PREFIXES
 from heliograph.storage.events import NEWEST
-from heliograph.storage.search import CHANNELS
-from heliograph.words.explain import explained
+from heliograph.storage.search.message_search import CHANNELS
+from heliograph.texts.explain import explained
 
 PAGE = 50
 

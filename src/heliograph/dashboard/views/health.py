@@ -5,23 +5,23 @@ from collections.abc import Mapping
 import msgspec
 
 from heliograph.dashboard import charts
+from heliograph.dashboard.page_request import Page, Visit
 from heliograph.dashboard.render import CHANNEL_NAMES, are, lasted, number
 from heliograph.dashboard.views import live, queues
 from heliograph.dashboard.views.approvals import asked_at
-from heliograph.dashboard.visit import Page, Visit
-from heliograph.rules.delivery.lanes import PRIORITIES
-from heliograph.rules.delivery.routing import closed_channels
-from heliograph.rules.limits import HOUR_MS, MINUTE_MS
-from heliograph.rules.mail.reputation import Reputation, judge_share
-from heliograph.rules.pricing import Account
-from heliograph.rules.setup import layout_drafts
-from heliograph.rules.setup.records import Priority, Team
-from heliograph.rules.setup.sender_approvals import pending
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.setup.template_approvals import list_pending
-from heliograph.rules.text import whole_number
+from heliograph.domain.delivery.lanes import PRIORITIES
+from heliograph.domain.delivery.routing import closed_channels
+from heliograph.domain.limits import HOUR_MS, MINUTE_MS
+from heliograph.domain.mail.reputation import Reputation, judge_share
+from heliograph.domain.sending.pricing import Account
+from heliograph.domain.setup.records import Priority, Team
+from heliograph.domain.setup.sender_approvals import pending
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.domain.text import whole_number
 from heliograph.storage.dead_letters import COUNT_MOST
-from heliograph.storage.figures import TeamFigures
+from heliograph.storage.stats import TeamFigures
+from heliograph.templates.policy import layout_drafts
+from heliograph.templates.policy.template_approvals import list_pending
 
 HERE = "/dashboard/operator"
 PAGE = 50

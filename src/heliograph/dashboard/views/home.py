@@ -3,11 +3,11 @@
 from functools import cache
 from importlib import resources
 
+from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.dashboard.views.invitations import offered
-from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
-from heliograph.rules.limits import DAY_MS
+from heliograph.domain.limits import DAY_MS
+from heliograph.texts.dashboard_links import HOME, of_team
 from heliograph.web import icons
-from heliograph.words.places import HOME, of_team
 
 COUNTED = 100  # teams whose figures are shown
 KINDS = {

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from heliograph.accept.verify_start import inbox_text
+from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.dashboard.views import live
 from heliograph.dashboard.views.previews import (
     framed,
@@ -17,19 +18,18 @@ from heliograph.dashboard.views.previews import (
     shown_or_saved,
     with_pictures,
 )
-from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
+from heliograph.domain.delivery.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
+from heliograph.domain.delivery.magic_recipients import magic_code
+from heliograph.domain.delivery.routing import simulator_ids
+from heliograph.domain.limits import KIB, PARSED
+from heliograph.domain.mail.inbox_inspection import check_link, code_in, find_links, first_link
+from heliograph.domain.phones.gsm import segment
+from heliograph.domain.setup.records import Channel
+from heliograph.domain.text import whole_number
 from heliograph.manage import inbox
-from heliograph.rules.delivery.content import CONTENTS, EmailContent, File, SmsContent, WhatsappContent
-from heliograph.rules.delivery.magic import magic_code
-from heliograph.rules.delivery.routing import simulator_ids
-from heliograph.rules.limits import KIB, PARSED
-from heliograph.rules.mail.captured import check_link, code_in, find_links, first_link
-from heliograph.rules.phones.gsm import segment
-from heliograph.rules.setup.records import Channel
-from heliograph.rules.templates.mail_clients import ALL, FEATURES, check_html
-from heliograph.rules.text import whole_number
 from heliograph.storage.inbox import CHANNELS, CodeLine, InboxItem, InboxSearch
-from heliograph.web.reading import work
+from heliograph.templates.policy.mail_clients import ALL, FEATURES, check_html
+from heliograph.web.read_budget import work
 
 TABS = {"": "All", "email": "Email", "sms": "SMS", "whatsapp": "WhatsApp", "verification": "Codes"}
 VIEWS = {

@@ -4,9 +4,9 @@ Only a proven account answers here. Any other may be held by whoever made its fi
 that invites, and to accept also a new password.
 """
 
-from heliograph.dashboard.visit import Answer, Gone, Redirect, Visit
+from heliograph.dashboard.page_request import Answer, Gone, Redirect, Visit
 from heliograph.manage import people
-from heliograph.words.places import HOME, of_team
+from heliograph.texts.dashboard_links import HOME, of_team
 
 
 async def answer(visit: Visit) -> Answer:

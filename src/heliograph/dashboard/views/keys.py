@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Scope
 from heliograph.manage import keys
 from heliograph.manage.keys import KeyLine, WantedKey, end_of
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Scope
-from heliograph.rules.templates.values import wrong_passthrough
+from heliograph.templates.policy.values import wrong_passthrough
 
 SCOPES: tuple[Scope, ...] = ("send", "manage")
 KINDS = [("", "A program, which sends the token"), ("hook", "Supabase's auth hooks, which sign with a secret")]

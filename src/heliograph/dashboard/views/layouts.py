@@ -5,24 +5,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit
 from heliograph.dashboard.render import render as to_page
-from heliograph.dashboard.views.template_find import number
 from heliograph.dashboard.views.template_preview import HEADERS, preview_of
-from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
-from heliograph.manage import layouts
-from heliograph.manage.layouts import find, goes_live, proposed
-from heliograph.rules.limits import PARSED
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.layout_drafts import find_draft, with_fields
-from heliograph.rules.setup.records import Layout, Template
-from heliograph.rules.setup.template_approvals import mark_of
-from heliograph.rules.setup.template_edit import differences
-from heliograph.rules.templates.check import length_of
-from heliograph.rules.templates.lint import problems_of_layout
-from heliograph.rules.templates.mjml import reading_cost
+from heliograph.dashboard.views.template_search import number
+from heliograph.domain.limits import PARSED
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.records import Layout, Template
 from heliograph.runtime.threads import LOOKING
-from heliograph.storage.versions import PAGE
-from heliograph.web.reading import work
+from heliograph.templates import layout_service as layouts
+from heliograph.templates.layout_service import find, goes_live, proposed
+from heliograph.templates.policy.check import length_of
+from heliograph.templates.policy.layout_drafts import find_draft, with_fields
+from heliograph.templates.policy.lint import problems_of_layout
+from heliograph.templates.policy.mjml import reading_cost
+from heliograph.templates.policy.template_approvals import mark_of
+from heliograph.templates.policy.template_edit import differences
+from heliograph.templates.store import PAGE
+from heliograph.web.read_budget import work
 
 PARTS = ("html", "text")
 EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."

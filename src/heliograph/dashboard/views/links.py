@@ -1,14 +1,14 @@
 """Links that let somebody in once: the first operator, an invitation, a forgotten password, the demo."""
 
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
 from heliograph.dashboard.views.sign_in import let_in, wrong_code
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.domain.accounts.people import Link, Person
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import people, teams
 from heliograph.manage.people import NewPerson, read_person
-from heliograph.rules.audit import Actor
-from heliograph.rules.people import Link, Person
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.words.places import HOME, of_team
+from heliograph.texts.dashboard_links import HOME, of_team
 
 CLOSED = "Passwords are not in use here: sign in, and answer invitations there."
 OVER = "This link is good no more. Ask whoever gave it to you for a new one."

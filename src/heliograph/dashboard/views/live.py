@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from heliograph.dashboard.live import Follower, Pulse, Watch
-from heliograph.dashboard.visit import Answer, Gone, Stream, Visit, is_seen
+from heliograph.dashboard.page_request import Answer, Gone, Stream, Visit, is_seen
 
 Words = Callable[[], Awaitable[dict[str, str]]]
 

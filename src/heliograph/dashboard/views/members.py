@@ -1,12 +1,12 @@
 """The people of a team: who they are, what they may do, and how others join."""
 
 from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.domain.accounts.idp_groups import ROLES
+from heliograph.domain.accounts.people import Person
+from heliograph.domain.refusals import Refusal
 from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
-from heliograph.rules.groups import ROLES
-from heliograph.rules.people import Person
-from heliograph.rules.refusals import Refusal
 from heliograph.storage.people import Member
 
 

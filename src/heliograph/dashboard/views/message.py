@@ -5,23 +5,23 @@ from msgspec.structs import replace
 
 from heliograph.accept.resend import UNREACHED, Undelivered, can_resend, resend
 from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit
+from heliograph.dashboard.recipient_view import WaitedFor, again, normal_addresses, summary, tell
 from heliograph.dashboard.render import CHANNEL_NAMES, host
-from heliograph.dashboard.told import WaitedFor, again, normal_addresses, summary, tell
 from heliograph.dashboard.views.live import stream
 from heliograph.dashboard.views.messages import is_id, template_name
 from heliograph.dashboard.views.previews import framed
-from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit
-from heliograph.rules.delivery.content import EmailContent, SmsContent, WhatsappContent
-from heliograph.rules.delivery.magic import is_magic
-from heliograph.rules.delivery.routing import waited_for
-from heliograph.rules.options import Added, read_record
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import Key
-from heliograph.rules.webhooks.bin import is_bin
-from heliograph.storage.figures import QUEUE_MOST
-from heliograph.storage.search import MessageDetails, MessageRow
-from heliograph.web.reading import work
-from heliograph.words.explain import CARRIER_NAMES, SIMULATED, tried_for
+from heliograph.domain.delivery.content import EmailContent, SmsContent, WhatsappContent
+from heliograph.domain.delivery.magic_recipients import is_magic
+from heliograph.domain.delivery.routing import waited_for
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.sending.send_options import Added, read_record
+from heliograph.domain.setup.records import Key
+from heliograph.storage.search.message_search import MessageDetails, MessageRow
+from heliograph.storage.stats import QUEUE_MOST
+from heliograph.texts.explain import CARRIER_NAMES, SIMULATED, tried_for
+from heliograph.web.read_budget import work
+from heliograph.webhooks.policy.bin import is_bin
 
 LIVE_S = 1.0  # between two looks at a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}

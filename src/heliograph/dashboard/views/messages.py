@@ -8,21 +8,29 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.csv_rows import csv_lines
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Stream, Visit
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
-from heliograph.dashboard.visit import Answer, Page, Redirect, Stream, Visit
+from heliograph.domain.delivery.message_states import STATES
+from heliograph.domain.ids import PREFIXES, timestamp, ulid_ms
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.phones.phone import read_phone
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.search.trigrams import read_search_text, read_searched
+from heliograph.domain.sending.send_options import read_record, split_tag
 from heliograph.manage.keys import keys_of
-from heliograph.rules.delivery.message import STATES
-from heliograph.rules.grams import read_search_text, read_searched
-from heliograph.rules.ids import PREFIXES, timestamp, ulid_ms
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.options import read_record, split_tag
-from heliograph.rules.phones.phone import read_phone
-from heliograph.rules.refusals import Refusal
 from heliograph.storage.messages import COUNT_MOST
-from heliograph.storage.search import CHANNELS, FOREVER, WRONG, MessageLine, Row, Search, SearchPage
+from heliograph.storage.search.message_search import (
+    CHANNELS,
+    FOREVER,
+    WRONG,
+    MessageLine,
+    Row,
+    Search,
+    SearchPage,
+)
 
 PAGE = 50
 EXPORT_PORTION = 1000

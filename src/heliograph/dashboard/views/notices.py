@@ -1,12 +1,12 @@
 """Notices: what somebody is told of, on their account's page; and the chat of a team, or of the instance."""
 
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
+from heliograph.domain.operations.notices import INSTANCE
+from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import notices, platform_mail
-from heliograph.rules.notices import INSTANCE
-from heliograph.rules.refusals import InvalidRequest
 from heliograph.storage.notices import CHAT
-from heliograph.words.notices import kinds_of, say
-from heliograph.words.places import OWN_NOTICES, below_team, of_instance
+from heliograph.texts.dashboard_links import OWN_NOTICES, below_team, of_instance
+from heliograph.texts.notices import kinds_of, say
 
 SENT, REMOVED = "A test is on its way to the chat.", "The chat was removed."
 SAVED = "The chat is saved. Send a test to see whether it arrives."

@@ -2,20 +2,20 @@
 
 from typing import Any
 
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
 from heliograph.dashboard.render import money
 from heliograph.dashboard.views.health import rate
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, rates
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.sending.pricing import month_of
+from heliograph.domain.text import whole_number
 from heliograph.manage import credit, teams
 from heliograph.manage.credit import Booking
-from heliograph.rules.limits import DAY_MS
-from heliograph.rules.mail.reputation import MIN_SENDS, WINDOW_SENDS, Counts, rates
-from heliograph.rules.pricing import month_of
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.templates.values import wrong_passthrough
-from heliograph.rules.text import whole_number
-from heliograph.storage.figures import TeamFigures
-from heliograph.words.places import OPERATOR as HERE
-from heliograph.words.places import of_team
+from heliograph.storage.stats import TeamFigures
+from heliograph.templates.policy.values import wrong_passthrough
+from heliograph.texts.dashboard_links import OPERATOR as HERE
+from heliograph.texts.dashboard_links import of_team
 
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
 PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting", "passthrough")

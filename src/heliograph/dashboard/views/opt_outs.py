@@ -1,10 +1,10 @@
 """The phones that opted out: list, add, remove after a question."""
 
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
+from heliograph.domain.refusals import OptOutNotFound, Refusal
+from heliograph.domain.text import whole_number
+from heliograph.inbound.store.opt_outs import START, OptOutPlace
 from heliograph.manage import opt_outs
-from heliograph.rules.refusals import OptOutNotFound, Refusal
-from heliograph.rules.text import whole_number
-from heliograph.storage.opt_outs import START, OptOutPlace
 
 SHOWN = 50
 

@@ -11,19 +11,19 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.accept.email import EmailRequest, send_email
-from heliograph.dashboard import attention, charts
+from heliograph.dashboard import alerts, charts
 from heliograph.dashboard.charts import Bucket, Chart, Series, Shape
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit
 from heliograph.dashboard.render import number, short
 from heliograph.dashboard.views import live
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
-from heliograph.rules.delivery.magic import is_magic
-from heliograph.rules.delivery.routing import simulated_channels
-from heliograph.rules.ids import timestamp
-from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.mail.reputation import MIN_SENDS, judge_share, warned_from
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.records import Team
-from heliograph.storage.figures import QUEUE_MOST, Reached
+from heliograph.domain.delivery.magic_recipients import is_magic
+from heliograph.domain.delivery.routing import simulated_channels
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DAY_MS, HOUR_MS
+from heliograph.domain.mail.reputation import MIN_SENDS, judge_share, warned_from
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.records import Team
+from heliograph.storage.stats import QUEUE_MOST, Reached
 
 CHANNELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPANS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
@@ -106,16 +106,14 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
         "percent": charts.percent,
         "few": FEW,
         "account": account,
-        "used": attention.used_this_month(account, now),
+        "used": alerts.used_this_month(account, now),
         "waiting": seen.waiting,
         "many": QUEUE_MOST,
         "age_s": (now - seen.oldest_due) // 1000 if seen.oldest_due is not None else 0,
         "concerns": [
-            *attention.of_instance(visit.setup, visit.store.circuits.current.values(), role),
-            *attention.of_channels(visit.setup, role),
-            *attention.of_team(
-                team, visit.store.reputation.current.get(team.record.id), account, seen.failing, now, role
-            ),
+            *alerts.of_instance(visit.setup, visit.store.circuits.current.values(), role),
+            *alerts.of_channels(visit.setup, role),
+            *alerts.of_team(team, visit.store.reputation.current.get(team.record.id), account, seen.failing, now, role),
         ],
         "magic": MAGIC,
         "to": to,

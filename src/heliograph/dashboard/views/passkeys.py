@@ -7,6 +7,8 @@ cookie, for this session alone; it is good once.
 import msgspec
 import structlog
 
+from heliograph.changes.fields import is_line
+from heliograph.dashboard.page_request import Answer, Download, Gone, Redirect, Visit
 from heliograph.dashboard.passkeys import (
     ARE_HERE,
     WAIT_MS,
@@ -20,16 +22,14 @@ from heliograph.dashboard.passkeys import (
     to_sign,
 )
 from heliograph.dashboard.views import account
-from heliograph.dashboard.views.proof import why_unproven
+from heliograph.dashboard.views.reauth import why_unproven
 from heliograph.dashboard.views.sign_in import NETWORK_TRIES_MAX, TOO_MANY, let_in, page
-from heliograph.dashboard.visit import Answer, Download, Gone, Redirect, Visit
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.network.client_address import network_of
+from heliograph.encryption import CannotOpen
 from heliograph.manage import people
-from heliograph.manage.fields import is_line
-from heliograph.rules.client_address import network_of
-from heliograph.rules.limits import SECOND_MS
-from heliograph.sealing import CannotOpen
 from heliograph.storage.passkeys import Passkey
-from heliograph.words.places import ACCOUNT
+from heliograph.texts.dashboard_links import ACCOUNT
 
 COOKIE = "heliograph_passkey"
 CHALLENGE_BYTES = 32

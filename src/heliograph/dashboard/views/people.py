@@ -3,13 +3,13 @@
 from urllib.parse import quote
 
 from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.domain.accounts.idp_groups import OPERATOR, ROLES
+from heliograph.domain.accounts.people import Person
+from heliograph.domain.refusals import Refusal
 from heliograph.manage import people
 from heliograph.manage.people import LinkTerms, NewPerson
-from heliograph.rules.groups import OPERATOR, ROLES
-from heliograph.rules.people import Person
-from heliograph.rules.refusals import Refusal
-from heliograph.words.places import of_instance
+from heliograph.texts.dashboard_links import of_instance
 
 HERE = of_instance("person")
 PAGE = 50

@@ -3,12 +3,12 @@
 import re
 from typing import Any
 
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.setup.records import Platform
 from heliograph.manage import platform
-from heliograph.rules.pricing import format_money
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Platform
-from heliograph.words.places import of_instance
+from heliograph.texts.dashboard_links import of_instance
 
 COUNTS = ("sandbox_per_day", "log_requests_per_second")
 HERE = of_instance("platform")

@@ -4,10 +4,10 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from heliograph.dashboard.visit import Download, Visit
-from heliograph.rules.delivery.content import File
-from heliograph.rules.limits import KIB, MIB
-from heliograph.rules.mail.incoming import AttachmentRecord
+from heliograph.dashboard.page_request import Download, Visit
+from heliograph.domain.delivery.content import File
+from heliograph.domain.limits import KIB, MIB
+from heliograph.inbound.policy.inbound_mail import AttachmentRecord
 from heliograph.web.request import Headers
 
 ALONE = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; frame-ancestors 'self'"

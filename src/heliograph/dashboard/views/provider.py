@@ -9,15 +9,15 @@ import msgspec
 import structlog
 
 from heliograph.dashboard.oidc import LEEWAY_S, NotBelieved, Provider, ProviderAway, Visitor, base64url
-from heliograph.dashboard.views import account, proof
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
+from heliograph.dashboard.views import account, reauth
 from heliograph.dashboard.views.sign_in import ENDED, NETWORK_TRIES_MAX, TOO_MANY, let_in, page
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.domain.accounts.idp_groups import roles_by_groups
+from heliograph.domain.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.network.client_address import network_of
+from heliograph.encryption import CannotOpen
 from heliograph.manage import people
-from heliograph.rules.client_address import network_of
-from heliograph.rules.groups import roles_by_groups
-from heliograph.rules.limits import HOUR_MS, MINUTE_MS, SECOND_MS
-from heliograph.sealing import CannotOpen
-from heliograph.words.places import ACCOUNT
+from heliograph.texts.dashboard_links import ACCOUNT
 
 COOKIE = "heliograph_provider"
 WAIT_MS = 10 * MINUTE_MS  # how long somebody may take there
@@ -100,7 +100,7 @@ async def _prove(visit: Visit, provider: Provider, visitor: Visitor, journey: Jo
         return await _stay(visit, SOMEBODY_ELSE.format(provider.options.name))
     if visitor.entered_at < journey.until - WAIT_MS - LEEWAY_S * SECOND_MS:
         return await _stay(visit, NOT_ANEW.format(provider.options.name))
-    return Redirect(ACCOUNT, PROVEN, (proof.cookie(visit), f"{COOKIE}=; Max-Age=0"))
+    return Redirect(ACCOUNT, PROVEN, (reauth.cookie(visit), f"{COOKIE}=; Max-Age=0"))
 
 
 async def _admit(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:

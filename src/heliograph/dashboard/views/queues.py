@@ -3,20 +3,20 @@
 import msgspec
 
 from heliograph.dashboard.live import Watch
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
 from heliograph.dashboard.render import number, plural
 from heliograph.dashboard.views import live as live_views
 from heliograph.dashboard.views.live import stream, stream_address
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.domain.limits import DEATHS_MAX
+from heliograph.domain.setup.records import Webhook
+from heliograph.domain.text import whole_number
 from heliograph.manage import dead_letters
 from heliograph.manage.dead_letters import ALL_MOST
 from heliograph.manage.pause import set_paused
-from heliograph.rules.limits import DEATHS_MAX
-from heliograph.rules.setup.records import Webhook
-from heliograph.rules.text import whole_number
 from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import COUNT_MOST, FIRST, PAGE, LetterKey, WaitingHook
 from heliograph.storage.queues import PAGE_MOST
-from heliograph.words.places import of_instance
+from heliograph.texts.dashboard_links import of_instance
 
 HERE = of_instance("delivery")
 NOT_SURE = "Nothing was done: tick the box to say that you mean all of them."

@@ -4,10 +4,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from heliograph.dashboard.live import Watch
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
 from heliograph.dashboard.views.live import stream, stream_address, watch
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.limits import DAY_MS, HOUR_MS
-from heliograph.rules.refusals import all_refusals
+from heliograph.domain.limits import DAY_MS, HOUR_MS
+from heliograph.domain.refusals import all_refusals
 from heliograph.storage.requests import NEWEST, SHARE_MAX, LoggedRequest, WantedRequests
 
 PAGE = 50

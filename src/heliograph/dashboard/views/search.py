@@ -5,14 +5,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from heliograph.dashboard.places import FORMS, MenuPlace, searched
+from heliograph.dashboard.navigation import FORMS, MenuPlace, searched
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.messages import lines_of, looked_for, page_of, search, typed
 from heliograph.dashboard.views.suppressions import part_of
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit
+from heliograph.domain.search.trigrams import NEEDLE_MAX, fold
 from heliograph.manage.keys import keys_of
-from heliograph.rules.grams import NEEDLE_MAX, fold
-from heliograph.storage.search import Search
+from heliograph.storage.search.message_search import Search
 
 MOST = 5  # of each kind
 

@@ -5,19 +5,27 @@ from collections.abc import Mapping
 import msgspec
 
 from heliograph.dashboard.live import Watch
+from heliograph.dashboard.page_request import Answer, Download, Gone, Page, Redirect, Visit, errors_of
 from heliograph.dashboard.views.live import stream, stream_address, watch
 from heliograph.dashboard.views.senders import own_domain
-from heliograph.dashboard.visit import Answer, Download, Gone, Page, Redirect, Visit, errors_of
+from heliograph.domain.limits import MINUTE_MS, SECOND_MS
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.domain_records import Record
+from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.sender_approvals import state_of
+from heliograph.domain.setup.zone_file import (
+    is_public,
+    mx_parts,
+    quoted_strings,
+    strings,
+    within,
+    zone_file,
+    zones,
+)
 from heliograph.manage import platform
 from heliograph.manage.domains import Domains, LookedUp
-from heliograph.rules.limits import MINUTE_MS, SECOND_MS
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.domain_records import Record
-from heliograph.rules.setup.records import Domain
-from heliograph.rules.setup.sender_approvals import state_of
-from heliograph.rules.setup.zone import is_public, mx_parts, quoted_strings, strings, within, zone_file, zones
 from heliograph.storage.domain_checks import KeptVerdict
-from heliograph.words.places import of_instance
+from heliograph.texts.dashboard_links import of_instance
 
 PURPOSES = {
     "ownership": "Proves that the domain is yours",

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from heliograph.accept.verify_check import CheckRequest, check_verification
 from heliograph.accept.verify_start import VerifyRequest, start_verification
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
 from heliograph.dashboard.views import senders
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
+from heliograph.domain.mail.system_mail import OwnMail
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.recipient_code import is_right_code, recipient_code
+from heliograph.domain.setup.records import Caller
+from heliograph.domain.setup.values import read_recipient
+from heliograph.domain.text import without_addresses
 from heliograph.manage import platform_mail, recipients
-from heliograph.rules.mail.own_mail import OwnMail
-from heliograph.rules.refusals import Refusal
-from heliograph.rules.setup.recipient_code import is_right_code, recipient_code
-from heliograph.rules.setup.records import Caller
-from heliograph.rules.setup.values import read_recipient
-from heliograph.rules.text import without_addresses
 
 
 async def ask(visit: Visit) -> Answer:

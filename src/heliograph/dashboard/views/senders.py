@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
+from heliograph.domain.phones.countries import country_code, country_name, country_names
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.sender_approvals import state_of
+from heliograph.domain.setup.snapshot import RecordId
 from heliograph.manage import recipients, senders
-from heliograph.rules.phones.countries import country_code, country_name, country_names
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.records import Domain
-from heliograph.rules.setup.sender_approvals import state_of
-from heliograph.rules.setup.snapshot import RecordId
 
 REMOVABLE = {"display_name": "The display name", "sender_id": "The sender ID", "recipient": "The recipient"}
 

@@ -2,13 +2,13 @@
 
 import re
 
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
 from heliograph.dashboard.render import are
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, errors_of
+from heliograph.domain.limits import DAY_MS, SECOND_MS
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.setup.going_live import checklist, may_go_live
 from heliograph.manage import team_clock, teams
-from heliograph.rules.limits import DAY_MS, SECOND_MS
-from heliograph.rules.pricing import format_money
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.going_live import checklist, may_go_live
 from heliograph.storage.retention import DELIVERIES_KEPT_MS
 
 DELIVERIES_DAYS = DELIVERIES_KEPT_MS // DAY_MS

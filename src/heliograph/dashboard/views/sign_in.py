@@ -6,15 +6,15 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.dashboard import totp
+from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, session_cookie
 from heliograph.dashboard.passkeys import ARE_HERE, party_of
 from heliograph.dashboard.passwords import TRIES_MAX, Busy, is_right
-from heliograph.dashboard.visit import Answer, Page, Redirect, Visit, session_cookie
-from heliograph.rules.audit import Actor
-from heliograph.rules.client_address import network_of
-from heliograph.rules.limits import MINUTE_MS
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.people import Link, Person
-from heliograph.sealing import CannotOpen
+from heliograph.domain.accounts.people import Link, Person
+from heliograph.domain.audit.actor import Actor
+from heliograph.domain.limits import MINUTE_MS
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.network.client_address import network_of
+from heliograph.encryption import CannotOpen
 
 NETWORK_TRIES_MAX = 100  # wrong ones from a network, for whatever account: a whole office may share one
 FAMILIAR_TRIES_MAX = 20  # for an account, from a browser or a network that it was signed in from before

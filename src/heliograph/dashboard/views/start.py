@@ -5,13 +5,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from heliograph.dashboard.page_request import Answer, Download, Page, Visit
 from heliograph.dashboard.render import CHANNEL_NAMES
 from heliograph.dashboard.views.requests import live_address, newest_requests
-from heliograph.dashboard.visit import Answer, Download, Page, Visit
+from heliograph.domain.delivery.magic_recipients import DOMAIN
+from heliograph.domain.setup.records import Channel, Template
 from heliograph.manage.keys import keys_of
-from heliograph.rules.delivery.magic import DOMAIN
-from heliograph.rules.setup.records import Channel, Template
-from heliograph.rules.templates.values import asked_names
+from heliograph.templates.policy.values import asked_names
 from heliograph.web import snippets
 from heliograph.web.snippets import LANGUAGES
 

@@ -2,16 +2,16 @@
 
 from collections.abc import AsyncGenerator
 
-from heliograph.dashboard.csv_lines import csv_lines
+from heliograph.dashboard.csv_rows import csv_lines
 from heliograph.dashboard.live import Pulse, Watch
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Stream, Visit, errors_of
 from heliograph.dashboard.views.live import stream, stream_address
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Stream, Visit, errors_of
+from heliograph.domain.ids import timestamp
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.mail.suppression_file import DEFAULT
+from heliograph.domain.refusals import Refusal, SuppressionNotFound
+from heliograph.domain.text import whole_number
 from heliograph.manage import imports, suppressions
-from heliograph.rules.ids import timestamp
-from heliograph.rules.mail.address import parse_address
-from heliograph.rules.mail.suppression_file import DEFAULT
-from heliograph.rules.refusals import Refusal, SuppressionNotFound
-from heliograph.rules.text import whole_number
 from heliograph.storage.imports import Import
 from heliograph.storage.suppressions import START, End
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from heliograph.dashboard.views.template_find import number
+from heliograph.dashboard.page_request import Answer, Redirect, Visit, errors_of
 from heliograph.dashboard.views.template_form import is_free, prices_given
+from heliograph.dashboard.views.template_search import number
 from heliograph.dashboard.views.templates import show_template
-from heliograph.dashboard.visit import Answer, Redirect, Visit, errors_of
-from heliograph.manage import templates
-from heliograph.rules.refusals import InvalidRequest
-from heliograph.rules.setup.template_approvals import find_draft
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.templates import service as templates
+from heliograph.templates.policy.template_approvals import find_draft
 
 
 async def publish(visit: Visit) -> Answer:

@@ -2,7 +2,7 @@
 
 import re
 
-from heliograph.rules.templates.markup import tags
+from heliograph.templates.policy.markup import tags
 
 # Characters of private use around a name, as it is and as an address writes it.
 _CHIP = re.compile("\ue000([a-z0-9_.]{1,64})\ue001")

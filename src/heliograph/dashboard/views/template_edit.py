@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
 from heliograph.dashboard.views.template_change import saved
-from heliograph.dashboard.views.template_find import Written, current, written
 from heliograph.dashboard.views.template_form import (
     FormLine,
     is_free,
@@ -18,20 +18,20 @@ from heliograph.dashboard.views.template_form import (
     with_locale,
 )
 from heliograph.dashboard.views.template_preview import document, frame
+from heliograph.dashboard.views.template_search import Written, current, written
 from heliograph.dashboard.views.templates import compared
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.manage.templates import find, proposed
-from heliograph.manage.templates import save as save_template
-from heliograph.rules.limits import PARSED
-from heliograph.rules.refusals import InvalidRequest, Refusal
-from heliograph.rules.setup.records import CHANNELS, Channel, Template
-from heliograph.rules.setup.template_approvals import find_draft, mark_of
-from heliograph.rules.setup.template_edit import Difference, Edited, edit_template, goes_live, offered
-from heliograph.rules.templates.check import TemplateProblem
-from heliograph.rules.templates.examples import guess
-from heliograph.rules.templates.lint import problems_of
-from heliograph.rules.templates.mjml import reading_cost
-from heliograph.web.reading import work
+from heliograph.domain.limits import PARSED
+from heliograph.domain.refusals import InvalidRequest, Refusal
+from heliograph.domain.setup.records import CHANNELS, Channel, Template
+from heliograph.templates.policy.check import TemplateProblem
+from heliograph.templates.policy.examples import guess
+from heliograph.templates.policy.lint import problems_of
+from heliograph.templates.policy.mjml import reading_cost
+from heliograph.templates.policy.template_approvals import find_draft, mark_of
+from heliograph.templates.policy.template_edit import Difference, Edited, edit_template, goes_live, offered
+from heliograph.templates.service import find, proposed
+from heliograph.templates.service import save as save_template
+from heliograph.web.read_budget import work
 
 WARNINGS_MAX = 10  # about a field that are told
 EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from heliograph.rules.phones.countries import country_code
-from heliograph.rules.pricing import format_money
-from heliograph.rules.setup.records import Channel, Shape, Template
-from heliograph.rules.templates.check import VARIABLES_MAX
-from heliograph.rules.templates.locales import read_locale
+from heliograph.domain.phones.countries import country_code
+from heliograph.domain.sending.pricing import format_money
+from heliograph.domain.setup.records import Channel, Shape, Template
+from heliograph.templates.policy.check import VARIABLES_MAX
+from heliograph.templates.policy.locales import read_locale
 
 PARTS: dict[Channel, tuple[str, ...]] = {
     "email": ("subject", "html", "text"),

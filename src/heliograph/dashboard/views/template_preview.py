@@ -4,26 +4,26 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from heliograph.dashboard.page_request import Download, Visit
 from heliograph.dashboard.render import render as to_page
 from heliograph.dashboard.views import start
 from heliograph.dashboard.views.template_chips import chip, drawn, pieces
-from heliograph.dashboard.visit import Download, Visit
-from heliograph.rules.limits import PARSED
-from heliograph.rules.mail.sender import usual_brand
-from heliograph.rules.phones.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
-from heliograph.rules.pricing import price_groups
-from heliograph.rules.refusals import BodyTooLong
-from heliograph.rules.setup.records import Channel, Team, Template
-from heliograph.rules.setup.snapshot import Setup
-from heliograph.rules.templates.check import placeholder_names
-from heliograph.rules.templates.examples import example_text, example_values, given_value, guess
-from heliograph.rules.templates.lint import problems_of
-from heliograph.rules.templates.locales import in_locale
-from heliograph.rules.templates.placeholders import BRAND, PLACEHOLDER
-from heliograph.rules.templates.render import Rendered, most_octets, render
-from heliograph.rules.templates.source import PARTS
-from heliograph.rules.templates.values import asked_names, with_brand
-from heliograph.web.reading import work
+from heliograph.domain.limits import PARSED
+from heliograph.domain.mail.sender import usual_brand
+from heliograph.domain.phones.gsm import PART, SINGLE, Segments, marked, outside, plain, segment
+from heliograph.domain.refusals import BodyTooLong
+from heliograph.domain.sending.pricing import price_groups
+from heliograph.domain.setup.records import Channel, Team, Template
+from heliograph.domain.setup.snapshot import Setup
+from heliograph.templates.policy.check import placeholder_names
+from heliograph.templates.policy.examples import example_text, example_values, given_value, guess
+from heliograph.templates.policy.lint import problems_of
+from heliograph.templates.policy.locales import in_locale
+from heliograph.templates.policy.placeholders import BRAND, PLACEHOLDER
+from heliograph.templates.policy.render import Rendered, most_octets, render
+from heliograph.templates.policy.source import PARTS
+from heliograph.templates.policy.values import asked_names, with_brand
+from heliograph.web.read_budget import work
 from heliograph.web.request import Headers
 
 # The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.

@@ -6,15 +6,15 @@ from heliograph.accept.email import EmailRequest, send_email
 from heliograph.accept.phone import PhoneRequest
 from heliograph.accept.sms import send_sms
 from heliograph.accept.whatsapp import send_whatsapp
-from heliograph.dashboard.views.template_find import current
+from heliograph.dashboard.page_request import Answer, Redirect, Visit
+from heliograph.dashboard.views.template_search import current
 from heliograph.dashboard.views.templates import show_test
-from heliograph.dashboard.visit import Answer, Redirect, Visit
-from heliograph.rules.refusals import RecipientNotAllowed, Refusal
-from heliograph.rules.setup.records import Caller, Template
-from heliograph.rules.setup.template_approvals import find_draft
-from heliograph.rules.setup.template_edit import trial
-from heliograph.rules.templates.examples import given_value
-from heliograph.rules.templates.values import asked_names
+from heliograph.domain.refusals import RecipientNotAllowed, Refusal
+from heliograph.domain.setup.records import Caller, Template
+from heliograph.templates.policy.examples import given_value
+from heliograph.templates.policy.template_approvals import find_draft
+from heliograph.templates.policy.template_edit import trial
+from heliograph.templates.policy.values import asked_names
 
 FIELDS = ("to", "from")  # an error elsewhere stands above the form
 

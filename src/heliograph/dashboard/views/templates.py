@@ -2,20 +2,20 @@
 
 from typing import Any
 
+from heliograph.dashboard.page_request import Answer, Gone, Page, Visit
 from heliograph.dashboard.views import template_preview
-from heliograph.dashboard.views.template_find import current, number, written
 from heliograph.dashboard.views.template_form import lines_for, to_form
-from heliograph.dashboard.visit import Answer, Gone, Page, Visit
-from heliograph.manage.templates import proposed
-from heliograph.rules.setup import template_approvals as approvals
-from heliograph.rules.setup.records import CHANNELS, Template
-from heliograph.rules.setup.template_edit import Difference, differences, goes_live, offered
-from heliograph.rules.templates.examples import example_text
-from heliograph.rules.templates.render import most_octets
-from heliograph.rules.templates.upstream import UNAVAILABLE, known_of, upstream_of
-from heliograph.rules.templates.values import BRAND_NAME
+from heliograph.dashboard.views.template_search import current, number, written
+from heliograph.domain.setup.records import CHANNELS, Template
 from heliograph.runtime.threads import LOOKING
-from heliograph.storage.versions import PAGE
+from heliograph.templates.policy import template_approvals as approvals
+from heliograph.templates.policy.examples import example_text
+from heliograph.templates.policy.meta_status import UNAVAILABLE, known_of, upstream_of
+from heliograph.templates.policy.render import most_octets
+from heliograph.templates.policy.template_edit import Difference, differences, goes_live, offered
+from heliograph.templates.policy.values import BRAND_NAME
+from heliograph.templates.service import proposed
+from heliograph.templates.store import PAGE
 
 SHOWN = 100  # templates on a page of the list
 

@@ -2,14 +2,14 @@
 
 import msgspec
 
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
 from heliograph.dashboard.states import state_of
 from heliograph.dashboard.views import live
 from heliograph.dashboard.views.messages import is_id, page_of, paging, read_filter, typed
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.rules.limits import WRONG_CODES_MAX
-from heliograph.rules.options import Added
-from heliograph.rules.setup.records import Key
-from heliograph.storage.search import SearchPage, VerificationLine
+from heliograph.domain.limits import WRONG_CODES_MAX
+from heliograph.domain.sending.send_options import Added
+from heliograph.domain.setup.records import Key
+from heliograph.storage.search.message_search import SearchPage, VerificationLine
 
 STATUSES = ("pending", "verified", "expired", "exhausted", "failed")
 

@@ -9,24 +9,24 @@ import msgspec
 from msgspec.structs import replace
 
 from heliograph.dashboard.live import Watch
+from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit
 from heliograph.dashboard.views.live import stream, stream_address, watch
-from heliograph.dashboard.visit import Answer, Gone, Page, Redirect, Visit
-from heliograph.manage.webhooks import WebhookChange, WebhookRequest, Webhooks
-from heliograph.rules.denied import is_denied
-from heliograph.rules.ids import parse_timestamp
-from heliograph.rules.limits import SECOND_MS
-from heliograph.rules.refusals import InvalidRequest, WebhookNotFound
-from heliograph.rules.setup.records import Webhook
-from heliograph.rules.setup.webhook_url import parse_target, split_login
-from heliograph.rules.webhooks.bin import is_bin
-from heliograph.rules.webhooks.event import GROUPS
-from heliograph.rules.webhooks.formats.format import JSON
-from heliograph.rules.webhooks.formats.formats import FORMATS
-from heliograph.rules.webhooks.request import HEADERS
-from heliograph.rules.webhooks.signature import Signing
-from heliograph.storage.deliveries import REPLAY_MAX, StoredDelivery, WantedEvents
-from heliograph.words.explain import explained
-from heliograph.words.webhook_advice import advice
+from heliograph.domain.events import GROUPS
+from heliograph.domain.ids import parse_timestamp
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.network.ssrf import is_denied
+from heliograph.domain.refusals import InvalidRequest, WebhookNotFound
+from heliograph.domain.setup.records import Webhook
+from heliograph.texts.explain import explained
+from heliograph.texts.webhook_advice import advice
+from heliograph.webhooks.policy.bin import is_bin
+from heliograph.webhooks.policy.formats.format import JSON
+from heliograph.webhooks.policy.formats.formats import FORMATS
+from heliograph.webhooks.policy.request import HEADERS
+from heliograph.webhooks.policy.signature import Signing
+from heliograph.webhooks.policy.webhook_url import parse_target, split_login
+from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
+from heliograph.webhooks.store import REPLAY_MAX, StoredDelivery, WantedEvents
 
 PAGE = 25  # deliveries
 SECRET = ("signature", "signature-256", "signature-kid", "authorization")  # headers that are not shown end so

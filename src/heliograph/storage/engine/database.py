@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from heliograph.runtime.fair_limiter import FairLimiter, QueueFull
-from heliograph.storage.engine.hints import Hints
+from heliograph.storage.engine.wakeups import Hints
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 

@@ -29,8 +29,8 @@ from heliograph.storage.engine.database import (
     reason_of,
     subject_of,
 )
-from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, as_json, bound, load_queries, side_by_side, together
+from heliograph.storage.engine.wakeups import Hints
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ import structlog
 from heliograph.runtime import metrics
 from heliograph.runtime.fair_limiter import FairLimiter
 from heliograph.runtime.threads import Threads
-from heliograph.storage.engine import pipes
+from heliograph.storage.engine import fifo_notify
 from heliograph.storage.engine.database import (
     SERIALIZED_MAX,
     Rows,
@@ -23,8 +23,8 @@ from heliograph.storage.engine.database import (
     reason_of,
     subject_of,
 )
-from heliograph.storage.engine.hints import Hints
 from heliograph.storage.engine.query import Statement, bound, load_queries, of_rows
+from heliograph.storage.engine.wakeups import Hints
 
 log = structlog.get_logger()
 
@@ -117,7 +117,7 @@ class SqliteDatabase:
 
     async def listen(self) -> None:
         try:
-            with pipes.listening(self._pipes, self.hints.hear) as self._own_pipe:
+            with fifo_notify.listening(self._pipes, self.hints.hear) as self._own_pipe:
                 self.hints.hears = True
                 await asyncio.Event().wait()
         except OSError as error:
@@ -134,7 +134,7 @@ class SqliteDatabase:
             connection.close()
 
     async def _tell(self, text: str) -> None:
-        pipes.tell(self._pipes, text, self._own_pipe)
+        fifo_notify.tell(self._pipes, text, self._own_pipe)
 
     async def _inside(self, kind: Literal["read", "write"], story: Story[T]) -> T:
         pool = self._writer if kind == "write" else self._readers

@@ -1,4 +1,4 @@
--- Hints to other processes (storage/engine/hints.py).
+-- Hints to other processes (storage/engine/wakeups.py).
 
 -- name: channel
 -- The installation's own: others may be in other schemas of the database. The name of a schema may be as long as a channel's.

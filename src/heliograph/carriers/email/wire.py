@@ -1,0 +1,158 @@
+"""The bytes of an SMTP connection: outgoing mail in wire form and incoming replies, both bounded."""
+
+import asyncio
+import re
+import ssl
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from heliograph.inbound.policy.smtp_reply import Reply, read_reply
+from heliograph.runtime.deadline import within
+
+LINE_MAX = 2048  # octets of a reply line; RFC 5321 requires 512
+LINES_MAX = 100  # of one reply
+UNREAD_MAX = 8  # unread replies: more than any group of our commands has
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_WITHIN_LINES = bytes(octet for octet in range(256) if octet not in b"\r\n")
+
+
+class Broken(Exception):
+    """The connection is lost, or the other side does not speak SMTP."""
+
+
+class Untrusted(Broken):
+    """The connection cannot be secured as required."""
+
+
+class Wire(asyncio.Protocol):
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._partial = b""
+        self._lines: list[bytes] = []
+        self._replies: deque[Reply] = deque()
+        self._broken: str | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # -- what the event loop calls --
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._break("closed the connection")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            if self._broken is None:
+                self._take(line.removesuffix(b"\r"))
+        if len(self._partial) > LINE_MAX:
+            self._break("sent an endless line")
+
+    def _take(self, line: bytes) -> None:
+        self._lines.append(line)
+        if len(line) > LINE_MAX or len(self._lines) > LINES_MAX or len(self._replies) >= UNREAD_MAX:
+            self._break("sent more than a reply may hold")
+        elif line[3:4] != b"-":
+            reply = read_reply(self._lines)
+            self._lines = []
+            if reply is None:
+                self._break("did not answer in SMTP")
+            else:
+                self._replies.append(reply)
+                self._wake()
+
+    def _break(self, why: str) -> None:
+        if self._broken is None:
+            self._broken = why
+            self._lines = []
+            self._writable.set()
+            self._wake()
+            self.transport.abort()
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- what a session calls --
+
+    @property
+    def quiet(self) -> bool:
+        """Tell whether it is alive, and without unexpected input."""
+        return not (self._broken or self._replies or self._lines or self._partial)
+
+    @property
+    def has_reply(self) -> bool:
+        return bool(self._replies)
+
+    def write(self, octets: bytes) -> None:
+        if self._broken is None:
+            self.transport.write(octets)
+
+    async def drain(self, seconds: float) -> None:
+        if not self._writable.is_set():
+            async with asyncio.timeout(seconds):
+                await self._writable.wait()
+        if self._broken:
+            raise Broken(self._broken)
+
+    async def reply(self, seconds: float) -> Reply:
+        """Return the next reply, complete within this time; one that came before the connection broke counts, too."""
+        if not self._replies:  # usually only the first of a group has to be awaited
+            await self._come(seconds)
+        return self._replies.popleft()
+
+    async def _come(self, seconds: float) -> None:
+        with within(seconds):
+            while not self._replies:
+                if self._broken:
+                    raise Broken(self._broken)
+                self._waiter = self._loop.create_future()
+                await self._waiter
+
+    async def secure(self, context: ssl.SSLContext, host: str, seconds: float) -> None:
+        if not self.quiet:  # input sent in the clear must not be read as if it had come over TLS
+            raise Untrusted("sent more in the clear after STARTTLS")
+        try:
+            transport = await self._loop.start_tls(
+                self.transport, self, context, server_hostname=host, ssl_handshake_timeout=seconds
+            )
+        except (OSError, ValueError) as error:  # SSLError is an OSError; ValueError: the host is not a name
+            raise Untrusted(tls_words(error)) from None
+        if transport is None:
+            raise Untrusted("closed the connection during the TLS handshake")
+        self.transport = transport
+
+
+def wire_form(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the mail as DATA carries it up to the final dot: whole lines, CRLF only, leading dots doubled."""
+    last, held = b"\r\n", b""  # the last two octets yielded; a CR whose LF may be in the next chunk
+    for chunk in chunks:
+        text = held + chunk
+        held = text[-1:] if text.endswith(b"\r") else b""
+        text = text[: len(text) - len(held)]
+        if len(text.translate(None, _WITHIN_LINES)) != 2 * text.count(b"\r\n"):
+            text = _LINE_END.sub(b"\r\n", text)
+        text = last + text
+        last = text[-2:]
+        yield text.replace(b"\r\n.", b"\r\n..")[2:]
+    if held or last != b"\r\n":
+        yield b"\r\n"
+
+
+def tls_words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
+    return f"the TLS handshake failed: {getattr(error, 'reason', None) or type(error).__name__}"

@@ -1,0 +1,266 @@
+"""The carrier `twilio`: Twilio's Messages API and its signed status callbacks."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from heliograph.carriers.contract import Callback, CallbackAnswer, Carrier, Parcel
+from heliograph.carriers.http_client import (
+    FORBIDDEN,
+    NoAnswer,
+    Unreachable,
+    Verdict,
+    Web,
+    WebAnswer,
+    codes_in,
+    judged,
+    pick,
+    read_form,
+    reply,
+    said,
+    same,
+    silent,
+    stopped,
+    verdict_of,
+)
+from heliograph.domain.delivery.content import SmsContent
+from heliograph.domain.delivery.outcome import (
+    Accepted,
+    CarrierReport,
+    Deferred,
+    DueReport,
+    IncomingText,
+    Outcome,
+    Report,
+)
+from heliograph.domain.ids import parse_date_header, ulid_ms
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.setup.carrier_kinds import TwilioOptions
+from heliograph.domain.text import whole_number
+
+NAME = "twilio"
+SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds
+RECEIVED = "received"  # the state of a message that came in
+SILENCE = b"<Response></Response>"  # Twilio sends what else it is answered
+VALIDITY_MAX_S = 36_000
+PAGE = 100  # messages to one number that a look-up reads
+
+STATES = {
+    "accepted": "sent",
+    "scheduled": "sent",
+    "queued": "sent",
+    "sending": "sent",
+    "sent": "sent",
+    "delivered": "delivered",
+    "undelivered": "failed",
+    "failed": "failed",
+    "canceled": "failed",
+}
+
+# Twilio's codes: what they mean at hand-over, and what to do about it. In a callback each is final.
+CODES: dict[int, tuple[Verdict, str]] = {
+    10001: ("unreachable", "the Twilio account is not active: see its console"),
+    14107: ("deferred", "Twilio's limit of messages a second is reached"),
+    20003: ("unreachable", "Twilio does not know these credentials: check account_sid and auth_token"),
+    20005: ("unreachable", "the Twilio account is not active: see its console"),
+    20008: ("unreachable", "test credentials cannot do this: use those of the live account"),
+    20403: ("unreachable", "the Twilio account may not send: see its console"),
+    20404: ("unreachable", "Twilio does not know this account: check account_sid and base_url"),
+    20429: ("deferred", "Twilio asks us to slow down"),
+    20500: ("deferred", "Twilio has an internal error"),
+    20503: ("deferred", "Twilio is not available now"),
+    21211: ("refused", "the number is not a valid phone number"),
+    21212: ("refused", "the sender is not a valid number or sender id"),
+    21214: ("refused", "the number cannot be reached"),
+    21217: ("refused", "the number is not a valid phone number"),
+    21266: ("refused", "sender and recipient are the same number"),
+    21408: ("refused", "Twilio's geographic permissions do not allow this country: allow it in the console"),
+    21601: ("refused", "the sender's number cannot send SMS"),
+    21602: ("refused", "the message is empty"),
+    21603: ("refused", "there is no sender: set the carrier's from, or a sender id for the country"),
+    21606: ("refused", "the sender is not a number of this account that can send SMS there"),
+    21608: ("refused", "a trial account sends to numbers verified in its console only"),
+    21609: ("refused", "Twilio cannot use our callback address: set the public URL of this service"),
+    21610: ("refused", "the recipient has unsubscribed from this sender with STOP"),
+    21611: ("deferred", "the sender's queue at Twilio is full"),
+    21612: ("refused", "Twilio has no route from this sender to this number"),
+    21614: ("refused", "the number is not a mobile number"),
+    21617: ("refused", "the message is longer than 1600 characters"),
+    21635: ("refused", "the number is a landline"),
+    21656: ("refused", "Twilio refuses the message's content"),
+    21659: ("refused", "the sender is not a number of this account"),
+    21660: ("refused", "the sender belongs to another account"),
+    21703: ("refused", "the messaging service has no number for this destination: add one in the console"),
+    21704: ("refused", "the messaging service has no numbers: add one in the console"),
+    21705: ("refused", "Twilio does not know the messaging service: check the carrier's from"),
+    21712: ("refused", "the sender is in another messaging service"),
+    30001: ("deferred", "the sender's queue at Twilio is full"),
+    30002: ("unreachable", "the Twilio account is suspended: see its console"),
+    30003: ("refused", "the phone cannot be reached: switched off, or out of coverage"),
+    30004: ("refused", "the message is blocked for this phone"),
+    30005: ("refused", "the number is unknown or no longer in service"),
+    30006: ("refused", "the number is a landline, or its network takes no SMS"),
+    30007: ("refused", "the message was filtered by Twilio or the network: check its content and the sender"),
+    30008: ("refused", "the network gave no reason"),
+    30010: ("refused", "the message costs more than the maximum price"),
+    30022: ("refused", "the sender's A2P 10DLC rate is exceeded"),
+    30023: ("refused", "the sender's A2P 10DLC messages of today are used up"),
+    30024: ("refused", "the network does not know the sender id"),
+    30027: ("refused", "the sender's messages of today to this network are used up"),
+    30032: ("refused", "the toll-free sender is not verified: verify it in the console"),
+    30034: ("refused", "the sender is not registered for A2P 10DLC: register it in the console"),
+    30036: ("refused", "the message could not be delivered in its validity period"),
+    30410: ("refused", "the network did not answer in time"),
+    30450: ("refused", "Twilio's protection against SMS pumping blocked the number"),
+    30453: ("refused", "Twilio's protection against SMS pumping blocked the number"),
+}
+
+
+class Twilio(Carrier):
+    def __init__(self, options: TwilioOptions, web: Web, callback_url: str) -> None:
+        self._options = options
+        self._web = web
+        self._callback_url = callback_url
+        account = quote(options.account_sid, safe="")
+        self._url = f"{options.base_url.rstrip('/')}/2010-04-01/Accounts/{account}/Messages.json"
+        login = base64.b64encode(f"{options.account_sid}:{options.auth_token}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {login}", "Content-Type": "application/x-www-form-urlencoded"}
+
+    async def hand_over(self, parcel: Parcel) -> Outcome:
+        content = msgspec.json.decode(parcel.content, type=SmsContent)
+        own = self._options.sender
+        sender = content.sender(own) or own
+        if parcel.uncertain and self._options.uncertain == "stop":
+            return stopped(NAME)
+        try:
+            if parcel.uncertain and self._options.uncertain == "lookup":
+                found = await self._look_up(parcel, content.body, sender)
+                if found:
+                    return found
+            form = self._form(parcel.address, content, sender, content.validity(parcel.left_s))
+            answer = await self._web.ask_in_turn(parcel, "POST", self._url, headers=self._headers, body=form)
+        except (Unreachable, NoAnswer) as error:
+            return silent(NAME, error)
+        return self._outcome(answer, content.body, sender)
+
+    def read_callback(self, callback: Callback) -> CallbackAnswer:
+        form = read_form(callback.body)
+        given = callback.headers.get("x-twilio-signature", "")
+        expected = [made for url in _spellings(callback.url) for made in self._signatures(url, form)]
+        if not any(same(given, made) for made in expected):
+            return FORBIDDEN
+        fields = dict(form)
+        id_, status = fields.get("MessageSid"), fields.get("MessageStatus", "")
+        if id_ and fields.get("SmsStatus") == RECEIVED and not status:
+            text = IncomingText(
+                id=id_, sender=fields.get("From", ""), to=fields.get("To", ""), text=fields.get("Body", "")
+            )
+            return CallbackAnswer(texts=[text], body=SILENCE, content_type=b"text/xml; charset=utf-8")
+        if not id_ or status not in STATES:
+            return CallbackAnswer()
+        code = fields.get("ErrorCode", "")
+        number = whole_number(code, 9)
+        words = status if number is None else _words(number)
+        detail = reply(NAME, code or status, words, **_price(fields.get("Price"), fields.get("PriceUnit")))
+        return CallbackAnswer(reports=[CarrierReport(id_, Report(status=STATES[status], detail=detail))])
+
+    def _outcome(self, answer: WebAnswer, body: str, sender: str) -> Outcome:
+        given = answer.json
+        if answer.status in (200, 201):
+            if isinstance(pick(given, "$.sid"), str):
+                return _accepted(given, answer.status, sender)
+            return Deferred(
+                detail=reply(NAME, answer.status, "Twilio returned no message id: maybe it was sent"), uncertain=True
+            )
+        code = pick(given, "$.code")
+        code = code if isinstance(code, int) else answer.status
+        hidden = [*codes_in(body), self._options.auth_token]
+        unknown = verdict_of(answer.status), said(pick(given, "$.message"), hidden) or f"Twilio answered {code}"
+        verdict, words = CODES.get(code, unknown)
+        return judged(verdict, reply(NAME, code, words), answer)
+
+    def _form(self, to: str, content: SmsContent, sender: str, validity_s: int) -> bytes:
+        service = sender == self._options.sender and sender.startswith("MG")
+        form = {
+            "To": to,
+            "MessagingServiceSid" if service else "From": sender,
+            "Body": content.body,
+            "ValidityPeriod": str(min(validity_s, VALIDITY_MAX_S) or ""),
+            "StatusCallback": self._callback_url,
+        }
+        return urlencode({name: value for name, value in form.items() if value}).encode()
+
+    async def _look_up(self, parcel: Parcel, body: str, sender: str) -> Outcome | None:
+        """Find the message of an earlier hand-over, if Twilio has it: same text and sender, not older than ours."""
+        url = f"{self._url}?{urlencode({'To': parcel.address, 'PageSize': PAGE})}"
+        try:
+            answer = await self._web.ask("GET", url, headers=self._headers)
+            messages = pick(answer.json, "$.messages") if answer.status == 200 else None
+        except NoAnswer:
+            messages = None
+        if not isinstance(messages, list):
+            # Not `uncertain`: nothing new was sent, and the earlier hand-over stays uncertain.
+            return Deferred(detail=reply(NAME, None, "Twilio did not say whether it has the message already"))
+        since = ulid_ms(parcel.message_id.partition("_")[2]) - SKEW_MS
+        for message in messages:
+            if _is_same(message, body, sender) and _created(message) >= since:
+                return _accepted(message, 200, sender)
+        return None
+
+    def _signatures(self, url: str, form: list[tuple[str, str]]) -> Iterator[str]:
+        """Yield those with SHA-1, Twilio's default, and SHA-256; with the token, and the shared key if there is one."""
+        text = url + "".join(name + value for name, value in sorted(set(form)))
+        for key in filter(None, (self._options.auth_token, self._options.signing_key)):
+            for digest in (hashlib.sha1, hashlib.sha256):
+                yield base64.b64encode(hmac.digest(key.encode(), text.encode(), digest)).decode()
+
+
+def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
+    status, error = str(message.get("status", "queued")), message.get("error_code")
+    price = _price(message.get("price"), message.get("price_unit"))
+    words = _words(error) if isinstance(error, int) else status
+    last = Report(status=STATES.get(status, "sent"), detail=reply(NAME, error or status, words, **price))
+    return Accepted(
+        carrier_id=message["sid"],
+        detail=reply(NAME, code, status, sender=str(message.get("from") or sender), **price),
+        # A look-up may find it finished: its callback came before we knew the id.
+        reports=[] if last.status == "sent" else [DueReport(0, last)],
+    )
+
+
+def _is_same(message: Any, body: str, sender: str) -> bool:
+    # A trial account puts its own text in front.
+    return (
+        isinstance(pick(message, "$.sid"), str)
+        and str(message.get("body")).endswith(body)
+        and sender in (message.get("from"), message.get("messaging_service_sid"))
+    )
+
+
+def _created(message: Mapping[str, Any]) -> int:
+    return parse_date_header(str(message.get("date_created"))) or 0
+
+
+def _price(amount: Any, currency: Any) -> dict[str, str]:
+    """Return what Twilio charged, if it says so; charges are negative amounts."""
+    if not amount or not currency:
+        return {}
+    return {"carrier_price": str(amount).removeprefix("-"), "carrier_currency": str(currency).upper()}
+
+
+def _words(code: int) -> str:
+    return CODES[code][1] if code in CODES else f"Twilio's error {code}"
+
+
+def _spellings(url: str) -> Iterator[str]:
+    """Yield both: Twilio signs the address with or without its port, depending on what it was given."""
+    yield url
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    default = {"https": 443, "http": 80}.get(parts.scheme)
+    yield parts._replace(netloc=host if parts.port else f"{host}:{default}").geturl()

@@ -1,0 +1,1 @@
+"""Steps shared by all use cases that change the setup."""

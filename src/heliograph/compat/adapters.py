@@ -1,0 +1,10 @@
+"""All services in whose shape we answer."""
+
+from heliograph.compat.postal.routes import POSTAL
+from heliograph.compat.postmark.routes import POSTMARK
+from heliograph.compat.resend.routes import RESEND
+from heliograph.compat.supabase import SUPABASE
+from heliograph.compat.twilio.routes import TWILIO
+from heliograph.web.adapter import Surface
+
+SURFACES: tuple[Surface, ...] = (POSTAL, POSTMARK, RESEND, SUPABASE, TWILIO)

@@ -1,0 +1,34 @@
+"""All calls of Postal's that we take, and how its clients speak."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from heliograph.compat.call import Call
+from heliograph.compat.postal import messages, send
+from heliograph.compat.postal.codec import PREFIX, error, token
+from heliograph.domain.limits import EMAIL_BODY_MAX
+from heliograph.web.adapter import Surface
+from heliograph.web.bodies import parse_json
+from heliograph.web.request import Request, Response
+from heliograph.web.route import Route
+
+
+def _route(path: str, call: Callable[[Call], Awaitable[Response]], body: Any, **more: Any) -> Route:
+    path = f"/api/v1/{path}"
+    summary = f"POST {path}"
+    return Route(method="POST", path=PREFIX + path, call=call, summary=summary, scopes=("send",), body=body, **more)
+
+
+POSTAL = Surface(
+    prefix=PREFIX,
+    routes=(
+        _route("send/message", send.send, send.PostalMail, body_max=EMAIL_BODY_MAX),
+        _route("send/raw", send.send_raw, send.PostalRaw, body_max=EMAIL_BODY_MAX),
+        _route("messages/message", messages.read, messages.PostalMessage),
+        _route("messages/deliveries", messages.list_tries, messages.PostalMessage),
+    ),
+    token=token,
+    check_media_type=Request.check_media_type,
+    parse=parse_json,
+    error=error,
+)

@@ -1,0 +1,155 @@
+"""Twilio's shape: Basic auth with our key as the password, forms, its error envelope and its two forms of time."""
+
+import binascii
+from base64 import b64decode
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+
+import msgspec
+
+from heliograph.compat.normalize import worded
+from heliograph.domain import refusals as r
+from heliograph.domain.limits import SECOND_MS
+from heliograph.domain.refusals import Refusal
+from heliograph.web.errors import error_headers
+from heliograph.web.forms import check_kind, read_form
+from heliograph.web.request import Request, Response
+from heliograph.web.status import status_of
+
+PREFIX = "/compat/twilio"
+VERIFY = f"{PREFIX}/v2/Services"
+VERSION = "2010-04-01"  # of Messages
+
+
+# Ours → Twilio's status and code; what is not here has its own status, and 20000 plus that as its code.
+CODES: dict[type[Refusal], tuple[int, int]] = {
+    r.MissingApiKey: (401, 20003),
+    r.InvalidApiKey: (401, 20003),
+    r.InsufficientScope: (403, 20003),
+    r.TeamSuspended: (403, 20005),
+    r.InsufficientCredit: (400, 20005),
+    r.MethodNotAllowed: (405, 20004),
+    r.InvalidRequest: (400, 20001),
+    r.InvalidPhone: (400, 21211),
+    r.InvalidEmail: (400, 60200),
+    r.RecipientNotAllowed: (403, 21608),
+    r.RecipientSuppressed: (400, 21610),
+    r.RecipientOptedOut: (400, 21610),
+    r.NoCarrierAvailable: (503, 21612),
+    r.BodyTooLong: (400, 21617),
+    r.InvalidSchedule: (400, 35111),
+    r.TemplateIdRequired: (400, 21654),
+    r.TemplateNotFound: (400, 21655),
+    r.WrongTemplateChannel: (400, 21655),
+    r.TemplateUnavailable: (400, 63040),
+    r.MissingVariable: (400, 21656),
+    r.UnknownVariable: (400, 21656),
+    r.ListTooLong: (400, 21656),
+    r.InvalidVariable: (400, 21656),
+    r.UnsupportedChannel: (403, 60223),
+    r.InvalidCodeFormat: (400, 60200),
+    r.VerifyRateLimited: (429, 60203),
+    r.VerificationNotFound: (404, 20404),
+}
+NARROWER = {  # where one code of ours is several of Twilio's: by a detail, or by the parameter at fault
+    "country": (403, 60410),
+    "checks": (429, 60202),
+    "StatusCallback": (400, 21609),
+    "ContentVariables": (400, 21656),
+}
+FIELDS = {  # ours: Twilio's
+    "to": "To",
+    "channel": "Channel",
+    "code": "Code",
+    "locale": "Locale",
+    "template_id": "ContentSid",
+    "variables": "ContentVariables",
+    "scheduled_at": "SendAt",
+    "expires_at": "ValidityPeriod",
+}
+INVALID_PARAMETER = (400, 60200)  # as Verify calls a number that is none
+
+
+def token(request: Request) -> bytes:
+    scheme, separator, _, password = _credentials(request)
+    if scheme != b"basic" or not separator:
+        raise r.MissingApiKey("Send any account SID as user name and your key hk_… as password, by Basic auth.")
+    return password
+
+
+def account(request: Request) -> str:
+    """Return the SID that the caller goes by: answers repeat it."""
+    return _credentials(request)[2].decode("utf-8", "replace")
+
+
+def _credentials(request: Request) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return the scheme in small letters, the colon if there is one, user and password."""
+    scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
+    try:
+        user, separator, password = b64decode(given.strip(), validate=True).partition(b":")
+    except binascii.Error:
+        user = separator = password = b""
+    return scheme.lower(), separator, user, password
+
+
+def parse(raw: bytes) -> dict[str, str]:
+    return read_form("", raw)[0]
+
+
+def check_media_type(request: Request) -> None:
+    check_kind(request.headers.get(b"content-type", b"").decode("latin-1"), files=False)
+
+
+# What Twilio's clients can ask for, and why we do not do it: by a part of the path, the last that is named.
+DECLINED = {
+    "Services": "The team is the only service here: its settings are in the dashboard, and any VA… finds it.",
+    "Attempts": "Verifications are listed in the dashboard and at GET /v1/verify.",
+    "RateLimits": "The team's limits hold: they are in the dashboard.",
+    "MessagingConfigurations": "The team's senders hold: they are in the dashboard.",
+    "Webhooks": "Webhooks are added in the dashboard and at POST /v1/webhooks.",
+    "Templates": "Templates are listed in the dashboard and at GET /v1/templates.",
+    "SafeList": "The team's limits hold for every number: they are in the dashboard.",
+    "Entities": "Codes are verified here, and no other factors.",
+    "AccessTokens": "Codes are verified here, and no other factors.",
+    "Forms": "Codes are verified here, and no other factors.",
+    "Media": "Messages have no media here.",
+    "Feedback": "What became of a message is told by its carrier: no feedback is taken.",
+    "Accounts": "The account is the team here: GET /v1/me tells of it.",
+    "Balance": "GET /v1/me has the team's credit.",
+    "Usage": "What was used is in the dashboard.",
+    "IncomingPhoneNumbers": "Numbers belong to carriers here: an operator adds them.",
+    "Calls": "Nobody is called here: messages and codes are sent.",
+}
+
+
+def error(refusal: Refusal, request: Request, base_url: str) -> Response:
+    """Answer without a `type` and a `title`, which would be another kind of error to its libraries."""
+    status = status_of(type(refusal))
+    status, code = CODES.get(type(refusal), (status, 20000 + status))
+    for name in (*(refusal.details or {}), refusal.param):
+        status, code = NARROWER.get(name or "", (status, code))
+    if isinstance(refusal, r.InvalidPhone) and request.path.startswith(VERIFY):
+        status, code = INVALID_PARAMETER
+    code = (refusal.details or {}).get("code", code)
+    doc = f"{base_url}/docs/errors#{refusal.code}"
+    message = worded(refusal, FIELDS)
+    if isinstance(refusal, r.NotFound | r.MethodNotAllowed):
+        parts = [part.removesuffix(".json") for part in request.path.split("/")]
+        message = next((DECLINED[part] for part in reversed(parts) if part in DECLINED), message)
+    body: dict[str, Any] = {"code": code, "message": message, "more_info": doc, "status": status}
+    return Response(status, msgspec.json.encode(body), error_headers(refusal))
+
+
+def iso_time(ms: int) -> str:
+    """Write a time as Verify does: with milliseconds its library would not read it."""
+    return f"{_moment(ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def mail_time(ms: int | None) -> str | None:
+    """Write a time as messages do: as in a mail."""
+    return None if ms is None else format_datetime(_moment(ms))
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms // SECOND_MS, UTC)

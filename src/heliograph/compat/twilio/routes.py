@@ -1,0 +1,34 @@
+"""All calls of Twilio's that we take, and how its clients speak."""
+
+from collections.abc import Awaitable, Callable
+
+from heliograph.compat.call import Call
+from heliograph.compat.twilio import messages, verify
+from heliograph.compat.twilio.codec import PREFIX, VERSION, check_media_type, error, parse, token
+from heliograph.web.adapter import Surface
+from heliograph.web.request import Response
+from heliograph.web.route import Route
+
+
+def _route(line: str, call: Callable[[Call], Awaitable[Response]]) -> Route:
+    method, path = line.split()
+    body = dict if method == "POST" else None
+    return Route(method=method, path=PREFIX + path, call=call, summary=line, scopes=("send",), body=body)
+
+
+_MESSAGES = f"/{VERSION}/Accounts/{{account}}/Messages"
+ROUTES = (
+    _route("POST /v2/Services", verify.create_service),
+    _route("GET /v2/Services/{service}", verify.service),
+    _route("POST /v2/Services/{service}/Verifications", verify.start),
+    _route("GET /v2/Services/{service}/Verifications/{sid}", verify.read),
+    _route("POST /v2/Services/{service}/Verifications/{sid}", verify.update),
+    _route("POST /v2/Services/{service}/VerificationCheck", verify.check),
+    _route(f"POST {_MESSAGES}.json", messages.send),
+    _route(f"GET {_MESSAGES}.json", messages.list_all),
+    _route(f"GET {_MESSAGES}/{{sid}}", messages.read),
+    _route(f"POST {_MESSAGES}/{{sid}}", messages.update),
+    _route(f"DELETE {_MESSAGES}/{{sid}}", messages.delete),
+)
+
+TWILIO = Surface(prefix=PREFIX, routes=ROUTES, token=token, check_media_type=check_media_type, parse=parse, error=error)

@@ -1,0 +1,29 @@
+"""Brings entries of the audit log that were written without its chain into it, and tells its end to the log."""
+
+import structlog
+
+from heliograph.deliver.jobs.periodic import Round
+from heliograph.runtime.clock import Clock
+from heliograph.storage.audit import PORTION
+from heliograph.storage.store import Store
+
+log = structlog.get_logger()
+
+
+async def link_audit(store: Store, clock: Clock) -> None:
+    while await store.audit.link_older(clock.now()) == PORTION:
+        continue
+
+
+def telling(store: Store) -> Round:
+    """Makes a round that tells an end once: a log that is kept elsewhere shows a chain that was hashed anew."""
+    told = ""
+
+    async def tell() -> None:
+        nonlocal told
+        end = await store.audit.end()
+        if end and end.link != told:
+            log.info("end of the audit log", place=end.place, link=end.link)
+            told = end.link
+
+    return tell

@@ -1,0 +1,23 @@
+"""Brings messages into the index of parts of texts, a span at a time and mostly at rest: nobody waits for it."""
+
+import asyncio
+
+from heliograph.deliver.jobs.periodic import attempt
+from heliograph.storage.store import Store
+
+EVERY_S = 5.0  # a span takes minutes to fill, except at a peak
+REST = 4  # times as long as a span took
+
+
+async def build_grams(store: Store) -> None:
+    """Build the search index until cancelled."""
+    loop, more = asyncio.get_running_loop(), False
+
+    async def build() -> None:
+        nonlocal more
+        more = await store.grams.build_next()
+
+    while True:
+        began, more = loop.time(), False
+        await attempt(build)
+        await asyncio.sleep(REST * (loop.time() - began) if more else EVERY_S)

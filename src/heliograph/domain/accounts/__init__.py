@@ -1,0 +1,1 @@
+"""Rules of dashboard accounts: roles, invitations, identity-provider groups."""

@@ -1,0 +1,1 @@
+"""Actors, audit entries and the hash chain of the audit log."""

@@ -1,0 +1,106 @@
+"""The states of a message: one table of moves for each channel (spec 3.1, contract 6).
+
+The machine runs for each recipient. A report that skips steps passes through every state in between, in
+order, so that each of them is published: WhatsApp's `sent → read` is `delivered`, then `read`. What the
+table does not lead to (duplicates, steps back) is ignored.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+from heliograph.domain.setup.records import Channel
+
+UNSHOWN = ("sender_id", "origin", "named")  # of its record: only shapes of other services show these
+
+_NONE: frozenset[str] = frozenset()
+
+MOVES: dict[Channel, dict[str, frozenset[str]]] = {
+    "email": {
+        "queued": frozenset({"sending", "failed"}),
+        "sending": frozenset({"sent", "bounced", "failed"}),
+        "sent": frozenset({"delivered", "bounced", "failed"}),
+        "delivered": frozenset({"complained", "bounced", "failed"}),  # the mail came back
+        "bounced": _NONE,
+        "complained": _NONE,
+        "failed": _NONE,
+    },
+    "sms": {
+        "queued": frozenset({"sending", "failed"}),
+        "sending": frozenset({"sent", "failed"}),
+        "sent": frozenset({"delivered", "failed"}),
+        "delivered": _NONE,
+        "failed": frozenset({"delivered"}),  # a late receipt, once
+    },
+    "whatsapp": {
+        "queued": frozenset({"sending", "failed"}),
+        "sending": frozenset({"sent", "failed"}),
+        "sent": frozenset({"delivered", "failed"}),
+        "delivered": frozenset({"read"}),
+        "read": _NONE,
+        "failed": frozenset({"delivered"}),  # a late receipt, once
+    },
+}
+
+STATES: dict[Channel, tuple[str, ...]] = {channel: tuple(moves) for channel, moves in MOVES.items()}
+
+FINAL = frozenset({"delivered", "bounced", "complained", "read", "failed"})
+
+# Of several recipients' states the first one found here is the message's.
+_SHOWN = ("queued", "sending", "sent", "complained", "read", "delivered", "bounced", "failed")
+
+# A status only moves to the right here: a late receipt mends `failed`, mail that comes back undoes `delivered`.
+_PHONE = ("queued", "sending", "sent", "failed", "delivered", "read")
+_PROGRESS: dict[Channel, tuple[str, ...]] = {
+    "email": ("queued", "sending", "sent", "delivered", "failed", "bounced", "complained"),
+    "sms": _PHONE,
+    "whatsapp": _PHONE,
+}
+
+
+def _paths(moves: dict[str, frozenset[str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the shortest way between any two states that never leads through `failed`."""
+    paths: dict[tuple[str, str], tuple[str, ...]] = {}
+    for start in moves:
+        ways: list[tuple[str, ...]] = [(state,) for state in sorted(moves[start])]
+        for way in ways:  # grows while it is read: breadth first
+            end = way[-1]
+            if end != start and (start, end) not in paths:
+                paths[start, end] = way
+                ways += [(*way, state) for state in sorted(moves[end]) if end != "failed"]
+    return paths
+
+
+_PATHS = {channel: _paths(moves) for channel, moves in MOVES.items()}
+
+
+def move(channel: Channel, current: str, wanted: str, *, late_used: bool = False) -> tuple[str, ...]:
+    """Return the states to pass through and publish, in order; empty when the report is ignored."""
+    if current == "failed" and late_used:
+        return ()
+    return _PATHS[channel].get((current, wanted), ())
+
+
+def fold_parts(statuses: Sequence[str | None]) -> str | None:
+    """Return the state of a long message from the receipts of its parts; None while too few have come."""
+    if "failed" in statuses:
+        return "failed"
+    return "delivered" if all(status == "delivered" for status in statuses) else None
+
+
+def is_final(status: str) -> bool:
+    """Tell whether the status is finished, although a later report may still correct it."""
+    return status in FINAL
+
+
+@cache
+def derive(channel: Channel, statuses: frozenset[str]) -> str:
+    """Derive the message's status from its recipients'."""
+    if not statuses or not statuses <= MOVES[channel].keys():
+        raise ValueError(f"no {channel} status follows from {sorted(statuses)}")
+    return next(state for state in _SHOWN if state in statuses)
+
+
+@cache
+def never_regress(channel: Channel, current: str, derived: str) -> str:
+    """Return the further one of two statuses of a message."""
+    return max(current, derived, key=_PROGRESS[channel].index)

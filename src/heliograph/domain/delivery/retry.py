@@ -1,0 +1,77 @@
+"""When a deferred message is tried again, and when it is given up (reliability, choices)."""
+
+import msgspec
+
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from heliograph.domain.setup.records import Channel
+
+JITTER = 0.1
+# A domain that does not exist counts as such when it is told again after this, whoever tells it (contract 6).
+ABSENT_MS = 15 * MINUTE_MS
+ABSENT_KEPT_MS = 5 * DAY_MS  # what was told longer ago is told anew
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    steps: tuple[int, ...]  # ms to wait after the 1st, 2nd, … attempt; the last one repeats
+    window: int  # ms from the first attempt until the message is given up
+
+
+_PHONE = Schedule(
+    steps=(2 * SECOND_MS, 10 * SECOND_MS, 30 * SECOND_MS, 2 * MINUTE_MS, 10 * MINUTE_MS),
+    window=15 * MINUTE_MS,
+)
+
+SCHEDULES: dict[Channel, Schedule] = {
+    "email": Schedule(
+        steps=(
+            1 * MINUTE_MS,
+            5 * MINUTE_MS,
+            15 * MINUTE_MS,
+            30 * MINUTE_MS,
+            1 * HOUR_MS,
+            2 * HOUR_MS,
+            4 * HOUR_MS,
+        ),
+        window=5 * DAY_MS,
+    ),
+    "sms": _PHONE,
+    "whatsapp": _PHONE,
+}
+
+
+def absent_wait(first_at: int | None, now: int) -> int:
+    """Return how long a domain that is said not to exist is in doubt; 0: it counts."""
+    return ABSENT_MS if first_at is None else max(0, first_at + ABSENT_MS - now)
+
+
+def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | None:
+    """Return until when a message waits that nobody could be asked to take; None: it is given up.
+
+    That is no attempt, but the time to try runs from the first one or the first such wait.
+    """
+    deadline = first_at + SCHEDULES[channel].window
+    return min(until, deadline) if now < deadline else None
+
+
+def next_attempt(
+    channel: Channel,
+    attempt: int,
+    first_at: int,
+    now: int,
+    jitter: float,
+    retry_after_ms: int | None = None,
+) -> int | None:
+    """Return the time of the next attempt after attempt number `attempt` (from 1); None when it is given up.
+
+    A carrier's own wish replaces the step. It is cut to the end of the window rather than taken as the end, because
+    another carrier may serve the last attempt.
+    """
+    if attempt < 1:
+        raise ValueError(f"attempts count from 1, not {attempt}")
+    schedule = SCHEDULES[channel]
+    deadline = first_at + schedule.window
+    if retry_after_ms is not None:
+        return min(now + max(0, retry_after_ms), deadline) if now < deadline else None
+    step = schedule.steps[min(attempt, len(schedule.steps)) - 1]
+    at = now + round(step * (1 + JITTER * jitter))
+    return at if at <= deadline else None

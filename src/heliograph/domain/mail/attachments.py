@@ -1,0 +1,222 @@
+"""Attachments of an email: their parts, strict base64, allowed types and sizes (spec 2.2 and 8)."""
+
+import re
+from collections.abc import Collection
+from mimetypes import MimeTypes
+from typing import Any
+
+import msgspec
+import pybase64
+
+from heliograph.domain.limits import (
+    ATTACHMENT_MAX,
+    ATTACHMENTS_MAX,
+    ATTACHMENTS_TOTAL_MAX,
+    FILENAME_MAX,
+    MIB,
+)
+from heliograph.domain.refusals import (
+    AttachmentsTooLarge,
+    AttachmentTooLarge,
+    InvalidAttachment,
+    InvalidRequest,
+    TooManyAttachments,
+    UnsupportedAttachmentType,
+)
+from heliograph.domain.setup.records import Platform, Team
+from heliograph.domain.text import CONTROLS, quoted
+
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+ALLOWED_TYPES = frozenset(
+    {
+        "application/pdf",
+        "application/msword",
+        f"{_OFFICE}wordprocessingml.document",
+        "application/vnd.ms-excel",
+        f"{_OFFICE}spreadsheetml.sheet",
+        "application/vnd.ms-powerpoint",
+        f"{_OFFICE}presentationml.presentation",
+        "application/json",
+        "text/csv",
+        "text/plain",
+        "text/calendar",
+        "application/zip",
+        "application/x-zip-compressed",
+        "image/png",
+        "image/jpeg",
+        "image/gif",
+        "image/webp",
+        "image/svg+xml",
+    }
+)
+TYPE_MAX = 1000  # characters of a content type that are looked at
+FIELDS = ("filename", "content", "content_type", "content_id")
+# The filename's ending gives the type of attachments that come without one.
+TYPE_OF = {
+    "pdf": "application/pdf",
+    "doc": "application/msword",
+    "docx": f"{_OFFICE}wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    "ppt": "application/vnd.ms-powerpoint",
+    "pptx": f"{_OFFICE}presentationml.presentation",
+    "json": "application/json",
+    "csv": "text/csv",
+    "txt": "text/plain",
+    "ics": "text/calendar",
+    "zip": "application/zip",
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "svg": "image/svg+xml",
+}
+_USUAL = MimeTypes().types_map[True]  # ending with its dot → type; Python's own table, whatever the machine has
+# An operator may add such types, but no mail inside the mail, whose parts would be read as ours.
+ADDED_TYPE = re.compile(r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+_CONTENT_ID = re.compile("[A-Za-z0-9._@-]{1,128}")
+
+# The parameters that change how a reader understands the file; all others are left out.
+_KEPT = re.compile(r';\s*(charset|method)=("?)([A-Za-z0-9._:+-]{1,40})\2\s*(?=;|\Z)', re.IGNORECASE)
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    filename: str
+    content_type: str  # lower-case, with charset and method if they were given
+    content: bytes
+    content_id: str | None = None
+
+
+def type_of(filename: str, more: Collection[str] = ()) -> str:
+    """Return the type by the filename's ending; empty: it has none, or one that is not known.
+
+    `more` are types that an operator has added.
+    """
+    name, _, ending = filename.rpartition(".")
+    ending = ending.lower() if name else ""
+    fits = (kind for kind in more if kind == _USUAL.get(f".{ending}") or kind.partition("/")[2] == ending)
+    return TYPE_OF.get(ending) or next(fits, "")
+
+
+def more_types(platform: Platform, team: Team) -> tuple[str, ...]:
+    """Return the types that an operator has added."""
+    return platform.attachment_types + team.record.attachment_types
+
+
+def weigh_files(items: list[Any]) -> int:
+    """Count the characters of the files' contents, as far as they have some: nothing is checked yet."""
+    contents = [item.get("content") for item in items if isinstance(item, dict)]
+    return sum(len(content) for content in contents if isinstance(content, str))
+
+
+def check_shape(items: list[Any]) -> None:
+    """Refuse elements that are no objects, fields that do not exist, and values that are no strings."""
+    for i, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidRequest(f"attachments[{i}] is not an object.", param=f"attachments[{i}]")
+        for field, value in item.items():
+            if field not in FIELDS:
+                raise InvalidRequest(
+                    f"attachments[{i}] has no field {quoted(field)}. Send {', '.join(FIELDS)}.",
+                    param=f"attachments[{i}].{field}",
+                )
+            if not isinstance(value, str | None):
+                raise InvalidRequest(f"attachments[{i}].{field} is not a string.", param=f"attachments[{i}].{field}")
+
+
+def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Attachment, ...]:
+    """Read the attachments; `more` are types that an operator has added to the spec's."""
+    if not items:
+        return ()
+    check_shape(items)
+    if len(items) > ATTACHMENTS_MAX:
+        raise TooManyAttachments(
+            f"There are {len(items)} attachments, {ATTACHMENTS_MAX} is the most. {TooManyAttachments.fix}",
+            param="attachments",
+        )
+    attachments = tuple(_read(item, f"attachments[{i}]", more) for i, item in enumerate(items))
+    ids = [attachment.content_id for attachment in attachments]
+    for i, content_id in enumerate(ids):
+        if content_id is not None and content_id in ids[:i]:
+            raise InvalidAttachment(
+                f"content_id {quoted(content_id)} is used twice. {InvalidAttachment.fix}",
+                param=f"attachments[{i}].content_id",
+            )
+    for i, attachment in enumerate(attachments):
+        check_type(attachment.filename, attachment.content_type, f"attachments[{i}].content_type", more)
+    for i, attachment in enumerate(attachments):
+        _check_size(attachment, f"attachments[{i}].content")
+    total = sum(len(attachment.content) for attachment in attachments)
+    if total > ATTACHMENTS_TOTAL_MAX:
+        raise AttachmentsTooLarge(
+            f"The attachments have {total} bytes together, {ATTACHMENTS_TOTAL_MAX} "
+            f"({ATTACHMENTS_TOTAL_MAX // MIB} MiB) is the most. {AttachmentsTooLarge.fix}",
+            param="attachments",
+        )
+    return attachments
+
+
+def _read(item: dict[str, Any], where: str, more: Collection[str]) -> Attachment:
+    for field, lacks in (("filename", (None, "")), ("content", (None,))):  # an empty file is a file
+        if (value := item.get(field)) in lacks:
+            wrong = "is missing" if value is None else "is empty"
+            raise InvalidAttachment(f"{where}.{field} {wrong}. {InvalidAttachment.fix}", param=f"{where}.{field}")
+    content = _decoded(item["content"])
+    if content is None:
+        raise InvalidAttachment(
+            f"{where}.content of {quoted(item['filename'])} is not strict base64. {InvalidAttachment.fix}",
+            param=f"{where}.content",
+        )
+    content_id = item.get("content_id")
+    if content_id is not None and not _CONTENT_ID.fullmatch(content_id):
+        raise InvalidAttachment(
+            f"{where}.content_id {quoted(content_id)} is malformed. {InvalidAttachment.fix}",
+            param=f"{where}.content_id",
+        )
+    filename = _safe_filename(item["filename"])
+    given = item.get("content_type")
+    kind = type_of(filename, more) if given is None else _normal_type(given)
+    return Attachment(filename=filename, content_type=kind, content=content, content_id=content_id)
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        content = pybase64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    odd = len(content) % 3
+    # The decoder ignores the unused bits of the last character; RFC 4648 wants them zero.
+    if odd and pybase64.b64encode(content[-odd:]).decode() != text[-4:]:
+        return None
+    return content
+
+
+def _safe_filename(text: str) -> str:
+    name = CONTROLS.sub("", re.split(r"[/\\]", text[-FILENAME_MAX:])[-1]).strip()
+    return name if name.strip(".") else "attachment"
+
+
+def _normal_type(text: str) -> str:
+    kept = "".join(f"; {found[1].lower()}={found[3]}" for found in _KEPT.finditer(text[:TYPE_MAX]))
+    return text[:TYPE_MAX].partition(";")[0].strip().lower() + kept
+
+
+def check_type(filename: str, content_type: str, param: str, more: Collection[str]) -> None:
+    plain = content_type.partition(";")[0]
+    if plain not in ALLOWED_TYPES and plain not in more:
+        wrong = f"is {quoted(plain)}, which is not allowed" if plain else "is missing, and its ending tells none"
+        raise UnsupportedAttachmentType(
+            f"{param} of {quoted(filename)} {wrong}. {UnsupportedAttachmentType.fix}",
+            param=param,
+        )
+
+
+def _check_size(attachment: Attachment, param: str) -> None:
+    size = len(attachment.content)
+    if size > ATTACHMENT_MAX:
+        raise AttachmentTooLarge(
+            f"{quoted(attachment.filename)} has {size} bytes, {ATTACHMENT_MAX} ({ATTACHMENT_MAX // MIB} MiB) "
+            f"is the most for one attachment. {AttachmentTooLarge.fix}",
+            param=param,
+        )

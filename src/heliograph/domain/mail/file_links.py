@@ -1,0 +1,32 @@
+"""Links to the files of a mail: who has one may follow it for an hour, without a key.
+
+Other services give out such links, and their clients ask for files without a key.
+"""
+
+import base64
+import hmac
+from urllib.parse import urlencode
+
+from heliograph.domain.text import whole_number
+
+RAW = "raw"  # a mail as it came in; any other file is an attachment by its id
+LIVES_S = 3600
+
+
+def sign_link(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
+    """Return the query of the link."""
+    return urlencode({"team": team, "until": until_s, "signature": _tag(key, team, id_, file, until_s)})
+
+
+def linked_team(key: bytes, query: dict[str, str], id_: str, file: str, now_s: int) -> int | None:
+    """Return whose file it is; None: we did not sign this link, or it has ended."""
+    team, until_s = (whole_number(query.get(name, ""), 12) for name in ("team", "until"))
+    if team is None or until_s is None or until_s < now_s:
+        return None
+    right = _tag(key, team, id_, file, until_s)
+    return team if hmac.compare_digest(query.get("signature", "").encode(), right.encode()) else None
+
+
+def _tag(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
+    text = f"file of a mail\0{team}\0{id_}\0{file}\0{until_s}"
+    return base64.urlsafe_b64encode(hmac.digest(key, text.encode(), "sha256")).decode().rstrip("=")

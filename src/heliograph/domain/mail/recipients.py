@@ -1,0 +1,158 @@
+"""Who gets an email: reading the lists, the sandbox's allowed recipients, and suppression."""
+
+from collections import Counter
+from collections.abc import Container, Iterable
+from typing import Literal
+
+import msgspec
+
+from heliograph.domain.delivery.magic_recipients import behaviour_of, is_magic_email
+from heliograph.domain.limits import RECIPIENTS_MAX, REPLY_TO_MAX
+from heliograph.domain.mail.address import Address, parse_address
+from heliograph.domain.refusals import (
+    InvalidEmail,
+    RecipientNotAllowed,
+    RecipientSuppressed,
+    TooManyRecipients,
+)
+from heliograph.domain.setup.records import Team
+from heliograph.domain.text import quoted
+
+Kind = Literal["to", "cc", "bcc"]
+
+# Lists are read no further than this: a body of 40 MiB could hold millions of addresses.
+READ_MAX = 20 * RECIPIENTS_MAX
+
+
+class Recipients(msgspec.Struct, frozen=True, kw_only=True):
+    to: tuple[Address, ...]
+    cc: tuple[Address, ...] = ()
+    bcc: tuple[Address, ...] = ()
+    reply_to: tuple[Address, ...] = ()
+    distinct: tuple[tuple[Address, Kind], ...]  # each address once, as it first occurs
+
+    @property
+    def count(self) -> int:
+        return len(self.to) + len(self.cc) + len(self.bcc)
+
+
+def distinct_of(
+    to: tuple[Address, ...], cc: tuple[Address, ...], bcc: tuple[Address, ...]
+) -> tuple[tuple[Address, Kind], ...]:
+    first: dict[str, tuple[Address, Kind]] = {}
+    fields: tuple[tuple[Kind, tuple[Address, ...]], ...]
+    fields = (("to", to), ("cc", cc), ("bcc", bcc))
+    for kind, addresses in fields:
+        for address in addresses:
+            first.setdefault(address.normal, (address, kind))
+    return tuple(first.values())
+
+
+def read_recipients(
+    to: str | list[str] | None, cc: list[str] | None, bcc: list[str] | None, reply_to: str | list[str] | None
+) -> Recipients:
+    if isinstance(to, list) and len(to) == 1:
+        to = to[0]
+    if isinstance(to, str) and reply_to is None and not cc and not bcc:  # most sends: no lists to count
+        address = parse_address(to) or _refuse(to, "to")
+        return Recipients(to=(address,), distinct=((address, "to"),))
+    lists: dict[str, list[str]] = {
+        "to": [to] if isinstance(to, str) else to or [],
+        "cc": cc or [],
+        "bcc": bcc or [],
+    }
+    if not lists["to"]:
+        raise InvalidEmail("to has no address. Send at least one.", param="to")
+    read = _addresses(lists["to"], "to"), _addresses(lists["cc"], "cc"), _addresses(lists["bcc"], "bcc")
+    replies = _read_reply_to(reply_to)
+    _check_count(lists)
+    return Recipients(to=read[0], cc=read[1], bcc=read[2], reply_to=replies, distinct=distinct_of(*read))
+
+
+def _read_reply_to(given: str | list[str] | None) -> tuple[Address, ...]:
+    if given is None:
+        return ()
+    texts = [given] if isinstance(given, str) else given
+    if not 1 <= len(texts) <= REPLY_TO_MAX:
+        raise InvalidEmail(f"reply_to has {len(texts)} addresses. Send 1 to {REPLY_TO_MAX}.", param="reply_to")
+    return _addresses(texts, "reply_to")
+
+
+def _addresses(texts: list[str], field: str) -> tuple[Address, ...]:
+    return tuple([parse_address(text) or _refuse(text, field) for text in texts[:READ_MAX]])
+
+
+def _refuse(text: str, field: str) -> Address:
+    which = "A bcc entry" if field == "bcc" else f"{field} {quoted(text)}"
+    raise InvalidEmail(f"{which} is not a valid email address. {InvalidEmail.fix}", param=field)
+
+
+def _check_count(lists: dict[str, list[str]]) -> None:
+    for field, texts in lists.items():
+        if len(texts) > RECIPIENTS_MAX:
+            raise TooManyRecipients(
+                f"{field} has {len(texts)} recipients, {RECIPIENTS_MAX} is the most. {TooManyRecipients.fix}",
+                param=field,
+            )
+    count = sum(map(len, lists.values()))
+    if count > RECIPIENTS_MAX:
+        raise TooManyRecipients(
+            f"to, cc and bcc have {count} recipients together, {RECIPIENTS_MAX} is the most. {TooManyRecipients.fix}",
+            param="to",
+        )
+
+
+def check_allowed(recipients: Recipients, team: Team) -> None:
+    """Refuse a sandbox team's send to recipients that are neither verified on the team nor magic."""
+    if not team.sandbox:
+        return
+    strangers = [
+        (address, kind)
+        for address, kind in recipients.distinct
+        if address.normal not in team.recipients and not is_magic_email(address.normal)
+    ]
+    if strangers:
+        named = [address.given for address, kind in strangers if kind != "bcc"]
+        if strangers[-1][1] == "bcc":
+            named.append("a bcc recipient")
+        raise RecipientNotAllowed(
+            f"Not verified on this sandbox team: {', '.join(named)}. {RecipientNotAllowed.fix}",
+            param=strangers[0][1],
+        )
+
+
+def split_suppressed(recipients: Recipients, suppressed: Container[str], *, drop: bool = False) -> Recipients:
+    """Return the recipients without suppressed bcc ones; a suppressed to or cc refuses the send.
+
+    `suppressed` holds normal forms. With `drop` suppressed ones are left out as well, and refuse it only when nobody is
+    left.
+    """
+
+    found: list[tuple[Address, Kind]] = []
+    for address, kind in recipients.distinct:
+        normal = address.normal
+        if normal in suppressed or (normal.startswith("suppressed") and _acts_suppressed(normal)):
+            found.append((address, kind))
+    if not found:
+        return recipients
+    gone = {address.normal for address, _ in found}
+    named = [address.given for address, kind in found if kind != "bcc"]
+    if named and not (drop and len(found) < len(recipients.distinct)):
+        raise RecipientSuppressed(
+            f"Suppressed recipients: {', '.join(named)}", param=found[0][1], details={"addresses": named}
+        )
+    lists = (recipients.to, recipients.cc, recipients.bcc)
+    to, cc, bcc = (tuple(address for address in addresses if address.normal not in gone) for addresses in lists)
+    if not to:  # a record names somebody, as of a mail by SMTP that has blind copies only
+        to, cc, bcc = (cc[:1], cc[1:], bcc) if cc else (bcc[:1], cc, bcc[1:])
+    return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc, distinct=distinct_of(to, cc, bcc))
+
+
+def _acts_suppressed(normal: str) -> bool:
+    return is_magic_email(normal) and behaviour_of(normal) == "suppressed"
+
+
+def times_named(texts: Iterable[str]) -> Counter[str]:
+    """Return how often an email's lists name each address: it gets the mail once, and counts as often (contract 4)."""
+    named = map(parse_address, texts)
+    return Counter(address.normal for address in named if address)

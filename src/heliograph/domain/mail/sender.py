@@ -1,0 +1,187 @@
+"""Who an email comes from (spec 4.1.1, contract 2 to 4), and which brand a phone message speaks for."""
+
+import msgspec
+
+from heliograph.domain.mail.address import Address, name_addr, parse_address, parse_name_addr
+from heliograph.domain.refusals import (
+    BrandDomainNotFound,
+    DisplayNameIdNotApproved,
+    DisplayNameIdNotFound,
+    DisplayNameIdWrongDomain,
+    DisplayNameNotApproved,
+    FromDomainUnverified,
+    InvalidFromAddress,
+    KeyDomainScope,
+    NoApprovedBrandDomain,
+    SandboxFromLocked,
+)
+from heliograph.domain.setup.records import Caller, DisplayName, Domain, Key, Platform, Team
+from heliograph.domain.text import quoted, single_spaced
+
+
+class Sender(msgspec.Struct, frozen=True, kw_only=True):
+    address: Address
+    name: str
+    domain: Domain | None  # None for the platform sender
+
+    @property
+    def header(self) -> str:
+        """Return the From header's value, before any encoding of non-ASCII text."""
+        return name_addr(self.name, self.address.given)
+
+
+def resolve_sender(caller: Caller, platform: Platform, from_: str | None, from_display_id: str | None) -> Sender:
+    team = caller.team
+    if caller.caught and from_ is not None:
+        name, address = _read_from(from_)
+        return Sender(address=address, name=name or "", domain=None)
+    if team.sandbox:
+        name, address = _platform_sender(platform, from_)
+        domain, brand = None, platform.brand
+    else:
+        name, address, domain = _own_sender(team, caller.key, from_)
+        brand = domain.brand
+    if name is not None or from_display_id is not None:
+        brand = _display_name(team, domain, brand, name, from_display_id)
+    return Sender(address=address, name=brand, domain=domain)
+
+
+def _platform_sender(platform: Platform, from_: str | None) -> tuple[str | None, Address]:
+    own = parse_address(platform.sender)
+    if own is None:
+        raise ValueError(f"platform.sender {platform.sender!r} is not an email address")
+    if from_ is None:
+        return None, own
+    name, address = _read_from(from_)
+    if address.normal != own.normal:
+        raise SandboxFromLocked(
+            f"from {quoted(address.given)} is not {own.given}, the only sender of a sandbox team. "
+            f"{SandboxFromLocked.fix}",
+            param="from",
+        )
+    return name, address
+
+
+def _own_sender(team: Team, key: Key, from_: str | None) -> tuple[str | None, Address, Domain]:
+    if not team.approved_domains:
+        raise NoApprovedBrandDomain(param="from")
+    name, address = _read_from(from_)
+    domain = team.domains.get(address.domain)
+    if domain is None or not domain.usable:
+        raise FromDomainUnverified(
+            f"{address.domain} is not a verified and approved domain of the team. {FromDomainUnverified.fix}",
+            param="from",
+        )
+    if key.domain is not None:
+        _check_pin(key, domain, "from")
+    return name, address, domain
+
+
+def _read_from(from_: str | None) -> tuple[str | None, Address]:
+    if from_ is None:
+        raise InvalidFromAddress(f"from is missing. {InvalidFromAddress.fix}", param="from")
+    found = parse_name_addr(from_)
+    if found is None:
+        raise InvalidFromAddress(
+            f"from {quoted(from_)} is neither an email address nor a name with one. {InvalidFromAddress.fix}",
+            param="from",
+        )
+    return found
+
+
+def _check_pin(key: Key, domain: Domain, param: str) -> None:
+    if key.domain not in (None, domain.name):
+        raise KeyDomainScope(
+            f"The key is pinned to {key.domain} and cannot send for {domain.name}. {KeyDomainScope.fix}",
+            param=param,
+        )
+
+
+def _display_name(team: Team, domain: Domain | None, brand: str, name: str | None, id: str | None) -> str:
+    by_id = None if id is None else _alternate_by_id(team, domain, id).name
+    if name is None:
+        return by_id or brand
+    if by_id is not None:
+        if _folded(name) == _folded(by_id):
+            return by_id
+        reason = f"is not {quoted(by_id)}, the name of from_display_id"
+    elif name == single_spaced(brand):
+        return brand
+    else:
+        for alternate in _approved_alternates(team, domain):
+            if _folded(alternate.name) == _folded(name):
+                return alternate.name
+        reason = f"is neither the brand name {quoted(brand)} nor an approved alternate"
+    raise DisplayNameNotApproved(
+        f"The display name {quoted(name)} {reason}. {DisplayNameNotApproved.fix}", param="from"
+    )
+
+
+def _alternate_by_id(team: Team, domain: Domain | None, id: str) -> DisplayName:
+    alternate = team.display_names.get(id)
+    if alternate is None:
+        raise DisplayNameIdNotFound(
+            f"The team has no display name {quoted(id)}. {DisplayNameIdNotFound.fix}", param="from_display_id"
+        )
+    if domain is None or alternate.domain != domain.id:
+        raise DisplayNameIdWrongDomain(
+            f"{id} belongs to another domain than from. {DisplayNameIdWrongDomain.fix}",
+            param="from_display_id",
+        )
+    if not alternate.approved:
+        raise DisplayNameIdNotApproved(
+            f"{id} is not approved yet. {DisplayNameIdNotApproved.fix}", param="from_display_id"
+        )
+    return alternate
+
+
+def _approved_alternates(team: Team, domain: Domain | None) -> list[DisplayName]:
+    """Return the team's approved names, those of the sending domain first."""
+    approved = [alternate for alternate in team.display_names.values() if alternate.approved]
+    return sorted(approved, key=lambda alternate: domain is None or alternate.domain != domain.id)
+
+
+def _folded(name: str) -> str:
+    return single_spaced(name).casefold()
+
+
+def brand_of(domain: Domain | None, platform: Platform) -> dict[str, str]:
+    """Return what `brand.*` means in a template; without a domain it is the platform's (contract 5)."""
+    if domain is None:
+        return {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
+    return {"name": domain.brand, "domain": domain.name}
+
+
+def usual_brand(team: Team, platform: Platform) -> dict[str, str]:
+    """Return the values of `brand.*` where no sender is known, as in a preview."""
+    return brand_of(next(iter(team.approved_domains), None), platform)
+
+
+def brands_of(team: Team, platform: Platform) -> list[dict[str, str]]:
+    """List all that `brand.*` can mean in a message of the team."""
+    own = [brand_of(domain, platform) for domain in team.approved_domains]
+    return own if own and not team.sandbox else [brand_of(None, platform), *own]
+
+
+def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
+    """Return the domain whose brand a message carries that names no sender's domain; a sandbox team may have none."""
+    approved = team.approved_domains
+    if not approved and not team.sandbox:
+        raise NoApprovedBrandDomain()
+    if brand_domain_id is not None:
+        for domain in approved:
+            if domain.id == brand_domain_id:
+                _check_pin(key, domain, "brand_domain_id")
+                return domain
+        raise BrandDomainNotFound(
+            f"The team has no approved verified domain {quoted(brand_domain_id)}. {BrandDomainNotFound.fix}",
+            param="brand_domain_id",
+        )
+    for domain in approved:
+        if key.domain in (None, domain.name):
+            return domain
+    if team.sandbox:
+        return None
+    raise KeyDomainScope(
+        f"The key is pinned to {key.domain}, which is not an approved verified domain of the team. {KeyDomainScope.fix}"
+    )

@@ -1,0 +1,82 @@
+"""The signed envelope sender, what comes back to which names one recipient of one message, for 30 days, and the signed
+Reply-To, what comes to which answers one message.
+
+Letters and digits only, in one case: some hosts change the case of a local part, none the digits.
+"""
+
+import base64
+import hmac
+import re
+from functools import lru_cache
+
+from heliograph.domain.ids import PREFIXES
+
+DAYS_VALID = 30
+POSITION_MAX = 999
+
+_DAY_MS = 86_400_000
+_TAG_BYTES = 15  # 120 bits of the HMAC
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+_ADDRESS = re.compile(r"b([0-9a-z]{26})([0-9]{3})([0-9]{5})([a-z2-7]{24})@([a-z0-9.-]+)")
+
+_REPLY = re.compile(r"r([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
+
+
+def return_path(domain: str) -> str:
+    """Return where bounces of a sending domain come back to: inside it, so that SPF aligns."""
+    return f"bounce.{domain}"
+
+
+def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) -> str:
+    """Return the envelope sender for one recipient; its local part has 59 octets."""
+    prefix = PREFIXES["email"]
+    body = message_id.removeprefix(prefix)
+    if body == message_id or not _ULID.fullmatch(body) or not 0 <= position <= POSITION_MAX:
+        raise ValueError(f"no email and recipient: {message_id!r}, {position}")
+    named = f"{body.lower()}{position:03d}{at_ms // _DAY_MS:05d}"
+    domain = domain.lower()
+    return f"b{named}{_tag(key, named, domain)}@{domain}"
+
+
+def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
+    """Tell whose mail came back; None when we did not sign this address, or more than 30 days ago."""
+    # ASCII first: other scripts have letters whose lower case is ours.
+    found = _ADDRESS.fullmatch(address.lower()) if address.isascii() else None
+    if found is None:
+        return None
+    body, position, day, tag, domain = found.groups()
+    if not hmac.compare_digest(tag, _tag(key, body + position + day, domain)):
+        return None
+    if now_ms // _DAY_MS - int(day) > DAYS_VALID:
+        return None
+    return PREFIXES["email"] + body.upper(), int(position)
+
+
+def sign_reply(key: bytes, message_id: str, team: str, domain: str) -> str:
+    """Return the Reply-To of one message of a team: nobody else can make it, nor one for another message from it."""
+    body = message_id.removeprefix(PREFIXES["email"]).lower()
+    return f"r{body}{_reply_tag(key, body, team, domain)}@{domain}"
+
+
+def read_reply(key: bytes, address: str, team: str) -> str | None:
+    """Tell which message of the team a mail to this address answers; None: we did not sign it."""
+    found = _REPLY.fullmatch(address.lower()) if address.isascii() else None
+    if found is None or not hmac.compare_digest(found[2], _reply_tag(key, found[1], team, found[3])):
+        return None
+    return PREFIXES["email"] + found[1].upper()
+
+
+def _reply_tag(key: bytes, body: str, team: str, domain: str) -> str:
+    digest = hmac.digest(key, f"reply to\0{team}\0{body}@{domain}".encode(), "sha256")
+    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
+
+
+def _tag(key: bytes, named: str, domain: str) -> str:
+    keyed = _keyed(key).copy()  # which, unlike hmac.digest, never waits for the interpreter's lock
+    keyed.update(f"envelope sender\0{named}@{domain}".encode())
+    return base64.b32encode(keyed.digest()[:_TAG_BYTES]).decode().lower()
+
+
+@lru_cache(maxsize=4)
+def _keyed(key: bytes) -> hmac.HMAC:
+    return hmac.new(key, digestmod="sha256")

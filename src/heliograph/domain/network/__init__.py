@@ -1,0 +1,1 @@
+"""Rules of addresses and headers: proxies, blocked networks (SSRF), trace context."""

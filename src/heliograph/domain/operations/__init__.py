@@ -1,0 +1,1 @@
+"""Rules of running the service: capacity, notices, erasure, test clocks."""

@@ -1,0 +1,60 @@
+"""What a machine can carry, from what was measured on it: arithmetic for `heliograph capacity` and docs/capacity.md."""
+
+from typing import Literal
+
+import msgspec
+
+from heliograph.domain.limits import DAY_MS, HOUR_MS
+
+# A message is written when it is accepted, when it is claimed and when its outcome is recorded.
+COMMITS = 3
+TOGETHER = 100  # messages that share one commit under load: what waits goes together, a claim takes as many
+PEAK_SHARE = 10  # the busiest hour has a tenth of a day's messages
+SPARE = 0.7  # how much of a machine may be planned with: the rest is for retries, pages, webhooks, backups
+
+Limit = Literal["accepting", "hand-over", "disk"]
+
+ADVICE: dict[Limit, str] = {
+    "accepting": "a faster core; or PostgreSQL, with a process for each core, then machines for the API alone",
+    "hand-over": "a faster core; or PostgreSQL, with a process for each core, then machines for workers alone",
+    "disk": "a disk that syncs faster: a local SSD, or one with a protected write cache",
+}
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU times are of one core, for one message, in microseconds."""
+
+    syncs_per_s: float
+    signing_us: float
+    accept_us: float
+    accepted_per_s: float  # as it came, with the load on the same machine
+    hand_over_us: float
+    handed_over_per_s: float
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    per_s: int  # sustained, by one process
+    per_hour: int
+    per_day: int  # so that the busiest hour fits
+    per_day_evenly: int
+    limit: Limit
+    advice: str
+
+
+def judge(found: Measured) -> Capacity:
+    by_core = 1e6 / (found.accept_us + found.hand_over_us)
+    by_disk = found.syncs_per_s * TOGETHER / COMMITS
+    if by_disk < by_core:
+        limit: Limit = "disk"
+    else:
+        limit = "accepting" if found.accept_us > found.hand_over_us else "hand-over"
+    per_s = SPARE * min(by_core, by_disk)
+    per_hour = per_s * HOUR_MS / 1000
+    return Capacity(
+        per_s=int(per_s),
+        per_hour=int(per_hour),
+        per_day=int(per_hour * PEAK_SHARE),
+        per_day_evenly=int(per_s * DAY_MS / 1000),
+        limit=limit,
+        advice=ADVICE[limit],
+    )

@@ -1,0 +1,33 @@
+"""Countries by name, for people who do not know their codes."""
+
+import re
+from functools import cache
+
+from babel import Locale
+
+from heliograph.domain.phones.phone import COUNTRIES
+
+_CODE = re.compile(r"(?:.*\()?([A-Z]{2})\)?")
+
+
+@cache
+def country_names() -> dict[str, str]:
+    """Return code → name, in the order of the names."""
+    names = Locale("en").territories
+    return dict(sorted(((code, names.get(code, code)) for code in COUNTRIES), key=lambda one: one[1]))
+
+
+def country_name(code: str) -> str:
+    """Write GB as 'United Kingdom (GB)', `*` as 'All others'."""
+    if code == "*":
+        return "All others"
+    name = country_names().get(code)
+    return f"{name} ({code})" if name else code
+
+
+def country_code(text: str) -> str:
+    """Read a country as people write it: 'gb', 'United Kingdom' or as above; anything else is returned as it is."""
+    text = text.strip()
+    if found := _CODE.fullmatch(text.upper() if len(text) == 2 else text):
+        return found[1]
+    return next((code for code, name in country_names().items() if name.lower() == text.lower()), text)

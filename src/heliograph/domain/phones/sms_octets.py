@@ -1,0 +1,30 @@
+"""The octets of SMS as text: GSM 03.38 with one septet per octet, UCS-2, and Latin-1 for any other data_coding."""
+
+from heliograph.domain.phones.gsm import ALPHABET, EXTENSION
+
+GSM7, UCS2 = 0, 8  # data_coding
+
+ESCAPE = 0x1B  # its position in the alphabet, which ALPHABET leaves out
+_EXTENSION_CODES = b"\x0a\x14\x28\x29\x2f\x3c\x3d\x3e\x40\x65"
+CODES: dict[int, bytes] = {
+    **{ord(char): bytes((place + (place >= ESCAPE),)) for place, char in enumerate(ALPHABET)},
+    **{ord(char): bytes((ESCAPE, code)) for char, code in zip(EXTENSION, _EXTENSION_CODES, strict=True)},
+}
+
+_LETTERS = {(len(octets) > 1, octets[-1]): chr(letter) for letter, octets in CODES.items()}
+
+
+def from_octets(coding: int, octets: bytes) -> str:
+    """Read a text that came in; what its data_coding cannot say is left out."""
+    if coding == UCS2:
+        return octets.decode("utf-16-be", "replace")
+    if coding != GSM7:
+        return octets.decode("latin-1")
+    text, escaped = "", False
+    for octet in octets:
+        if octet == ESCAPE:
+            escaped = True
+            continue
+        text += _LETTERS.get((escaped, octet), "")
+        escaped = False
+    return text

@@ -1,0 +1,1 @@
+"""Trigrams of the message search index."""

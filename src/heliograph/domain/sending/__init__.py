@@ -1,0 +1,1 @@
+"""Rules of accepting a message: options, prices, idempotency, batches."""

@@ -1,0 +1,227 @@
+"""Money: reading and writing amounts, what a send costs, the quota, and how the ledger's accounts move.
+
+Amounts are integers of 10^-6 currency units (contract 7).
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import date
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from heliograph.domain.ids import PREFIXES
+from heliograph.domain.limits import DAY_MS, SECOND_MS
+from heliograph.domain.refusals import InsufficientCredit, SandboxLimitReached, StorageLimitReached
+from heliograph.domain.setup.records import Platform, Template
+
+UNIT = 1_000_000
+CREDIT_MAX = 10**12 * UNIT
+
+# Each ledger entry moves its amount from one account to another, so all accounts sum to zero.
+ENTRY_KINDS: dict[str, tuple[str, str]] = {
+    "topup": ("funding", "credit"),
+    "hold": ("credit", "held"),
+    "capture": ("held", "revenue"),
+    "release": ("held", "credit"),
+    "adjustment": ("funding", "credit"),  # the only one whose amount may be negative
+}
+
+# 12 whole digits keep every amount within the databases' 64-bit integers.
+_MONEY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def parse_money(text: str) -> int:
+    """Read '0.0450' as 45000."""
+    parts = _MONEY.fullmatch(text)
+    if not parts:
+        raise ValueError(f"{text!r} is not an amount such as '0.0450' (digits, at most 6 decimals)")
+    return int(parts[1]) * UNIT + int((parts[2] or "").ljust(6, "0"))
+
+
+def parse_booking(text: str) -> int:
+    """Read an amount that may have a sign: '25.00', '-5.00'."""
+    return -parse_money(text[1:]) if text.startswith("-") else parse_money(text.removeprefix("+"))
+
+
+def format_money(micros: int) -> str:
+    """Write 45000 as '0.0450': with four decimals, more only where they say something."""
+    whole, fraction = divmod(abs(micros), UNIT)
+    decimals = f"{fraction:06d}".rstrip("0").ljust(4, "0")
+    return f"{'-' if micros < 0 else ''}{whole}.{decimals}"
+
+
+def price_for(template: Template, country: str | None) -> int:
+    """Return the template's price for one send; a country's own price wins, also when it is 0."""
+    return template.price if country is None else template.prices.get(country, template.price)
+
+
+def price_groups(template: Template) -> list[tuple[list[str], int]]:
+    """Return its prices with the countries of each, the cheapest
+    first; last, without countries, that of everywhere else.
+    """
+    groups: dict[int, list[str]] = {}
+    for country, price in sorted(template.prices.items()):
+        groups.setdefault(price, []).append(country)
+    return [*((groups[price], price) for price in sorted(groups)), ([], template.price)]
+
+
+def sms_price(template: Template, country: str | None, segments: int) -> int:
+    return price_for(template, country) * segments
+
+
+def verify_price(platform: Platform, currency: str) -> int:
+    return platform.verify_price.get(currency, 0)
+
+
+class Account(msgspec.Struct, kw_only=True):
+    """A team's running totals while a batch is decided."""
+
+    team: int
+    available: int  # what can be spent now
+    held: int
+    month: str  # "2026-11", the month that `used` counts
+    used: int  # email recipients
+    erased: int = 0  # 1: the team's suppression list has hashes of erased addresses
+    sandbox_day: int = 0  # days since 1970, the day that `sandbox_used` counts
+    sandbox_used: int = 0  # messages and codes of a sandbox team over real carriers
+    octets_day: int = 0  # days since 1970, the day that `octets_used` counts
+    octets_used: int = 0  # bytes of contents and attachments
+    opted_out: int = 0  # 1: phones have opted out of the team's messages
+
+
+def month_of(ms: int) -> str:
+    """Return the UTC calendar month, like '2026-11'."""
+    return _month_of_day(ms // DAY_MS)
+
+
+@lru_cache(maxsize=64)
+def _month_of_day(day: int) -> str:
+    return date.fromordinal(_EPOCH + day).isoformat()[:7]
+
+
+def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
+    """Count the recipients; True when the send began within the quota and is free."""
+    if month > account.month:  # a straggler of last month must not bring the old month back
+        account.month, account.used = month, 0
+    within = account.used < quota
+    account.used += count
+    return within
+
+
+def give_quota_back(account: Account, count: int, month: str) -> None:
+    """Give back recipients of an email that were counted in that month and will not be sent to."""
+    if account.month == month:
+        account.used = max(0, account.used - count)
+
+
+def take_sandbox(account: Account, most: int, now: int) -> None:
+    """Count a message or code of a sandbox team that goes over a real carrier: so many in a UTC day (contract 13)."""
+    day = now // DAY_MS
+    if day > account.sandbox_day:  # a straggler of yesterday must not bring the old day back
+        account.sandbox_day, account.sandbox_used = day, 0
+    if account.sandbox_used >= most:
+        raise SandboxLimitReached(
+            f"A sandbox team sends {most} messages and codes a day over real carriers. {SandboxLimitReached.fix}",
+            param="to",
+            retry_after=_to_midnight(account.sandbox_day, now),
+        )
+    account.sandbox_used += 1
+
+
+def take_octets(account: Account, octets: int, most: int, now: int) -> None:
+    """Count what a message stores: so many bytes of a team in a UTC day (contract 1)."""
+    day = now // DAY_MS
+    if day > account.octets_day:  # a straggler of yesterday must not bring the old day back
+        account.octets_day, account.octets_used = day, 0
+    if account.octets_used + octets > most:
+        raise StorageLimitReached(
+            f"The team may store {most} bytes a day (octets_per_day) and has stored {account.octets_used}: "
+            f"this message has {octets}. {StorageLimitReached.fix}",
+            retry_after=_to_midnight(account.octets_day, now),
+        )
+    account.octets_used += octets
+
+
+def _to_midnight(day: int, now: int) -> int:
+    """Count the seconds until that UTC day is over."""
+    return max(1, -(-((day + 1) * DAY_MS - now) // SECOND_MS))
+
+
+def hold(account: Account, amount: int) -> None:
+    _check_amount(amount)
+    if account.available < amount:
+        raise InsufficientCredit(
+            f"This send costs {format_money(amount)} and the credit is {format_money(account.available)}. "
+            f"{InsufficientCredit.fix}",
+            details={"price": format_money(amount), "credit": format_money(account.available)},
+        )
+    account.available -= amount
+    account.held += amount
+
+
+def capture(account: Account, amount: int) -> None:
+    _take_held(account, amount)
+
+
+def release(account: Account, amount: int) -> None:
+    _take_held(account, amount)
+    account.available += amount
+
+
+def book(account: Account, amount: int) -> str:
+    """Top up, or correct downwards by a negative amount; answers the entry's kind."""
+    if not amount:
+        raise ValueError("an amount of nothing cannot be booked")
+    if account.available + amount < 0:
+        raise ValueError(f"the credit is only {format_money(account.available)}")
+    if account.available + account.held + amount > CREDIT_MAX:
+        raise ValueError(f"more than {format_money(CREDIT_MAX)} cannot be kept")
+    account.available += amount
+    return "topup" if amount > 0 else "adjustment"
+
+
+def credit_moved(kind: str, amount: int) -> int:
+    """Return by how much an entry of the ledger changed what can be spent."""
+    return moved(kind, amount, "credit")
+
+
+def moved(kind: str, amount: int, account: str) -> int:
+    """Return by how much an entry changed this account."""
+    source, target = ENTRY_KINDS[kind]
+    return amount * ((target == account) - (source == account))
+
+
+class Charge(NamedTuple):
+    amount: int = 0
+    charges: int = 0
+
+    def plus(self, more: "Charge") -> "Charge":
+        return Charge(self.amount + more.amount, self.charges + more.charges)
+
+
+CHARGED = {PREFIXES[kind]: kind for kind in ("email", "sms", "whatsapp", "verification")}
+
+
+def spend_of(entries: Iterable[tuple[str, int, str | None, int]]) -> dict[tuple[str, str], Charge]:
+    """Add up what was charged, by UTC month and by what was sent. Entries are kind, amount, subject and time."""
+    spend: dict[tuple[str, str], Charge] = {}
+    for kind, amount, subject, at in entries:
+        if kind == "capture" and (sent := CHARGED.get((subject or "")[:4])):
+            place = (month_of(at), sent)
+            spend[place] = spend.get(place, Charge()).plus(Charge(amount, 1))
+    return spend
+
+
+def _take_held(account: Account, amount: int) -> None:
+    _check_amount(amount)
+    if account.held < amount:
+        raise ValueError(f"team {account.team} holds {account.held}, cannot take {amount} from it")
+    account.held -= amount
+
+
+def _check_amount(amount: int) -> None:
+    if amount < 0:
+        raise ValueError(f"an amount of {amount} cannot be held, captured or released")

@@ -1,0 +1,21 @@
+"""A time in words, as people write it to other services: "in 1 min", "in 2 hours", "in 3 days"."""
+
+import re
+
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+_UNITS = {"s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w": 7 * DAY_MS}
+_WORDS = re.compile(
+    r"in (an?|[0-9]{1,4}) ?(s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)",
+    re.IGNORECASE,
+)
+
+
+def in_full(text: str, now: int) -> str:
+    """Return the time that the words mean; any other text as it is, for whoever reads times."""
+    found = _WORDS.fullmatch(" ".join(text.split()))
+    if found is None:
+        return text
+    count = 1 if found[1].lower().startswith("a") else int(found[1])
+    return timestamp(now + count * _UNITS[found[2][0].lower()])

@@ -1,0 +1,107 @@
+"""API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`, known to us by their hash only.
+
+A hook's key is `v1,whsec_…` as Supabase writes it. It signs requests and is never sent, so it is kept, sealed.
+"""
+
+import hashlib
+import hmac
+import re
+import zlib
+from collections.abc import Mapping
+
+from heliograph.domain.network.client_address import is_in
+from heliograph.domain.refusals import InsufficientScope, InvalidApiKey
+from heliograph.domain.setup.records import Caller, Key
+from heliograph.webhooks.policy.webhook import SECRET_BYTES, secret_size
+
+ENTROPY_BYTES = 64  # 512 bits for 316: the bias of the remainder is below 2^-190
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+PUBLIC_ID = re.compile(r"[0-9A-Za-z]{10}")
+_TOKEN = re.compile(rf"(hk_({PUBLIC_ID.pattern})_[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
+HOOK = "v1,"  # before a hook's secret
+_NO_HASH = "0" * 64  # compared with when there is no such key, so that both answers cost the same
+
+
+def make_token(entropy: bytes) -> str:
+    if len(entropy) < ENTROPY_BYTES:
+        raise ValueError(f"a token needs {ENTROPY_BYTES} random bytes")
+    letters = _base62(int.from_bytes(entropy), 53)
+    text = f"hk_{letters[:10]}_{letters[10:]}"
+    return text + checksum(text)
+
+
+def checksum(text: str) -> str:
+    return _base62(zlib.crc32(text.encode()), 6)
+
+
+def _base62(number: int, length: int) -> str:
+    """Return the last `length` digits."""
+    digits = ""
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits = _BASE62[digit] + digits
+    return digits
+
+
+def parse_token(text: str) -> str | None:
+    """Return the public id of a well-formed token."""
+    found = _TOKEN.fullmatch(text)
+    return found[2] if found and checksum(found[1]) == found[3] else None
+
+
+def is_hook_secret(text: str) -> bool:
+    return text.startswith(HOOK) and secret_size(text.removeprefix(HOOK)) in SECRET_BYTES
+
+
+def public_id(text: str) -> str | None:
+    """Return a key's public id, from its token or a hook's secret."""
+    if is_hook_secret(text):
+        return _base62(int(token_hash(text), 16), 10)
+    return parse_token(text)
+
+
+def token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def matches(token: str, hash: str) -> bool:
+    return hmac.compare_digest(token_hash(token), hash)
+
+
+def check_giver(giver: Key | None, key: Key) -> None:
+    """A key gives another no more than it has itself, and for no longer: else `manage` alone would be everything."""
+    if giver is None:
+        return
+    if missing := [scope for scope in key.scopes if scope not in giver.scopes]:
+        raise InsufficientScope(f"This key cannot give the scope {missing[0]}: it does not have it.")
+    if giver.domain not in (None, key.domain):
+        raise InsufficientScope(f"This key is pinned to {giver.domain}: the keys that it gives are, too.")
+    if giver.expires_at is not None and (key.expires_at is None or key.expires_at > giver.expires_at):
+        raise InsufficientScope("This key expires: the keys that it gives expire no later.")
+    if giver.networks and not (key.networks and set(key.networks) <= set(giver.networks)):
+        raise InsufficientScope(
+            f"This key works from {', '.join(giver.networks)} only: the keys that it gives do, too."
+        )
+
+
+def check_network(key: Key, address: str) -> None:
+    """Check where a key is used. Loopback counts as any other:
+    behind a proxy that is not trusted, all come from there.
+    """
+    if key.networks and not is_in(address, key.networks):
+        raise InsufficientScope(f"This key may be used from {', '.join(key.networks)} only, not from {address}.")
+
+
+def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
+    """Find who holds the token, among `callers` by public id; `now` is in ms. There is one refusal for every reason."""
+    # A token with a wrong form or checksum has no stored hash, so the look-up alone decides.
+    caller = callers.get(token[3:13])
+    known = matches(token, caller.key.hash if caller else _NO_HASH)
+    if caller is None or not known or caller.key.secret or not works(caller.key, now):
+        raise InvalidApiKey()
+    return caller
+
+
+def works(key: Key, now: int) -> bool:
+    return not key.revoked and (key.expires_at is None or key.expires_at > now)

@@ -1,0 +1,206 @@
+"""The whole setup as every request sees it: built from the store's records, rebuilt for the teams that changed."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from heliograph.domain.delivery.routing import Routes
+from heliograph.domain.mail.address import Address
+from heliograph.domain.setup.records import (
+    Caller,
+    CarrierRecord,
+    DisplayName,
+    DkimKey,
+    Domain,
+    Inbound,
+    Key,
+    Layout,
+    LayoutDraft,
+    Platform,
+    Recipient,
+    SenderId,
+    Setting,
+    Team,
+    TeamClock,
+    TeamRecord,
+    Template,
+    TemplateDraft,
+    UpstreamTemplate,
+    Webhook,
+)
+
+# The kinds of records, in the order that a setup file lists them.
+KINDS: dict[str, type[Setting]] = {
+    "platform": Platform,
+    "carrier": CarrierRecord,
+    "team": TeamRecord,
+    "test_clock": TeamClock,
+    "domain": Domain,
+    "dkim_key": DkimKey,
+    "display_name": DisplayName,
+    "layout": Layout,
+    "layout_draft": LayoutDraft,
+    "template": Template,
+    "template_draft": TemplateDraft,
+    "upstream_template": UpstreamTemplate,
+    "key": Key,
+    "recipient": Recipient,
+    "sender_id": SenderId,
+    "inbound": Inbound,
+    "webhook": Webhook,
+}
+DRAFTS = {"template": "template_draft", "layout": "layout_draft"}
+TEXTS = frozenset((*DRAFTS, *DRAFTS.values()))
+PLATFORM_ID = "platform"
+PLATFORM_TEAM = ""  # owns the domain of the platform's own sender, and platform keys
+_PLATFORM = Team(record=TeamRecord(ref=0, id=PLATFORM_TEAM, name="", mode="live"))
+
+RecordId = tuple[str, str]  # kind, id
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A record as the store keeps it; body None = deleted."""
+
+    kind: str
+    id: str
+    team: str | None
+    body: str | None
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = 0
+    records: Mapping[RecordId, Setting] = {}
+    lengths: Mapping[RecordId, int] = {}  # of templates, layouts and their drafts: characters as the store keeps them
+    platform: Platform = Platform()
+    carriers: tuple[CarrierRecord, ...] = ()
+    routes: Routes = msgspec.field(default_factory=Routes)
+    teams: Mapping[str, Team] = {}  # by id
+    callers: Mapping[str, Caller] = {}  # by a key's public id
+    teams_by_ref: Mapping[int, Team] = {}
+    webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # the enabled ones, by team
+    moved: Mapping[int, int] = {}  # teams whose test clock is ahead, and by how many ms
+    moving: tuple[Team, ...] = ()  # those whose test clock is on its way
+    verified: Mapping[str, str] = {}  # domains that teams have verified, and whose
+    platform_domains: Mapping[str, Domain] = {}  # by name
+    platform_keys: tuple[DkimKey, ...] = ()
+
+    def domain_named(self, name: str) -> Domain | None:
+        """Several may have asked for a name: a verified one has it, then the platform, then whoever is approved."""
+        found = [team.domains[name] for team in self.teams.values() if name in team.domains]
+        found += [self.platform_domains[name]] if name in self.platform_domains else []
+        return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)
+
+    def has_domain(self, name: str) -> bool:
+        """Tell whether a team or the platform has this domain, or one that it is inside of (`bounce.acme.test`)."""
+        return bool(verified_by(self.verified, name)) or any(
+            self.domain_named(one) for one in (name, name.partition(".")[2])
+        )
+
+    def team_of(self, address: Address) -> Team | None:
+        """Find whose mail this is: the team that has it, or all
+        of its domain, and has verified that or what it is in.
+        """
+        team = self.teams.get(verified_by(self.verified, address.domain))
+        return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
+
+    def ahead(self, team: str) -> int:
+        """Return by how many ms the team's test clock is ahead."""
+        found = self.teams.get(team) if self.moved else None
+        return self.moved.get(found.record.ref, 0) if found else 0
+
+    def keys_of(self, domain: Domain) -> list[DkimKey]:
+        keys = self.teams[domain.team].dkim_keys if domain.team != PLATFORM_TEAM else self.platform_keys
+        return [key for key in keys if key.domain == domain.id]
+
+
+def verified_domains(records: Iterable[Setting]) -> dict[str, str]:
+    """Return the verified names, and whose they are."""
+    return {r.name: r.team for r in records if isinstance(r, Domain) and r.verified and r.team != PLATFORM_TEAM}
+
+
+def verified_by(verified: Mapping[str, str], name: str) -> str:
+    """Return the team that has verified this domain, or else the closest one that it is in; empty: none has."""
+    labels = name.split(".")
+    return next((verified[around] for i in range(len(labels)) if (around := ".".join(labels[i:])) in verified), "")
+
+
+def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row:
+    return Row(kind, id_, team, None if record is None else msgspec.json.encode(record).decode())
+
+
+def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
+    """Return what is to be written so that delivery is paused or goes on; nothing when it is so."""
+    platform = msgspec.structs.replace(current.platform, paused=paused, paused_reason=reason)
+    return [] if platform == current.platform else [to_row("platform", PLATFORM_ID, platform, None)]
+
+
+def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
+    """Return the setup after these rows; teams that no row names keep their objects."""
+    records, lengths = dict(setup.records), dict(setup.lengths)
+    touched: set[str] = set()
+    for row in rows:
+        if row.team:
+            touched.add(row.team)
+        if row.body is None:
+            records.pop((row.kind, row.id), None)
+            lengths.pop((row.kind, row.id), None)
+        elif row.kind in KINDS:
+            records[row.kind, row.id] = msgspec.json.decode(row.body, type=KINDS[row.kind])
+            if row.kind in TEXTS:
+                lengths[row.kind, row.id] = len(row.body)
+    teams = {id_: team for id_, team in setup.teams.items() if id_ not in touched}
+    callers = {id_: c for id_, c in setup.callers.items() if c.team.record.id not in (touched | {PLATFORM_TEAM})}
+    owned: dict[str, list[Setting]] = {id_: [] for id_ in touched}
+    for record in records.values():
+        owner = getattr(record, "team", None)
+        if owner in owned:
+            owned[owner].append(record)
+    for id_, belongings in owned.items():
+        fields = records.get(("team", id_))
+        if isinstance(fields, TeamRecord):
+            team = _team(fields, belongings)
+            teams[id_] = team
+            callers |= {r.id: Caller(team=team, key=r) for r in belongings if isinstance(r, Key)}
+    platform = records.get(("platform", PLATFORM_ID))
+    own = [record for record in records.values() if getattr(record, "team", None) == PLATFORM_TEAM]
+    callers |= {r.id: Caller(team=_PLATFORM, key=r) for r in own if isinstance(r, Key)}
+    carriers = tuple(r for r in records.values() if isinstance(r, CarrierRecord))
+    return Setup(
+        version=version,
+        records=records,
+        lengths=lengths,
+        platform=platform if isinstance(platform, Platform) else Platform(),
+        carriers=carriers,
+        routes=Routes(carriers),
+        teams=teams,
+        callers=callers,
+        teams_by_ref={team.record.ref: team for team in teams.values()},
+        webhooks={
+            team.record.ref: enabled
+            for team in teams.values()
+            if (enabled := tuple(hook for hook in team.webhooks if hook.enabled))
+        },
+        moved={t.record.ref: t.clock.ahead for t in teams.values() if t.simulated and t.clock and t.clock.ahead},
+        moving=tuple(t for t in teams.values() if t.simulated and t.clock and t.clock.ahead < t.clock.target),
+        verified=verified_domains(records.values()),
+        platform_domains={r.name: r for r in own if isinstance(r, Domain)},
+        platform_keys=tuple(r for r in own if isinstance(r, DkimKey)),
+    )
+
+
+def _team(own: TeamRecord, belongings: list[Setting]) -> Team:
+    return Team(
+        record=own,
+        domains={r.name: r for r in belongings if isinstance(r, Domain)},
+        dkim_keys=tuple(r for r in belongings if isinstance(r, DkimKey)),
+        display_names={r.id: r for r in belongings if isinstance(r, DisplayName)},
+        templates={r.id: r for r in belongings if isinstance(r, Template)},
+        upstream={(r.name, r.language): r for r in belongings if isinstance(r, UpstreamTemplate)},
+        layouts={r.id: r for r in belongings if isinstance(r, Layout)},
+        sender_ids={r.country: r for r in belongings if isinstance(r, SenderId)},
+        recipients=frozenset(r.address for r in belongings if isinstance(r, Recipient)),
+        inbound=frozenset(r.address for r in belongings if isinstance(r, Inbound)),
+        webhooks=tuple(r for r in belongings if isinstance(r, Webhook)),
+        hook_keys=tuple(r for r in belongings if isinstance(r, Key) and r.secret),
+        clock=next((r for r in belongings if isinstance(r, TeamClock)), None),
+    )

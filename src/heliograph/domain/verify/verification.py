@@ -1,0 +1,175 @@
+"""One-time codes: their life, what a check does, and how many may be started (spec 3.2, contract 8)."""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import get_args
+
+import msgspec
+
+from heliograph.domain.limits import (
+    CODE_DIGITS,
+    CODE_MAX,
+    CODE_MIN,
+    DAY_MS,
+    MINUTE_MS,
+    SECOND_MS,
+    WRONG_CODES_MAX,
+)
+from heliograph.domain.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
+from heliograph.domain.setup.records import Channel, Team, Template, VerifyLimits
+from heliograph.domain.text import quoted
+from heliograph.domain.verify.verify_text import in_language
+from heliograph.templates.policy.meta_status import is_available
+from heliograph.templates.policy.values import asked_names
+
+TEN_MINUTES_MS = 10 * MINUTE_MS
+RECEIPT_MS = 20 * SECOND_MS  # without a receipt for so long, the code goes out by the next channel
+CANCELED = "Canceled by the caller."  # the error_message of a verification that was called back
+VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
+
+
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
+    verified: bool
+    status: str
+    wrong: int
+
+
+def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
+    """Read them in the order in which they are tried.
+
+    SMS is open to everybody, the others to whom the operator opens them.
+    """
+    channels: list[Channel] = []
+    for name in given if isinstance(given, list) else ["sms" if given is None else given]:
+        channel = next((one for one in ("sms", *team.record.verify.channels) if one == name), None)
+        if channel is None:
+            raise UnsupportedChannel(f"Verify cannot send by {quoted(name)}. {UnsupportedChannel.fix}", param="channel")
+        if channel in channels:
+            raise UnsupportedChannel(f"The channel {name} is named twice. Name each once.", param="channel")
+        channels.append(channel)
+    if not channels:
+        raise UnsupportedChannel(param="channel")
+    if "whatsapp" in channels and code_template(team) is None:
+        raise UnsupportedChannel(
+            "Verify by WhatsApp needs an approved AUTHENTICATION template with one variable, the code.", param="channel"
+        )
+    return channels
+
+
+def channels_from(stored: str, used: Channel) -> list[Channel]:
+    """Return the channel used last, and those behind it."""
+    names = stored.split()
+    return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
+
+
+def code_template(team: Team) -> Template | None:
+    """Return the approved template that WhatsApp codes go out with: of the team's language, or English, or any.
+
+    One that Meta does not take is the last choice: its refusal then says why.
+    """
+    usable = [
+        template
+        for template in sorted(team.templates.values(), key=lambda one: one.id, reverse=True)
+        if template.channel == "whatsapp"
+        and (template.status, template.category) == ("approved", "AUTHENTICATION")
+        and len(asked_names(template)) == 1
+    ]
+    usable = [template for template in usable if is_available(team, template)] or usable
+    by_language = {(template.language or "en").replace("_", "-"): template for template in usable}
+    return in_language(by_language, team.record.verify.language) or (usable[-1] if usable else None)
+
+
+def read_code(value: object) -> str:
+    if not isinstance(value, str) or not CODE_MIN <= len(value) <= CODE_MAX:
+        raise InvalidCodeFormat(param="code")
+    return value
+
+
+def make_code(random: int) -> str:
+    """Make the code for a random number below 10^6."""
+    if not 0 <= random < 10**CODE_DIGITS:
+        raise ValueError(f"a code needs a number below 10^{CODE_DIGITS}")
+    return f"{random:0{CODE_DIGITS}d}"
+
+
+def derived_code(key: bytes, verification: str) -> str:
+    """Make a code that can be said again, and is known only where the key is: nothing of it has to be stored."""
+    drawn = hmac.digest(key, f"code/{verification}".encode(), hashlib.sha256)
+    return make_code(int.from_bytes(drawn) % 10**CODE_DIGITS)
+
+
+def code_digest(key: bytes, salt: bytes, code: str) -> bytes:
+    return hmac.digest(key, salt + code.encode(), hashlib.sha256)
+
+
+def current_status(status: str, now: int, expires_at: int) -> str:
+    return "expired" if status == "pending" and now >= expires_at else status
+
+
+def remaining(wrong: int) -> int:
+    return max(0, WRONG_CODES_MAX - wrong)
+
+
+def check(status: str, wrong: int, now: int, expires_at: int, matches: bool) -> CheckResult:
+    """Return what a check with a right or wrong code does; only a pending verification consumes attempts."""
+    current = current_status(status, now, expires_at)
+    if current != "pending":
+        return CheckResult(verified=False, status=current, wrong=wrong)
+    if matches:
+        return CheckResult(verified=True, status="verified", wrong=wrong)
+    wrong += 1
+    return CheckResult(verified=False, status="pending" if remaining(wrong) else "exhausted", wrong=wrong)
+
+
+def check_velocity(
+    limits: VerifyLimits,
+    *,
+    country: str | None,
+    phone_starts: Sequence[int],
+    prefix_starts: Sequence[int],
+    wrong_today: int,
+    now: int,
+) -> None:
+    """Refuse a start beyond the team's limits, with the wait after which all of them would let it pass.
+
+    `phone_starts` are the times of the last 24 hours, `prefix_starts` of the last 10 minutes, in any order;
+    `wrong_today` counts this UTC day's wrong codes for the phone. A limit of 0 is off.
+    """
+    if "*" not in limits.countries and country not in limits.countries:
+        raise VerifyRateLimited(
+            f"This team does not start verifications in {country or 'an unknown country'}. "
+            "Ask the operator to add the country to the team's list.",
+            param="to",
+            details={"country": country},
+            retry_after=DAY_MS // SECOND_MS,
+        )
+    interval = limits.min_interval_s * SECOND_MS
+    free_at = {
+        f"one in {limits.min_interval_s} s for a phone": max(phone_starts, default=now - interval) + interval,
+        f"{limits.per_phone_10m} in 10 minutes for a phone": _free_at(
+            phone_starts, limits.per_phone_10m, TEN_MINUTES_MS, now
+        ),
+        f"{limits.per_phone_day} in a day for a phone": _free_at(phone_starts, limits.per_phone_day, DAY_MS, now),
+        f"{limits.per_prefix_10m} in 10 minutes for numbers that begin alike": _free_at(
+            prefix_starts, limits.per_prefix_10m, TEN_MINUTES_MS, now
+        ),
+        f"{limits.wrong_per_phone_day} wrong codes in a day for a phone": (
+            now - now % DAY_MS + DAY_MS if 0 < limits.wrong_per_phone_day <= wrong_today else now
+        ),
+    }
+    limit, at = max(free_at.items(), key=lambda item: item[1])
+    if at > now:
+        raise VerifyRateLimited(
+            f"Too many verifications: the limit is {limit}. {VerifyRateLimited.fix}",
+            param="to",
+            retry_after=-(-(at - now) // SECOND_MS),
+        )
+
+
+def _free_at(starts: Sequence[int], limit: int, window: int, now: int) -> int:
+    """Return when a sliding window has room for one more start; `now` when it has."""
+    recent = sorted(at for at in starts if at > now - window)
+    if limit == 0 or len(recent) < limit:
+        return now
+    return recent[-limit] + window

@@ -1,0 +1,1 @@
+"""Bounces, delivery reports, inbound mail and inbound texts."""

@@ -1,0 +1,49 @@
+"""Why a mail was refused or came back, in one of four words for counters; what decides is
+inbound/policy/bounce_classifier.py.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from heliograph.domain.events import is_hard
+
+Category = Literal["recipient", "policy", "infrastructure", "content"]
+
+WORDS_MAX = 500  # characters of the carrier's text that are searched
+# Class and subject of an enhanced code (RFC 3463) → what it blames; 7 is security and policy.
+_SUBJECTS: dict[str, Category] = {
+    "1": "recipient",
+    "2": "recipient",
+    "3": "infrastructure",
+    "4": "infrastructure",
+    "5": "infrastructure",
+    "6": "content",
+    "7": "policy",
+}
+_CODES: dict[str, Category] = {"1.7": "policy", "1.8": "policy", "3.4": "content", "2.3": "content"}
+_WORDS: tuple[tuple[re.Pattern[str], Category], ...] = (
+    (re.compile(r"\bspam|virus|malware|phish|content|attachment|too (?:large|big)|size\b"), "content"),
+    (
+        re.compile(
+            r"polic|block|black ?list|reputation|\bspf\b|dkim|dmarc|authenti|\brate\b|too many|denied|listed|relay"
+        ),
+        "policy",
+    ),
+    (re.compile(r"mailbox|user|recipient|account|quota"), "recipient"),
+)
+
+
+def category_of(status: str, detail: Mapping[str, Any]) -> Category:
+    """Sort a failure by `status` (bounced, failed or complained) and `detail`, the carrier's words of the timeline."""
+    if status == "complained" or is_hard(status, detail):
+        return "recipient"  # the address is bad, or its owner does not want the mail
+    text = str(detail.get("text") or "")[:WORDS_MAX].lower()
+    _, _, code = str(detail.get("enhanced") or "").partition(".")
+    by_code = _CODES.get(code) or _SUBJECTS.get(code.partition(".")[0])
+    if by_code and by_code != "policy":
+        return by_code
+    words = next((category for pattern, category in _WORDS if pattern.search(text)), None)
+    if by_code:  # policy: of spam filters, too
+        return "content" if words == "content" else by_code
+    return words or "infrastructure"

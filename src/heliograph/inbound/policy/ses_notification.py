@@ -1,0 +1,80 @@
+"""Amazon SES notifications by SNS: a bounce, complaint or delivery as JSON in the text of a mail."""
+
+import re
+
+import msgspec
+
+from heliograph.inbound.policy.arf import Feedback
+from heliograph.inbound.policy.dsn import Group
+
+_STATUS = re.compile(r"2\.[0-9]{1,3}\.[0-9]{1,3}")
+
+
+class _SesRecipient(msgspec.Struct, frozen=True, rename="camel"):
+    email_address: str = ""
+    action: str | None = None
+    status: str | None = None
+    diagnostic_code: str = ""
+
+
+class _Bounce(msgspec.Struct, frozen=True, rename="camel"):
+    bounce_type: str = ""
+    bounced_recipients: list[_SesRecipient] = []
+
+
+class _Complaint(msgspec.Struct, frozen=True, rename="camel"):
+    complained_recipients: list[_SesRecipient] = []
+    complaint_feedback_type: str = "abuse"
+
+
+class _Delivery(msgspec.Struct, frozen=True, rename="camel"):
+    recipients: list[str] = []
+    smtp_response: str = ""
+
+
+class _Notification(msgspec.Struct, frozen=True, rename="camel"):
+    bounce: _Bounce | None = None
+    complaint: _Complaint | None = None
+    delivery: _Delivery | None = None
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    message: str = msgspec.field(default="", name="Message")
+
+
+def read_notification(text: str) -> list[Group] | Feedback | None:
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or "notificationType" not in text:
+        return None
+    try:
+        inner = text[start : end + 1].replace("!\n ", "")  # how some relays fold lines over 998 octets
+        inner = msgspec.json.decode(inner, type=_Envelope).message or inner
+        notification = msgspec.json.decode(inner, type=_Notification)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if notification.bounce:
+        vague = "5.0.0" if notification.bounce.bounce_type == "Permanent" else "4.0.0"
+        return [
+            Group(
+                action="failed",
+                status=one.status or vague,
+                diagnostic=one.diagnostic_code,
+                final=one.email_address or None,
+            )
+            for one in notification.bounce.bounced_recipients or [_SesRecipient()]
+        ]
+    if notification.complaint:
+        first = next(iter(notification.complaint.complained_recipients), _SesRecipient())
+        return Feedback(
+            type=notification.complaint.complaint_feedback_type,
+            recipients=(first.email_address,) if first.email_address else (),
+        )
+    if notification.delivery:
+        said = notification.delivery.smtp_response
+        taken = _STATUS.search(said)
+        status = taken[0] if taken else None
+        return [
+            Group(action="delivered", status=status, diagnostic=said, final=one)
+            for one in notification.delivery.recipients
+        ]
+    return None

@@ -1,0 +1,1 @@
+"""Storage of reports, inbound mail, inbound texts and opt-outs."""

@@ -1,0 +1,42 @@
+"""Upkeep: the clock, retention, and whether the database answers and is the newest."""
+
+from collections.abc import Collection, Mapping
+
+from heliograph.runtime.clock import Clock
+from heliograph.storage import retention, rollback_detection
+from heliograph.storage.engine.database import Database
+from heliograph.storage.engine.health_probe import Probe
+from heliograph.storage.leases import Leases
+from heliograph.storage.rollback_detection import Comparison
+from heliograph.storage.setup import SetupStore
+
+
+class Upkeep:
+    def __init__(self, database: Database, clock: Clock, leases: Leases, setup: SetupStore) -> None:
+        self._database = database
+        self._clock = clock
+        self._leases = leases
+        self._setup = setup
+        self.can_commit = Probe(database.probe)
+
+    async def pause_if_turned_back(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Comparison:
+        """Pause delivery now if the database is older than what was seen of it, or its file is a copy."""
+        now, publisher = self._clock.now(), self._setup.publisher
+        fresh = int.from_bytes(self._clock.entropy(8)) >> 1
+        compared = await self._database.write(
+            lambda tx: rollback_detection.pause_if_turned_back(
+                tx, seen, copied, fresh, now, publisher, self._setup.current
+            )
+        )
+        if compared.turned_back:
+            await self._setup.refresh()
+        return compared
+
+    async def check_clock(self) -> None:
+        """Compare this process's clock with the one that all share."""
+        await self._leases.check(self._database.read, self._database.write)
+
+    async def purge(self) -> None:
+        """Delete what retention no longer keeps."""
+        teams = [team.record for team in self._setup.current.teams.values()]
+        await retention.purge(self._database, self._clock.now(), teams, self._clock.moved)

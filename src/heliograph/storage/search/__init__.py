@@ -1,0 +1,1 @@
+"""Search of messages: trigram index, queries, result pages."""

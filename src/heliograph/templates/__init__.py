@@ -1,0 +1,1 @@
+"""Templates and layouts: policy, storage and use cases."""

@@ -1,0 +1,1 @@
+"""Pure rules of templates: language, values, rendering, lint, approval."""

@@ -1,0 +1,85 @@
+"""Drafts of layouts, new ones and changes of those in use: kept, submitted, and approved by an operator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.plan import next_version
+from heliograph.domain.setup.records import Layout, LayoutDraft
+from heliograph.domain.setup.setup_file import read_layout_fields
+from heliograph.domain.setup.snapshot import Row, Setup, to_row
+from heliograph.templates.policy.template_approvals import mark_of
+
+
+def with_fields(base: Layout, given: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
+    """Return the base with these fields (None: without), and by field why it cannot be read."""
+    removed = {name: None for name, value in given.items() if value is None}
+    fields, wrong = read_layout_fields({name: value for name, value in given.items() if value is not None})
+    return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), wrong
+
+
+def find_draft(setup: Setup, id_: str) -> Layout | None:
+    """Return what is not approved of it, when there is something."""
+    current, draft = setup.records.get(("layout", id_)), setup.records.get(("layout_draft", id_))
+    if isinstance(draft, LayoutDraft):
+        return draft.layout
+    return current if isinstance(current, Layout) and current.status == "draft" else None
+
+
+def list_pending(setup: Setup) -> list[Layout]:
+    """List the drafts of the whole instance that wait for an operator."""
+    found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in ("layout", "layout_draft"))
+    waiting = {draft.id: draft for draft in found if draft and draft.submitted_at and draft.team in setup.teams}
+    return sorted(waiting.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))
+
+
+def seen(setup: Setup, id_: str, mark: str | None) -> Layout | None:
+    """Find the draft that waits, as the operator saw it (None: as it is); none, when there is nothing to decide."""
+    draft = find_draft(setup, id_)
+    if draft and not draft.submitted_at:
+        raise InvalidRequest(f"{id_} has no draft that waits.")
+    if mark is not None and (draft is None or mark_of(draft) != mark):
+        raise InvalidRequest("This draft was changed meanwhile. Look at it again, then decide.")
+    return draft
+
+
+def draft_rows(setup: Setup, new: Layout) -> list[Row]:
+    """Keep a layout that is not approved; what is in use stays."""
+    old = setup.records.get(("layout", new.id))
+    if not isinstance(old, Layout) or old.status == "draft":
+        kept = replace(new, status="draft", version=1)
+        return [] if old == kept else [to_row("layout", new.id, kept, new.team)]
+    kept = replace(new, status="draft", version=next_version(old, new))
+    if find_draft(setup, new.id) == kept:
+        return []
+    return [to_row("layout_draft", new.id, LayoutDraft(team=new.team, layout=kept), new.team)]
+
+
+def submitted_rows(setup: Setup, new: Layout, by: str, at: int) -> list[Row]:
+    """Submit it for an operator to judge."""
+    return draft_rows(setup, replace(new, submitted_at=at, refused_reason="", asked_by=by))
+
+
+def approved_rows(setup: Setup, new: Layout) -> list[Row]:
+    """Put a layout into use; nothing when it is in use like this."""
+    old = setup.records.get(("layout", new.id))
+    version = next_version(old, new) if isinstance(old, Layout) and old.status != "draft" else 1
+    kept = replace(new, status="approved", version=version, submitted_at=0, refused_reason="", asked_by="")
+    rows = [] if kept == old else [to_row("layout", new.id, kept, new.team)]
+    return [*rows, *_without_draft(setup, new.id, new.team)]
+
+
+def archived_rows(setup: Setup, layout: Layout) -> list[Row]:
+    """Put a layout out of reach for new templates; one that was never approved is gone, and a draft goes with it."""
+    dropped = _without_draft(setup, layout.id, layout.team)
+    if layout.status == "archived":
+        return dropped
+    kept = replace(layout, status="archived") if layout.status == "approved" else None
+    return [*dropped, to_row("layout", layout.id, kept, layout.team)]
+
+
+def _without_draft(setup: Setup, id_: str, team: str) -> list[Row]:
+    return [to_row("layout_draft", id_, None, team)] if ("layout_draft", id_) in setup.records else []

@@ -1,0 +1,324 @@
+"""A caller's variables: read, and held against what a template declares (contract 5, 18)."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from heliograph.domain.limits import BODY_OCTETS_MAX, VARIABLES_OCTETS_MAX
+from heliograph.domain.refusals import (
+    BodyTooLong,
+    InvalidRequest,
+    InvalidVariable,
+    ListTooLong,
+    MissingVariable,
+    Refusal,
+    UnknownVariable,
+)
+from heliograph.domain.setup.records import Shape, Template
+from heliograph.templates.policy.formats import Region, can_format, formatted, plain_spaces
+from heliograph.templates.policy.placeholders import NAME_MAX
+from heliograph.templates.policy.source import PARTS, Usage, compiled
+
+BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself
+# What is looked at of a caller's variables, of a list's items and of an item's fields: no template declares so many.
+READ_MAX, ITEMS_READ_MAX, FIELDS_READ_MAX = 10_000, 1_000, 200
+_REFUSED_BY_META = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]| {5}")
+TOLD_MAX = 100  # of the names that a refusal tells
+
+
+class Values(msgspec.Struct, frozen=True):
+    """Values by their name without `customer.`, or the fields of one item of a list."""
+
+    texts: dict[str, str] = {}
+    false: frozenset[str] = frozenset()  # those that are the boolean
+    lists: dict[str, "list[Values]"] = {}
+
+    def has(self, name: str) -> bool:
+        """Tell whether a condition on it holds: 0 does, "" and false and an empty list do not."""
+        return bool(self.texts.get(name) or self.lists.get(name)) and name not in self.false
+
+
+NONE = Values()
+
+
+def read_variables(given: dict[str, Any] | None) -> Values:
+    """Read a caller's variables; null counts as missing.
+
+    `brand.*` keeps its name, which no template declares, and so becomes an unknown variable.
+    """
+    return _read(given, "") if given else NONE
+
+
+def _read(given: Mapping[str, Any], within: str) -> Values:
+    texts: dict[str, str] = {}
+    lists: dict[str, list[Values]] = {}
+    false = []
+    for path, value in islice(_leaves(given, ""), FIELDS_READ_MAX if within else READ_MAX):
+        name = path if within else path.removeprefix("customer.")
+        if isinstance(value, dict):  # empty, as its members would be listed else
+            if within:
+                raise _object(within + name)
+            continue
+        if isinstance(value, list) and not within:
+            same, text = lists.setdefault(name, items := _read_items(value, name)) == items, None
+        else:
+            text = _text_of(value, within + name)
+            same = texts.setdefault(name, text) == text
+        if not same or (name in lists and name in texts):
+            raise InvalidRequest(
+                f"The variable {within}{name!r} is given twice with different values. Send it once.",
+                param=f"variables.{within}{name}",
+            )
+        if value is False:
+            false.append(name)
+    return Values(texts, frozenset(false), lists)
+
+
+def _read_items(given: list[Any], name: str) -> list[Values]:
+    items = []
+    for index, item in enumerate(islice(given, ITEMS_READ_MAX)):
+        if not isinstance(item, dict):
+            raise InvalidRequest(
+                f"The variable {name}[{index}] is not an object. A list holds objects with the fields of its items.",
+                param=f"variables.{name}",
+            )
+        items.append(_read(item, f"{name}[{index}]."))
+    return items
+
+
+def check_size_of_variables(given: dict[str, Any] | None) -> None:
+    if given:
+        size = len(msgspec.json.encode(given))
+        check_size(size, "variables have, as JSON,", param="variables", most=VARIABLES_OCTETS_MAX)
+
+
+def _leaves(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in group.items():
+        if isinstance(value, dict):
+            if not value:
+                yield prefix + key, value
+            inner = f"{prefix}{key}."
+            # No template declares so long a name: what is inside shares this one, else each would repeat it.
+            yield from _leaves(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
+        elif value is not None:
+            name = prefix + key
+            yield (name, value) if len(name) <= 2 * NAME_MAX else (f"{name[:NAME_MAX]}…", "")
+
+
+def leaf_texts(given: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the texts among a caller's variables, as many as are looked at."""
+    for _, value in islice(_leaves(given or {}, ""), READ_MAX):
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from (
+                text for item in islice(value, ITEMS_READ_MAX) if isinstance(item, dict) for text in leaf_texts(item)
+            )
+
+
+def _text_of(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    raise InvalidRequest(
+        f"The variable {name!r} is a list. Send a string, a number or a boolean.",
+        param=f"variables.{name}",
+    )
+
+
+def asked_names(template: Template) -> list[str]:
+    """Return the declared variables that a caller gives; the brand's name is the service's own."""
+    return [name for name in template.variables if name != BRAND_NAME]
+
+
+def only_declared(template: Template | None, given: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what the template asks for, of values that another service's caller gives: there, others are ignored."""
+    if template is None or not given:
+        return given
+    names = set(asked_names(template))
+    found = ((path.removeprefix("customer."), value) for path, value in _leaves(given, ""))
+    return {
+        name: _only_fields(template.shapes.get(name), value) for name, value in islice(found, READ_MAX) if name in names
+    }
+
+
+def _only_fields(shape: Shape | None, value: Any) -> Any:
+    if shape is None or not shape.list or not isinstance(value, list):
+        return value
+    fields = set(shape.list)
+    return [
+        {path: inner for path, inner in islice(_leaves(item, ""), READ_MAX) if path in fields and inner != {}}
+        if isinstance(item, dict)
+        else item
+        for item in islice(value, ITEMS_READ_MAX)
+    ]
+
+
+def wrong_passthrough(template: Template | None) -> str:
+    """Say why a template cannot take any text as its one value; empty: it can."""
+    if template is None:
+        return "is no template of the team"
+    if template.channel == "email":
+        return "is a template for email; free text goes out by SMS or WhatsApp"
+    count = len(asked_names(template))
+    return "" if count == 1 else f"has {count} variables; the text needs a template with one"
+
+
+def with_fallback(template: Template, values: Values) -> Values:
+    if not template.fallback:
+        return values
+    return msgspec.structs.replace(values, texts=read_variables(template.fallback).texts | values.texts)
+
+
+def check_parameters(template: Template, values: Mapping[str, str]) -> None:
+    """Meta takes no empty value, no line break or tab in one, and no more than four spaces in a row.
+
+    One that may be absent, and is, is not the caller's mistake (contract 5).
+    """
+    given = {name: values[name] for name in template.variables if name in values}
+    wrong = [name for name, value in given.items() if not value.strip() or _REFUSED_BY_META.search(value)]
+    if wrong:
+        raise InvalidRequest(
+            f"WhatsApp takes no value that is empty or has a line break, a tab or more than four spaces in a row: "
+            f"{', '.join(wrong)}. Give other values.",
+            param="variables",
+            details={"variables": wrong},
+        )
+
+
+def with_brand(template: Template, values: Values, brand: Mapping[str, str]) -> dict[str, str]:
+    """Give each declared variable the value that its text shows, and the brand's name at its position (contract 5)."""
+    found = {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
+    if template.body and "|" in template.body:
+        region = Region(template.locale, template.timezone)
+        for use in formatted_uses(template):
+            if use.format and use.name in values.texts:
+                found[use.name] = plain_spaces(formatted(use.format, values.texts[use.name], region))
+    return found
+
+
+def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], list[str]]:
+    declared = dict.fromkeys(template.variables)
+    declared.pop(BRAND_NAME, None)
+    given = {**values.texts, **values.lists} if values.lists else values.texts
+    spared = {*given, *template.optional, *template.fallback}
+    missing = [name for name in declared if name not in spared]
+    unknown = [name for name in given if name not in declared]
+    for name, shape in template.shapes.items():
+        for index, item in enumerate(values.lists.get(name, ()) if shape.list else ()):
+            missing += [f"{name}[{index}].{field}" for field in shape.list if field not in item.texts]
+            unknown += [f"{name}[{index}].{field}" for field in item.texts if field not in shape.list]
+    return missing, unknown
+
+
+def check_variables(template: Template, values: Values) -> None:
+    """Check types, then in the order of contract 18: missing,
+    unknown, too many items, too long or not to be formatted.
+    """
+    if values.lists or template.shapes:
+        check_types(template, values)
+    missing, unknown = missing_and_unknown(template, values)
+    if unknown:
+        _check_no_objects(template.variables, values.texts, "")
+    if missing:
+        raise _naming(MissingVariable, f"The template {template.id} needs these variables", missing)
+    if unknown:
+        raise _naming(UnknownVariable, f"The template {template.id} does not declare these variables", unknown)
+    texts = (template.subject, template.html, template.text, template.body)
+    if template.shapes or "|" in "".join(filter(None, texts)):  # most have neither bounds nor formats
+        check_bounds(template, values)
+
+
+def check_bounds(template: Template, values: Values) -> None:
+    """Check that no list is too long, and that each value can be written."""
+    for name, shape in template.shapes.items():
+        if shape.list and len(values.lists.get(name, ())) > shape.max:
+            raise ListTooLong(
+                f"The variable {name!r} has more than {shape.max} items. {ListTooLong.fix}",
+                param=f"variables.{name}",
+                details={"variables": [name]},
+            )
+    if invalid := list(dict.fromkeys(_invalid(template, values))):
+        raise _naming(InvalidVariable, f"The template {template.id} cannot use these variables as they are", invalid)
+
+
+def check_types(template: Template, values: Values) -> None:
+    for name, shape in template.shapes.items():
+        wrong = name in values.texts or any(given.startswith(f"{name}.") for given in values.texts)
+        if shape.list and wrong:
+            raise InvalidRequest(f"The variable {name!r} is a list of objects.", param=f"variables.{name}")
+        for index, item in enumerate(values.lists.get(name, ())):
+            _check_no_objects(shape.list, item.texts, f"{name}[{index}].")
+    for name in values.lists:
+        if name in template.variables and not template.shapes.get(name, Shape()).list:
+            raise InvalidRequest(
+                f"The variable {name!r} is a list. Send a string, a number or a boolean.", param=f"variables.{name}"
+            )
+
+
+def _check_no_objects(declared: Collection[str], given: Mapping[str, str], within: str) -> None:
+    """Refuse an object where a plain value is declared: its members were read as names below the declared one."""
+    for name in given:
+        if name in declared:
+            continue
+        parts = name.split(".")
+        for prefix in (".".join(parts[:count]) for count in range(1, len(parts))):
+            if prefix in declared and prefix not in given:
+                raise _object(within + prefix)
+
+
+def _object(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The variable {name!r} is an object. Send a string, a number or a boolean.", param=f"variables.{name}"
+    )
+
+
+def _invalid(template: Template, values: Values) -> Iterator[str]:
+    """Yield the names of those that are too long, then of those that their format cannot write."""
+    for name, shape in template.shapes.items():
+        if shape.max_length is not None:
+            yield from (
+                named
+                for field in (shape.list or (None,))
+                for named, text in _given(values, name, field)
+                if len(text) > shape.max_length
+            )
+    for use in formatted_uses(template):
+        assert use.format
+        given = _given(values, use.list, use.name) if use.list else _given(values, use.name, None)
+        yield from (named for named, text in given if not can_format(use.format, text))
+
+
+def _given(values: Values, name: str, field: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the value, or that of each item, with its name as a caller reads it."""
+    if field is None:
+        if name in values.texts:
+            yield name, values.texts[name]
+        return
+    for index, item in enumerate(values.lists.get(name, ())):
+        if field in item.texts:
+            yield f"{name}[{index}].{field}", item.texts[field]
+
+
+def formatted_uses(template: Template) -> Iterator[Usage]:
+    for part in PARTS:
+        source = getattr(template, part)
+        if source is not None and "|" in source:
+            yield from (use for use in compiled(source, part == "html").uses if use.format)
+
+
+def _naming(refusal: type[Refusal], told: str, names: Iterable[str]) -> Refusal:
+    names = list(names)
+    shown = ", ".join(names[:TOLD_MAX])
+    return refusal(f"{told}: {shown}. {refusal.fix}", param="variables", details={"variables": names[:READ_MAX]})
+
+
+def check_size(size: int, what: str, *, param: str, most: int = BODY_OCTETS_MAX) -> None:
+    if size > most:
+        raise BodyTooLong(f"The {what} {size} bytes, {most} is the most. {BodyTooLong.fix}", param=param)

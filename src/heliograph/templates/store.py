@@ -1,0 +1,67 @@
+"""The versions of templates and layouts: each is kept with the change that makes it, and read only by pages."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from heliograph.domain.setup.records import Layout, Template
+from heliograph.domain.setup.snapshot import Row, Setup
+from heliograph.storage.engine.database import Database, Tx
+
+PAGE = 50
+KEPT = 100  # versions of each, the newest: a team fills no disk by publishing
+EVERY = 1 << 62  # above any version
+
+
+class _Versioned(msgspec.Struct):
+    version: int = 1
+    refused_reason: str = ""
+    unfinished: bool = False
+
+
+_KINDS = ("template", "layout")
+_VERSION = msgspec.json.Decoder(_Versioned)
+
+
+class VersionLine(msgspec.Struct, frozen=True):
+    version: int
+    person: str
+    at: int | None  # None: before versions were kept
+
+
+async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
+    """Keep the versions of the setup's rows that are templates or layouts, the newest of each; none of what is gone."""
+    read = [(row, _VERSION.decode(row.body)) for row in rows if row.kind in _KINDS and row.body is not None]
+    kept = [
+        (row.id, one.version, row.body, person, now + current.ahead(row.team or ""))
+        for row, one in read
+        if not one.refused_reason or one.unfinished  # whoever refuses it did not write it
+    ]
+    if kept:
+        await tx.run("keep_versions", versions=kept)
+    ended = [(id_, version - KEPT) for id_, version, *_ in kept if version > KEPT]
+    ended += [(row.id, EVERY) for row in rows if row.kind in _KINDS and row.body is None]
+    for id_, version in ended:
+        await tx.run("forget_versions", template=id_, version=version)
+
+
+class Versions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, template: str, before: int | None = None) -> list[VersionLine]:
+        """Return the newest first, and one more than a page when there are more."""
+        given = {"template": template, "before": before or EVERY, "limit": PAGE + 1}
+        return [VersionLine(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **given))]
+
+    async def find(self, template: str, version: int) -> Template | None:
+        body = await self._body(template, version)
+        return msgspec.json.decode(body, type=Template) if body else None
+
+    async def find_layout(self, layout: str, version: int) -> Layout | None:
+        body = await self._body(layout, version)
+        return msgspec.json.decode(body, type=Layout) if body else None
+
+    async def _body(self, id_: str, version: int) -> str | None:
+        rows = await self._database.read(lambda tx: tx.run("find_version", template=id_, version=version))
+        return rows[0][0] if rows else None

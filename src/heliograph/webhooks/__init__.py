@@ -1,0 +1,1 @@
+"""Webhooks: events' formats, signatures, retries, delivery and endpoint management."""

@@ -1,0 +1,154 @@
+"""A webhook as its team writes and reads it: what is refused, how secrets take turns, and the record that is shown."""
+
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import msgspec
+import pybase64
+from msgspec.structs import replace
+
+from heliograph.domain.events import NAMES
+from heliograph.domain.field_docs import TIME, CreatedAt, EventName, Id, says
+from heliograph.domain.ids import timestamp
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Webhook
+from heliograph.domain.setup.secrets import Vault
+from heliograph.domain.text import CONTROLS, quoted
+from heliograph.webhooks.policy.formats.formats import FORMATS
+
+WEBHOOKS_MAX = 50  # of a team
+DESCRIPTION_MAX = 500  # characters
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES = range(24, 65)  # of a caller's own secret: Standard Webhooks' limits
+ROTATION_MS = DAY_MS  # for so long the secret before signs as well
+
+MakePair = Callable[[], tuple[bytes, str]]  # a private key as PEM, and its public one in base64
+
+
+class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: Id
+    url: Annotated[str, says("Where events are sent.", example="https://example.com/hooks")]
+    events: Annotated[
+        tuple[EventName, ...],
+        says("The events that it receives.", example=["email.*", "suppression.created"], minItems=1),
+    ]
+    enabled: Annotated[bool, says("Whether it receives events.", example=True)]
+    description: Annotated[str | None, says("A note for people.")]
+    created_at: CreatedAt
+    disabled_reason: Annotated[str | None, says("Why the service itself disabled it.")]
+    secret_rotates_until: Annotated[str | None, says("Until then the previous secret signs, too.", **TIME)]
+    format: Annotated[str, says("Whose body, headers and signature its events have.", enum=list(FORMATS))]
+    public_key: Annotated[str | None, says("Verifies what the format `postal` signs; null with any other.")]
+
+
+class NewWebhookRecord(WebhookRecord, frozen=True, kw_only=True):
+    """With the secret that was made or taken just now: shown this once."""
+
+    secret: Annotated[
+        str, says("Signs its events; `whsec_…`. Shown only now.", example="whsec_EVB6Di9eadXfpApiob17buV+a82Fxnyb")
+    ]
+
+
+def to_record(hook: Webhook, now: int) -> WebhookRecord:
+    return WebhookRecord(
+        id=hook.id,
+        url=hook.url,
+        events=hook.events,
+        enabled=hook.enabled,
+        description=hook.description or None,
+        created_at=timestamp(hook.created_at),
+        disabled_reason=hook.disabled_reason or None,
+        secret_rotates_until=timestamp(hook.old_until) if hook.old_until > now else None,
+        format=hook.format,
+        public_key=hook.public_key if FORMATS[hook.format].has_keys else None,
+    )
+
+
+def to_new_record(hook: Webhook, secret: str, now: int) -> NewWebhookRecord:
+    return NewWebhookRecord(**msgspec.structs.asdict(to_record(hook, now)), secret=secret)
+
+
+def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
+    return vault.seal(secret.encode(), f"webhook/{id_}")
+
+
+def new_pair(id_: str, form: str, before: Webhook | None, make_pair: MakePair, vault: Vault) -> dict[str, Any]:
+    """Return the fields of a new pair of keys, where its format signs with one and the webhook had none before."""
+    if not FORMATS[form].has_keys or (before and before.public_key):
+        return {}
+    private, public = make_pair()
+    return {"private_key": vault.seal(private, f"webhook/{id_}/key"), "public_key": public}
+
+
+def sealed_login(vault: Vault, id_: str, login: str) -> str | None:
+    """Seal a login; None: there is none."""
+    return vault.seal(login.encode(), f"webhook/{id_}/login") if login else None
+
+
+def basic(login: str) -> dict[str, str]:
+    """Return the header by which a receiver is told user and password."""
+    return {"Authorization": f"Basic {pybase64.b64encode(login.encode()).decode()}"}
+
+
+def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
+    """Return the hook with this secret; the one before signs beside it for a day.
+
+    A secret that it has already changes nothing. One that cannot be opened any more, since the service's secret was
+    changed, signs nothing.
+    """
+    try:
+        before = vault.open(hook.secret, f"webhook/{hook.id}")
+    except ValueError:
+        return replace(hook, secret=sealed_secret(vault, hook.id, secret), old_secret=None, old_until=0)
+    if hmac.compare_digest(before, secret.encode()):
+        return hook
+    return replace(
+        hook,
+        secret=sealed_secret(vault, hook.id, secret),
+        old_secret=vault.seal(before, f"webhook/{hook.id}/old"),
+        old_until=now + ROTATION_MS,
+    )
+
+
+def secret_size(secret: str) -> int | None:
+    """Count the bytes of its key; None when it is not whsec_ and strict base64 after it."""
+    text = secret.removeprefix(SECRET_PREFIX)
+    try:
+        key = pybase64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return len(key) if text != secret and pybase64.b64encode(key).decode() == text else None
+
+
+def check_secret(secret: str) -> None:
+    if secret_size(secret) not in SECRET_BYTES:  # the secret itself is not repeated
+        raise InvalidRequest(
+            f"secret is {SECRET_PREFIX} and the base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes. "
+            "Leave it out and one is made.",
+            param="secret",
+        )
+
+
+def checked_events(events: Sequence[str]) -> tuple[str, ...]:
+    """Check the names and keep each once."""
+    if not events:
+        raise InvalidRequest("events is empty. Name event types, groups such as email.*, or * for all.", param="events")
+    for name in events:
+        if name not in NAMES:
+            raise InvalidRequest(f"There is no event {quoted(name)}. Known: {', '.join(NAMES)}.", param="events")
+    return tuple(dict.fromkeys(events))
+
+
+def check_format(name: str) -> None:
+    if name not in FORMATS:
+        raise InvalidRequest(f"There is no format {quoted(name)}. Known: {', '.join(FORMATS)}.", param="format")
+
+
+def check_description(text: str) -> None:
+    if len(text) > DESCRIPTION_MAX or CONTROLS.search(text):
+        raise InvalidRequest(
+            f"description is one line of at most {DESCRIPTION_MAX} characters without control characters.",
+            param="description",
+        )

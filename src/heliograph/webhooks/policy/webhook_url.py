@@ -1,0 +1,115 @@
+"""Where a webhook may point: the one strict reading of a target's URL. Which addresses are allowed is for denied.py.
+
+What this module lets through means the same to every parser after it: no userinfo, which a webhook's has apart, no
+fragment, no escapes in the host, and IP addresses only in their usual form, not as 2130706433, 0177.1 or 0x7f.1.
+"""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from urllib.parse import unquote
+
+import msgspec
+
+from heliograph.domain.mail.address import normal_domain
+from heliograph.domain.text import CONTROLS, quoted
+
+URL_MAX = 2048  # characters
+PORTS = {"http": 80, "https": 443}
+
+_URL = re.compile(r"(https?)://([^/?#\\]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII | re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
+_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")  # as the last label: some parsers read an IPv4 address
+_SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a name in the operator's own network
+
+
+_LOGIN = re.compile(r"(https?://)([^/?#\\@]*)@(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_USERINFO = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*")
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    scheme: str  # http | https
+    host: str  # lower-case A-labels without a dot at the end, or an IP address without brackets
+    port: int
+    path_and_query: str
+    ip: str | None  # the host again, where it is an address
+    authority: str  # host and port, as a Host header names them
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path_and_query}"
+
+
+def split_login(url: str) -> tuple[str, str | None]:
+    """Return the URL without user and password, and those as
+    `user:password`; None: it has none, "": it has empty ones.
+    """
+    found = _LOGIN.fullmatch(url) if len(url) <= URL_MAX else None
+    if not found:
+        return url, None
+    if not _USERINFO.fullmatch(found[2]):  # not quoted: it is a password
+        raise ValueError("encode what is not an ASCII letter, a digit or -._~!$&'()*+,;= in user and password as %XX")
+    user, colon, password = found[2].partition(":")
+    login = f"{unquote(user)}:{unquote(password)}" if user or colon else ""
+    if ":" in unquote(user) or CONTROLS.search(login):
+        raise ValueError("a user name holds no colon, and neither it nor its password control characters")
+    return found[1] + found[3], login
+
+
+@lru_cache(maxsize=4096)  # of targets: what raises is not kept, however long it is
+def parse_target(url: str) -> Target:
+    """Read a URL, or raise ValueError in words for the one who wrote it."""
+    if len(url) > URL_MAX:
+        raise ValueError(f"the URL is longer than {URL_MAX} characters")
+    found = _URL.fullmatch(url)
+    if not found:  # not quoted: it may hold a password
+        raise ValueError(
+            "the URL has a fragment (#…): leave it out" if "#" in url else "expected http:// or https:// and a host"
+        )
+    scheme, authority, path, query = found[1].lower(), found[2], found[3] or "/", found[4] or ""
+    if not _PATH.fullmatch(path + query):
+        raise ValueError(
+            "path and query may hold ASCII letters, digits and -._~!$&'()*+,;=:@/? only: encode others as %XX"
+        )
+    if "@" in authority:
+        raise ValueError("the URL has a user name or password before the host: leave it out")
+    split = _AUTHORITY.fullmatch(authority)
+    if not split:
+        raise ValueError(f"the host is not valid: {quoted(authority)}")
+    host, ip = read_host(split[1])
+    port, own = _port(split[2], scheme), f"[{host}]" if ":" in host else host
+    return Target(
+        scheme=scheme,
+        host=host,
+        port=port,
+        path_and_query=path + query,
+        ip=ip,
+        authority=own if port == PORTS[scheme] else f"{own}:{port}",
+    )
+
+
+def _port(text: str | None, scheme: str) -> int:
+    if text is None:
+        return PORTS[scheme]
+    if not re.fullmatch("[1-9][0-9]{0,4}", text) or int(text) > 65535:
+        raise ValueError(f"the port is not a number from 1 to 65535: {quoted(text)}")
+    return int(text)
+
+
+def read_host(text: str) -> tuple[str, str | None]:
+    """Return the host in its one form, and once more if it is an IP address."""
+    try:
+        if text.startswith("["):
+            ip = str(IPv6Address(text[1:-1].replace("%", "no zones")))
+            return ip, ip
+        name = text.removesuffix(".")
+        if _NUMBER.fullmatch(name.rpartition(".")[2]):
+            ip = str(IPv4Address(name))
+            return ip, ip
+    except ValueError:
+        raise ValueError(f"not an IP address in its usual form (192.0.2.1 or [2001:db8::1]): {quoted(text)}") from None
+    host = name.lower() if _SINGLE_LABEL.fullmatch(name) else normal_domain(name)
+    if host is None:
+        raise ValueError(f"the host is not a valid name: {quoted(text)}")
+    return host, None

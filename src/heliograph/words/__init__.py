@@ -1,1 +1,0 @@
-"""What `rules/` decides by name, said to people: as pure as they are."""

@@ -1,0 +1,290 @@
+"""An SMSC that follows a script: what to answer to each command and number, and which receipts to send.
+
+As a process: `python -m tests.carriers.smsc --port N`; it prints one line of JSON for each thing that happens.
+"""
+
+import argparse
+import asyncio
+import json
+import ssl
+from collections import defaultdict
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, cast
+
+from heliograph.carriers.sms.smpp import command, status
+from heliograph.carriers.sms.smpp.pdu import (
+    MESSAGE_STATE,
+    NETWORK_ERROR_CODE,
+    RECEIPTED_MESSAGE_ID,
+    Frames,
+    Pdu,
+    ShortMessage,
+    SmppAddress,
+    decode_short_message,
+    encode,
+    encode_short_message,
+)
+from heliograph.carriers.sms.smpp.receipt import MESSAGE_STATES
+
+DROP = "drop"  # hang up instead of answering
+HALF = "half"  # hang up in the middle of the answer
+HANG = "hang"  # never answer
+HOLD = "hold"  # answer when `release` is called
+NACK = "nack"  # generic_nack
+
+# A status to answer with, one of the words above, or octets to send instead. Of a list one for each time, and the
+# last one stays.
+Answer = int | str | bytes
+Script = dict[str, Answer | list[Answer]]  # by command, or by a number that messages go to
+
+WORDS: dict[str, Answer] = {
+    "accept": status.ROK,
+    "refuse": 0x0B,
+    "throttle": 0x58,
+    "full": 0x14,
+    **{word: word for word in (DROP, HALF, HANG, NACK)},
+}
+NAMES = {
+    command.BIND_TRANSCEIVER: "bind",
+    command.SUBMIT_SM: "submit",
+    command.ENQUIRE_LINK: "enquire",
+    command.UNBIND: "unbind",
+}
+RECEIPT = 0x04
+AGAIN_S = 0.05  # before a receipt that got a temporary error is sent again
+
+
+def receipt(id_: str, state: str = "DELIVRD", *, err: str = "000", text: str = "", tlvs: bool = False) -> ShortMessage:
+    """As a line of text, or as TLVs alone."""
+    line = f"id:{id_} sub:001 dlvrd:001 submit date:2611150930 done date:2611150931 stat:{state} err:{err} text:{text}"
+    told = {
+        RECEIPTED_MESSAGE_ID: id_.encode() + b"\0",
+        MESSAGE_STATE: bytes((MESSAGE_STATES.index(state),)),
+        NETWORK_ERROR_CODE: b"\x03" + int(err).to_bytes(2),
+    }
+    return ShortMessage(
+        source=SmppAddress(1, 1, "447700900123"),
+        destination=SmppAddress(5, 0, "ACME"),
+        esm_class=RECEIPT,
+        text=b"" if tlvs else line.encode(),
+        tlvs=told if tlvs else {},
+    )
+
+
+# How receipts come: the states that each accepted message gets, in order.
+RECEIPTS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "delivered": ("DELIVRD",),
+    "failed": ("UNDELIV",),
+    "twice": ("DELIVRD", "DELIVRD"),
+    "reordered": ("DELIVRD", "ENROUTE"),
+    "late": ("UNDELIV", "DELIVRD"),
+}
+
+
+class Smsc:
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        receipts: str = "none",
+        early: bool = False,  # the receipt comes before the answer
+        later_s: float = 0.0,  # … or so long after it
+        tell: Callable[[dict[str, Any]], None] = lambda event: None,
+    ) -> None:
+        self.host, self.port = host, port
+        self.script: Script = script or {}
+        self.received: list[ShortMessage] = []
+        self.asked: list[tuple[str, Pdu]] = []  # the name of each request that came
+        self.answers: list[Pdu] = []  # to what we asked, with generic_nacks
+        self.connections: list[Connection] = []  # all that ever were
+        self.held: list[tuple[Connection, bytes]] = []
+        self.tell = tell
+        self.issued = 0
+        self.unsent: list[ShortMessage] = []  # receipts that wait for a bind
+        self.later_s = later_s
+        self._tls, self._receipts, self._early = tls, RECEIPTS[receipts], early
+        self._times: defaultdict[str, int] = defaultdict(int)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self), self.host, self.port, ssl=self._tls
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for connection in self.connections:
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+    @property
+    def bound(self) -> "list[Connection]":
+        return [connection for connection in self.connections if connection.bound]
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.asked]
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for connection, octets in held:
+            connection.transport.write(octets)
+
+    async def deliver(self, sm: ShortMessage) -> Pdu:
+        """By the newest connection; what the other side answers."""
+        return await self.bound[-1].ask(command.DELIVER_SM, encode_short_message(sm))
+
+    def answer_to(self, name: str) -> Answer:
+        script = self.script.get(name, status.ROK)
+        if not isinstance(script, list):
+            return script
+        self._times[name] += 1
+        return script[min(self._times[name], len(script)) - 1]
+
+    def take(self, pdu: Pdu) -> tuple[Answer, bytes, list[ShortMessage]]:
+        """How to answer a request, the body of the answer, and the receipts that follow it."""
+        name = NAMES[pdu.command]
+        self.asked.append((name, pdu))
+        if name != "submit":
+            return self.answer_to(name), b"smsc\0" if name == "bind" else b"", []
+        sm = decode_short_message(pdu.body)
+        self.received.append(sm)
+        how = self.answer_to(sm.destination.value if sm.destination.value in self.script else name)
+        self.issued += 1
+        id_ = f"{self.issued:08x}"
+        told = how if isinstance(how, int | str) else how.hex()
+        about = {"from": sm.source.value, "validity": sm.validity, "answer": told, "id": id_}
+        self.tell({"submit": sm.destination.value, **about})
+        return how, id_.encode() + b"\0", [receipt(id_, state) for state in self._receipts] if how == status.ROK else []
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, smsc: Smsc) -> None:
+        self.bound = False
+        self._smsc = smsc
+        self._frames = Frames()
+        self._sequence = 0
+        self._waiting: dict[int, asyncio.Future[Pdu]] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._smsc.connections.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.bound = False
+        for waiting in self._waiting.values():
+            waiting.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        for pdu in self._frames.feed(data):
+            if pdu.command in NAMES:
+                self._obey(pdu)
+            else:
+                self._smsc.answers.append(pdu)
+                if (waiting := self._waiting.pop(pdu.sequence, None)) and not waiting.done():
+                    waiting.set_result(pdu)
+
+    def _obey(self, pdu: Pdu) -> None:
+        smsc = self._smsc
+        how, body, receipts = smsc.take(pdu)
+        error = how if isinstance(how, int) else status.ROK
+        octets = encode(pdu.command | command.RESP, pdu.sequence, b"" if error else body, error)
+        if smsc._early:
+            self.send_receipts(receipts)
+        match how:
+            case "drop":
+                self.transport.abort()
+            case "half":
+                self.transport.write(octets[:-3])
+                self.transport.close()
+            case "hang":
+                pass
+            case bytes():
+                self.transport.write(how)
+            case "hold":
+                smsc.held.append((self, octets))
+            case "nack":
+                self.transport.write(encode(command.GENERIC_NACK, pdu.sequence, status=status.RINVCMDID))
+            case _:
+                self.transport.write(octets)
+        if pdu.command == command.BIND_TRANSCEIVER and how == status.ROK:
+            self.bound = True
+            smsc.tell({"bound": True})
+            waiting, smsc.unsent = smsc.unsent, []
+            self.send_receipts(waiting)
+        if pdu.command == command.UNBIND and how == status.ROK:
+            smsc.tell({"bound": False})
+            self.transport.close()
+        if smsc.later_s:
+            asyncio.get_running_loop().call_later(smsc.later_s, self.send_receipts, receipts)
+        elif not smsc._early:
+            self.send_receipts(receipts)
+
+    def send_receipts(self, receipts: list[ShortMessage]) -> None:
+        for sm in receipts:
+            answer = self.ask(command.DELIVER_SM, encode_short_message(sm))
+            asyncio.get_running_loop().create_task(self._insist(sm, answer))
+
+    async def _insist(self, sm: ShortMessage, answer: asyncio.Future[Pdu]) -> None:
+        """Until it is acknowledged, on whatever connection there is."""
+        try:
+            while (await answer).status == status.RX_T_APPN:
+                await asyncio.sleep(AGAIN_S)
+                answer = self.ask(command.DELIVER_SM, encode_short_message(sm))
+            self._smsc.tell({"receipt": (await answer).status})
+        except asyncio.CancelledError:
+            self._smsc.unsent.append(sm)
+
+    def ask(self, id_: int, body: bytes = b"") -> asyncio.Future[Pdu]:
+        self._sequence += 1
+        answer = self._waiting[self._sequence] = asyncio.get_running_loop().create_future()
+        if self.transport.is_closing():
+            answer.cancel()
+        self.transport.write(encode(id_, self._sequence, body))
+        return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="smsc", description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    for name in NAMES.values():
+        words = f"one for each time, the last one stays: {', '.join(WORDS)}, or a number"
+        parser.add_argument(f"--{name}", default="accept", metavar="HOW,…", help=words)
+    parser.add_argument("--to", action="append", default=[], metavar="NUMBER=HOW,…", help="for messages to a number")
+    parser.add_argument("--receipts", choices=RECEIPTS, default="delivered")
+    parser.add_argument("--early", action="store_true", help="receipts come before the answer to their message")
+    parser.add_argument("--later", type=float, default=0.0, metavar="S", help="receipts come so long after it")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but the port")
+    args = parser.parse_args()
+    given = {name: getattr(args, name) for name in NAMES.values()} | dict(pair.split("=") for pair in args.to)
+    script: Script = {name: [_read_answer(word) for word in words.split(",")] for name, words in given.items()}
+
+    def tell(event: dict[str, Any]) -> None:
+        print(json.dumps(event), flush=True)
+
+    async def serve() -> None:
+        options: dict[str, Any] = {} if args.quiet else {"tell": tell}
+        given = {"receipts": args.receipts, "early": args.early, "later_s": args.later}
+        async with Smsc(script, port=args.port, **given, **options) as smsc:
+            tell({"port": smsc.port})
+            await asyncio.Event().wait()
+
+    try:
+        asyncio.run(serve())
+    except KeyboardInterrupt:
+        pass
+
+
+def _read_answer(word: str) -> Answer:
+    return WORDS[word] if word in WORDS else int(word, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,378 @@
+"""The listener for what comes back: what it takes whole, and what it refuses before it costs anything."""
+
+import asyncio
+import logging.config
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heliograph.domain.delivery.outcome import Report
+from heliograph.domain.ids import ulid
+from heliograph.domain.mail.dkim import Signer, SigningKey, make_key
+from heliograph.domain.mail.verp import sign
+from heliograph.inbound.policy.mail_parts import READ_MAX
+from heliograph.inbound.server.bounce_server import IncomingMail, ListenLimits, incoming_server
+from tests.carriers.smtp_peer import Authority
+from tests.service import PATIENCE_S
+
+pytestmark = pytest.mark.anyio
+
+KEY, NOW = b"k" * 32, 1_800_000_000_000
+ID = "eml_01HZX3V7Q9K2M4N6P8R0S2T4V6"
+AWAY = 5
+OF_TEAM = "help@acme.test"
+OURS = sign(KEY, ID, 7, "bounce.example.com", NOW)
+NOTICE = b"From: MAILER-DAEMON@mx.example\r\nSubject: failure notice\r\n\r\n%b\r\n"
+BOUNCE = NOTICE % b"Could not deliver: 550 5.1.1 no such user"
+
+SIGNING = SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256"))
+OTHER = SigningKey(selector="hg1", algorithm="rsa-sha256", private=make_key("rsa-sha256"))
+ALONE = "eml_" + ulid(NOW - 86_400_000, 0)  # to one recipient
+SEVERAL = "eml_" + ulid(NOW - 86_400_000, 1)
+OLD = "eml_" + ulid(NOW - 31 * 86_400_000, 0)
+COMPLAINT = (
+    "From: fbl@provider.example\r\nTo: abuse@acme.test\r\nSubject: FW: Hi\r\n"
+    "Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n"
+    "--b\r\n\r\nThis is an abuse report.\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\n"
+    "Feedback-Type: abuse\r\nUser-Agent: x/1\r\nVersion: 1\r\n--b\r\nContent-Type: {type}\r\n\r\n{mail}\r\n--b--\r\n"
+)
+
+
+def sent(id_: str = ALONE, key: SigningKey = SIGNING, domain: str = "acme.test") -> str:
+    """A mail of ours as a recipient has it."""
+    head = (
+        f"From: Shop <hi@{domain}>\r\nTo: ann@example.com\r\nSubject: Hi\r\nDate: x\r\n"
+        f"Message-ID: <{id_}@{domain}>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain\r\n"
+    )
+    signature = Signer(domain, [key]).sign(head.encode(), [b"Hi\r\n"], time_ms=NOW).decode()
+    return f"Received: from us by them; now\r\n{signature}{head}\r\nHi\r\n"
+
+
+class Mailbox:
+    """Of a team."""
+
+    def owner(self, address: str) -> str | None:
+        return "tm_acme" if address == OF_TEAM else None
+
+    async def take(self, *_: object) -> None:
+        raise AssertionError("nothing is to come so far")
+
+
+class Peer:
+    """A client of the listener, and what the listener made of it."""
+
+    def __init__(
+        self, port: int, taken: list[tuple[str, int, Report]], stop: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        self.port = port
+        self.taken = taken
+        self.stop = stop
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator["Talk"]:
+        talk = Talk(*await asyncio.open_connection("127.0.0.1", self.port))
+        try:
+            yield talk
+        finally:
+            talk.writer.close()
+
+
+class Talk:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, *lines: str) -> list[str]:
+        """The code of each answer; all lines are sent together."""
+        self.writer.write("".join(f"{line}\r\n" for line in lines).encode())
+        return [await self.answer() for _ in lines]
+
+    async def answer(self) -> str:
+        while (line := await self.reader.readline())[3:4] == b"-":
+            pass
+        return line[:3].decode()
+
+    async def begin(self, *recipients: str) -> None:
+        assert await self.answer() == "220"
+        assert await self.ask("EHLO peer") == ["250"]
+        assert await self.ask("MAIL FROM:<>", *(f"RCPT TO:<{to}>" for to in recipients)) == ["250"] * (
+            1 + len(recipients)
+        )
+        assert await self.ask("DATA") == ["354"]
+
+    async def trickle(self) -> None:
+        while True:
+            self.writer.write(b"x")
+            await self.writer.drain()
+            await asyncio.sleep(0.001)
+
+    async def send(self, mail: bytes) -> str:
+        self.writer.write(mail)
+        return await self.answer()
+
+
+@asynccontextmanager
+async def listening(
+    tls: ssl.SSLContext | None = None, folder: Path | None = None, **limits: float
+) -> AsyncIterator[Peer]:
+    taken: list[tuple[str, int, Report]] = []
+
+    async def receive(message_id: str, position: int, report: Report) -> None:
+        if position == AWAY:
+            raise OSError("the database is away")
+        taken.append((message_id, position, report))
+
+    async def address_of(message_id: str, position: int) -> str | None:
+        if message_id == SEVERAL:
+            return dict(enumerate(["ann@example.com", "bob@example.com"])).get(position)
+        is_there = position in (0, 1, AWAY, 7) and (message_id, position) not in ((ALONE, 1), (OLD, 1))
+        return "ann@example.com" if is_there else None
+
+    def keys_of(domain: str) -> list[SigningKey]:
+        return [SIGNING] if domain == "acme.test" else []
+
+    def is_own(domain: str) -> bool:
+        return domain == "acme.test"
+
+    made = (KEY, lambda: NOW, address_of, receive, keys_of, is_own, ListenLimits(**limits), Mailbox(), folder)  # type: ignore[arg-type]
+    incoming = IncomingMail(*made)
+    server = incoming_server("mx.example", lambda: tls, incoming)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        await server.listen(bound, 100)
+        try:
+            yield Peer(bound.getsockname()[1], taken, partial(server.drain, PATIENCE_S))
+        finally:
+            await server.drain(PATIENCE_S)
+    assert incoming.waiting == 0
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        BOUNCE,
+        NOTICE % (b"x" * 1500 + b"\r\nCould not deliver: 550 5.1.1 no such user"),
+        NOTICE % (b"Could not deliver: 550 5.1.1 no such user\r\n" + b"x" * 200_000),
+        NOTICE % (b"Could not deliver: 550 5.1.1 no such user\r\n" + b"a line of the original\r\n" * 200_000),
+        NOTICE % b"Could not deliver: 550 5.1.1 no such user\r\n..\r\n..x",
+        b"Subject: failure notice\r\n\r\n..not the end\r\nCould not deliver: 550 5.1.1 no such user\r\n",
+    ],
+    ids=["short", "long line", "longer line", "longer than what is read", "dots", "dots first"],
+)
+async def test_bounces_are_taken(mail: bytes) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        assert await talk.send(mail + b".\r\n") == "250"
+        assert await talk.ask("NOOP", "QUIT") == ["250", "221"]
+    assert [(id_, position, report.status) for id_, position, report in peer.taken] == [(ID, 7, "bounced")]
+
+
+@pytest.mark.parametrize(
+    ("mail", "complained"),
+    [
+        (sent(), True),
+        (sent().partition("\r\n\r\n")[0] + "\r\n\r\nSomething else\r\n", True),  # bodies are cut
+        (sent().partition("\r\n\r\n")[0], True),
+        (sent(key=OTHER), False),
+        (sent(domain="evil.test"), False),
+        (sent(OLD), False),
+        (sent().replace("DKIM-Signature", "X-Signature"), False),
+        (sent().replace(ALONE, SEVERAL), False),
+        (sent().replace("ann@", "bob@"), False),
+        (sent().replace("Subject: Hi", "Subject: Ho"), False),
+        (sent().replace("From: Shop", f"Message-ID: <{SEVERAL}@acme.test>\r\nFrom: Shop"), False),
+        (sent().replace(" b=", " b=A"), False),
+        (
+            "DKIM-Signature: d=acme.test; s=hg1; a=rsa-sha256; h=; b=\r\nMessage-ID: <" + ALONE + "@acme.test>\r\n",
+            False,
+        ),
+    ],
+    ids=map(str, range(13)),
+)
+@pytest.mark.parametrize("type_", ["message/rfc822", "text/rfc822-headers"])
+async def test_a_complaint_is_known_by_our_signature(mail: str, complained: bool, type_: str) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin("abuse@acme.test")
+        assert await talk.send(COMPLAINT.format(type=type_, mail=mail).encode() + b".\r\n") == "250"
+    told = [(ALONE, 0, "complained")] if complained else []
+    assert [(id_, position, report.status) for id_, position, report in peer.taken] == told
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("Original-Rcpt-To: <bob@example.com>", (1, "complained", "complaint")),
+        ("Original-Rcpt-To: rfc822;bob@example.com", (1, "complained", "complaint")),
+        ("Removal-Recipient: BOB@example.com", (1, "complained", "complaint")),
+        ("Original-Rcpt-To: x@hidden.example\r\nRemoval-Recipient: ann@example.com", (0, "complained", "complaint")),
+        ("Original-Rcpt-To: redacted@example.com", (0, "complaint", None)),
+        ("Source-IP: 192.0.2.1", (0, "complaint", None)),
+    ],
+)
+async def test_of_several_recipients_the_one_that_is_named_complains(
+    named: str, told: tuple[int, str, str | None]
+) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin("abuse@acme.test")
+        mail = COMPLAINT.replace("Version: 1", f"Version: 1\r\n{named}").format(
+            type="message/rfc822", mail=sent(SEVERAL)
+        )
+        assert await talk.send(mail.encode() + b".\r\n") == "250"
+    assert [(position, report.status, report.suppress) for _, position, report in peer.taken] == [told]
+
+
+async def test_bounces_are_taken_inside_tls() -> None:
+    authority = Authority()
+    async with listening(tls=authority.server("mx.example")[0]) as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        # What is sent along with the command is not obeyed inside.
+        talk.writer.write(f"EHLO peer\r\nSTARTTLS\r\nMAIL FROM:<>\r\nRCPT TO:<{OURS}>\r\n".encode())
+        assert [await talk.answer(), await talk.answer()] == ["250", "220"]
+        await talk.writer.start_tls(authority.trusted(), server_hostname="mx.example")
+        assert await talk.ask("DATA") == ["503"]
+        assert await talk.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == ["250", "250", "250", "354"]
+        assert await talk.send(BOUNCE + b".\r\n") == "250"
+        assert await talk.ask("QUIT") == ["221"]
+    assert [report.status for *_, report in peer.taken] == ["bounced"]
+
+
+async def test_what_cannot_be_recorded_is_to_be_sent_again() -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(sign(KEY, ID, AWAY, "bounce.example.com", NOW))
+        assert await talk.send(BOUNCE + b".\r\n") == "451"
+
+
+async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})  # as Django does
+    caplog.set_level("DEBUG", "mail.log")
+    async with listening() as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        assert await talk.ask("EHLO \x1b[2J", "\x1b[31mROOT", "QUIT") == ["500", "500", "221"]
+    assert not [record for record in caplog.records if record.name != "asyncio"]
+
+
+@pytest.mark.parametrize("mail", [b".\r\n", b"\r\n.\r\n", b"\r\n\r\n.\r\n"])
+async def test_mails_of_nothing_end(mail: bytes) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        assert await talk.send(mail) == "250"
+    assert peer.taken == []
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, len(BOUNCE), len(BOUNCE) + 1, len(BOUNCE) + 2])
+async def test_the_end_may_come_in_pieces(cut: int) -> None:
+    mail = BOUNCE + b".\r\n"
+    async with listening() as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        talk.writer.write(mail[:cut])
+        await talk.writer.drain()
+        await asyncio.sleep(0)
+        assert await talk.send(mail[cut:]) == "250"
+    assert len(peer.taken) == 1
+
+
+async def test_a_mail_that_is_too_large_is_refused() -> None:
+    async with listening(size=2 * READ_MAX) as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        assert await talk.send(BOUNCE + b"x" * 2 * READ_MAX + b"\r\n.\r\n") == "552"
+        assert await talk.ask("MAIL FROM:<>", f"RCPT TO:<{OURS}>", "DATA") == ["250", "250", "354"]
+        assert await talk.send(BOUNCE + b".\r\n") == "250"
+    assert len(peer.taken) == 1
+
+
+async def test_recipients_are_limited() -> None:
+    async with listening(recipients=2) as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        asked = ["EHLO peer", "MAIL FROM:<>", *[f"RCPT TO:<{OURS}>"] * 3, "RCPT TO:<nobody@example.com>"]
+        assert await talk.ask(*asked) == ["250", "250", "250", "250", "452", "452"]
+
+
+@pytest.mark.parametrize("line", ["RCPT TO:<nobody@example.com>", "NOOP", "", "\u00e9"])
+async def test_commands_are_limited_and_keep_nobody_waiting(line: str) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with listening(replies=50) as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        assert await talk.ask("EHLO peer", "MAIL FROM:<>") == ["250", "250"]
+        others = asyncio.create_task(count())
+        talk.writer.write(f"{line}\r\n".encode() * 200)
+        answers = (await talk.reader.read()).split(b"\r\n")
+        others.cancel()
+    assert answers[-2].startswith(b"421 4.7.0")
+    assert len(answers) <= 50
+    assert turns >= len(answers)
+
+
+async def test_connections_are_limited() -> None:
+    async with listening(connections=3, per_peer=2) as peer, peer.connect() as one, peer.connect() as two:
+        assert [await one.answer(), await two.answer()] == ["220", "220"]
+        async with peer.connect() as three:
+            assert (await three.reader.read()).startswith(b"421 4.7.0 ")
+        assert await one.ask("NOOP") == ["250"]
+        await one.ask("QUIT")
+        await one.reader.read()
+        async with peer.connect() as three:  # there is room again
+            assert await three.answer() == "220"
+    async with listening(connections=1) as peer, peer.connect() as one, peer.connect() as two:
+        assert await one.answer() == "220"
+        assert (await two.reader.read()).startswith(b"421 4.7.0 ")
+
+
+async def test_a_session_ends_in_time() -> None:
+    async with listening(session_s=0.05) as peer, peer.connect() as talk:
+        await talk.begin(OURS)
+        with pytest.raises(ConnectionResetError):
+            await talk.trickle()
+    assert peer.taken == []
+
+
+async def test_no_room_on_the_disk_is_said_at_the_end_of_the_mail(tmp_path: Path) -> None:
+    """What is left of the mail would else be taken for commands."""
+    async with listening(folder=tmp_path / "gone") as peer, peer.connect() as talk:
+        await talk.begin(OF_TEAM)
+        long = BOUNCE + b"MAIL FROM:<>\r\n" * (READ_MAX // 10)
+        assert await talk.send(long + b".\r\n") == "451"
+        assert await talk.ask("NOOP", "QUIT") == ["250", "221"]
+    assert peer.taken == []
+
+
+async def test_a_stop_lets_a_mail_finish() -> None:
+    async with listening() as peer, peer.connect() as idle, peer.connect() as sending:
+        assert await idle.answer() == "220"
+        await sending.begin(OURS)
+        stopping = asyncio.create_task(peer.stop())
+        assert await idle.answer() == "421"
+        assert await sending.send(BOUNCE + b".\r\n") == "250"
+        assert await sending.answer() == "421"
+        await stopping
+    assert len(peer.taken) == 1
+
+
+@pytest.mark.parametrize(
+    ("recipient", "reply"),
+    [
+        ("postmaster@acme.test", "250"),
+        ("PostMaster@ACME.test", "250"),
+        ("abuse@acme.test", "250"),
+        ("postmaster", "250"),
+        ("postmaster@elsewhere.test", "550"),
+        ("abuse@elsewhere.test", "550"),
+        ("postmaster@acme.test.evil.test", "550"),
+        ("postmasters@acme.test", "550"),
+    ],
+)
+async def test_postmaster_is_accepted_for_own_domains_only(recipient: str, reply: str) -> None:
+    async with listening() as peer, peer.connect() as talk:
+        assert await talk.answer() == "220"
+        assert await talk.ask("EHLO peer", "MAIL FROM:<>", f"RCPT TO:<{recipient}>") == ["250", "250", reply]

@@ -1,0 +1,330 @@
+"""A domain's records are found at the servers that answer for it, past caches, aliases and broken neighbours."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from ipaddress import ip_network
+from typing import cast
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rdatatype
+import dns.rrset
+import pytest
+
+from heliograph.carriers.email import dns_check
+from heliograph.carriers.email.dns_check import Authorities, check, check_at, zone_of
+from heliograph.domain.setup.domain_records import Record, Verdict, expected
+from heliograph.runtime.resolver import NameServers
+
+pytestmark = pytest.mark.anyio
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+KEY = "A" * 392
+RECORDS = expected(
+    "acme.test",
+    domain_id="dom_acme",
+    ownership="token",
+    dkim=[("h1", f"v=DKIM1; k=rsa; p={KEY}"), ("h2", "v=DKIM1; k=ed25519; p=QUJD")],
+    return_path_host="bounce.acme.test",
+    bounce_host="mx.heliograph.test",
+)
+_, DKIM, _, RETURN_PATH, SPF, DMARC = RECORDS
+
+Zone = dict[tuple[str, str], list[str]]
+
+GOOD: Zone = {
+    ("_heliograph.acme.test.", "TXT"): ['"heliograph=dom_acme token"'],
+    ("h1._domainkey.acme.test.", "TXT"): [f'"v=DKIM1; k=rsa; p={KEY[:200]}" "{KEY[200:]}"'],
+    ("h2._domainkey.acme.test.", "TXT"): ['"v=DKIM1; k=ed25519; p=QUJD"'],
+    ("bounce.acme.test.", "MX"): ["10 mx.heliograph.test."],
+    ("bounce.acme.test.", "TXT"): ['"v=spf1 a:mx.heliograph.test ~all"'],
+    ("_dmarc.acme.test.", "TXT"): ['"v=DMARC1; p=reject"'],
+}
+# What the system's resolver knows: where the zones are, and an old, wrong copy of what is in them.
+DELEGATIONS: Zone = {
+    ("acme.test.", "NS"): ["ns1.acme.test.", "ns2.acme.test."],
+    ("ns1.acme.test.", "A"): ["127.0.0.2"],
+    ("ns2.acme.test.", "A"): ["127.0.0.3"],
+    ("_dmarc.acme.test.", "TXT"): ['"stale"'],
+}
+
+
+class Peer:
+    """A DNS server over UDP and TCP that says what its zone holds."""
+
+    def __init__(
+        self, zone: Zone, *, authoritative: bool = True, rcode: int = 0, silent: int = 0, small: bool = False
+    ) -> None:
+        self.zone = zone
+        self.authoritative = authoritative
+        self.rcode = rcode
+        self.silent = silent  # questions by UDP that get no answer
+        self.small = small  # every UDP answer is truncated
+        self.asked: list[tuple[str, str]] = []
+        self.recursion: set[bool] = set()
+        self.tcp = 0
+
+    def answer(self, wire: bytes, truncated: bool) -> bytes:
+        query = dns.message.from_wire(wire)
+        name = query.question[0].name
+        asked = (name.to_text(), dns.rdatatype.to_text(query.question[0].rdtype))
+        self.asked.append(asked)
+        self.recursion.add(bool(query.flags & dns.flags.RD))
+        response = dns.message.make_response(query)
+        if self.authoritative:
+            response.flags |= dns.flags.AA
+        response.set_rcode(dns.rcode.Rcode(self.rcode))
+        if truncated:
+            response.flags |= dns.flags.TC
+        elif not self.rcode:
+            type = "CNAME" if (asked[0], "CNAME") in self.zone else asked[1]
+            if found := self.zone.get((asked[0], type)):
+                response.answer.append(dns.rrset.from_text(name, 60, "IN", type, *found))
+            elif not any(f".{known}".endswith(f".{asked[0]}") for known, _ in self.zone):
+                response.set_rcode(dns.rcode.NXDOMAIN)
+            if not response.answer:  # as servers do, with the zone that has no such record
+                apexes = [apex for apex, kind in self.zone if kind == "SOA" and f".{asked[0]}".endswith(f".{apex}")]
+                response.authority += [
+                    dns.rrset.from_text(apex, 60, "IN", "SOA", *self.zone[apex, "SOA"]) for apex in apexes
+                ]
+        return response.to_wire()
+
+    async def stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.tcp += 1
+        size = int.from_bytes(await reader.readexactly(2))
+        wire = self.answer(await reader.readexactly(size), False)
+        writer.write(len(wire).to_bytes(2) + wire)
+        await writer.drain()
+        writer.close()
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if self.peer.silent:
+            self.peer.silent -= 1
+        else:
+            self.transport.sendto(self.peer.answer(data, self.peer.small), addr)
+
+
+@asynccontextmanager
+async def serving(*peers: Peer) -> AsyncIterator[int]:
+    """The peers at 127.0.0.1, 127.0.0.2, …, all at the one port that is given."""
+    for _ in range(20):
+        async with AsyncExitStack() as stack:
+            try:
+                port = await _start(peers, stack)
+            except OSError:  # the port is taken at one of the addresses
+                continue
+            yield port
+            return
+    raise AssertionError("no port is free at all addresses")
+
+
+async def _start(peers: Sequence[Peer], stack: AsyncExitStack) -> int:
+    port = 0
+    for number, peer in enumerate(peers, 1):
+        server = await asyncio.start_server(peer.stream, f"127.0.0.{number}", port)
+        stack.callback(server.close)
+        port = server.sockets[0].getsockname()[1]
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            partial(Datagrams, peer), (f"127.0.0.{number}", port)
+        )
+        stack.callback(transport.close)
+    return port
+
+
+def system_at(port: int) -> NameServers:
+    return NameServers(("127.0.0.1", port), dns_check.LOOK_UP_S)
+
+
+async def check_authorities(records: list[Record], port: int) -> dict[str, Verdict]:
+    source = Authorities(system_at(port), port=port, allow=LOOPBACK)
+    return {record.name + " " + record.type: verdict for record, verdict in await check_at(source, records)}
+
+
+async def test_all_records_are_found_at_the_given_resolver() -> None:
+    async with serving(Peer(GOOD, authoritative=False)) as port:
+        checked = await check(RECORDS, ("127.0.0.1", port))
+        assert [record for record, _ in checked] == RECORDS
+        assert [verdict.fix for _, verdict in checked] == [""] * len(RECORDS)
+        by_name = await check(RECORDS, ("localhost", port))
+        assert all(verdict.ok for _, verdict in by_name)
+
+
+async def test_what_is_not_there_is_missing_not_unanswered() -> None:
+    async with serving(Peer({})) as port:
+        for record, verdict in await check(RECORDS, ("127.0.0.1", port)):
+            assert verdict.answered and not verdict.ok and verdict.found == ()
+            assert verdict.fix.startswith(f"There is no {record.type} record at {record.name}.")
+
+
+async def test_the_authoritative_servers_are_asked_and_not_the_cache() -> None:
+    system, first, second = Peer(DELEGATIONS), Peer(GOOD), Peer(GOOD)
+    async with serving(system, first, second) as port:
+        verdicts = await check_authorities(RECORDS, port)
+    assert all(verdict.ok for verdict in verdicts.values()), verdicts
+    assert {type for _, type in system.asked} == {"NS", "A", "AAAA"}
+    assert len(system.asked) == len(set(system.asked))  # the zone is found once for all records
+    assert first.recursion == {False}
+    assert (len(first.asked), len(second.asked)) == (len(RECORDS), 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "expected_words"),
+    [
+        (lambda: Peer(GOOD, silent=99), "127.0.0.2 did not answer in time."),
+        (lambda: Peer(GOOD, rcode=dns.rcode.REFUSED), "127.0.0.2 answered REFUSED."),
+        (lambda: Peer({}, authoritative=False), "127.0.0.2 does not answer for this zone."),
+    ],
+)
+async def test_a_broken_server_is_passed_over(
+    first: Callable[[], Peer], expected_words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dns_check, "SERVER_S", 0.2)
+    async with serving(Peer(DELEGATIONS), first(), Peer(GOOD)) as port:
+        assert (await check_authorities([DMARC], port))["_dmarc.acme.test TXT"].ok
+    async with serving(Peer(DELEGATIONS), first(), first()) as port:
+        [verdict] = (await check_authorities([DMARC], port)).values()
+    assert not verdict.ok and not verdict.answered and expected_words in verdict.fix
+
+
+@pytest.mark.parametrize(
+    ("above", "ok"),
+    [
+        (['"v=DMARC1; p=reject; sp=quarantine"'], True),
+        (['"v=spf1 -all"', '"v=DMARC1; p=none"'], True),
+        (['"v=DMARC1; p=what"'], False),
+        (['"v=DMARC1; p=none"', '"v=DMARC1; p=reject"'], False),
+        (['"v=DMARC1; p=none; psd=y"'], False),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("name", ["_dmarc.mail.acme.test", "_dmarc.a.b.c.d.e.f.g.h.i.mail.acme.test"])
+async def test_a_policy_above_is_right_as_it_is(name: str, above: list[str], ok: bool) -> None:
+    record = Record(type="TXT", name=name, value="v=DMARC1; p=none", purpose="dmarc")
+    zone: Zone = {("_dmarc.acme.test.", "TXT"): above, ("acme.test.", "TXT"): ['"x"']}
+    peer = Peer(zone)
+    async with serving(peer) as port:
+        [(_, verdict)] = await check([record], ("127.0.0.1", port))
+    assert verdict.ok is ok
+    assert len(peer.asked) <= 8
+
+
+async def test_a_truncated_answer_is_asked_for_by_tcp() -> None:
+    peer = Peer(GOOD, small=True)
+    async with serving(peer) as port:
+        [(_, verdict)] = await check([DKIM], ("127.0.0.1", port))
+    assert verdict.ok and peer.tcp == 1
+
+
+async def test_a_lost_packet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_check, "SERVER_S", 0.2)
+    peer = Peer(GOOD, silent=1)
+    async with serving(peer) as port:
+        [(_, verdict)] = await check([DMARC], ("127.0.0.1", port))
+    assert verdict.ok
+
+
+async def test_an_alias_is_followed_into_its_own_zone() -> None:
+    system = Peer(
+        DELEGATIONS | {("example.test.", "NS"): ["ns.example.test."], ("ns.example.test.", "A"): ["127.0.0.3"]}
+    )
+    here = Peer({("_dmarc.acme.test.", "CNAME"): ["policy.example.test."]})
+    there = Peer({("policy.example.test.", "TXT"): ['"v=DMARC1; p=none"']})
+    async with serving(system, here, there) as port:
+        assert (await check_authorities([DMARC], port))["_dmarc.acme.test TXT"].ok
+    assert there.asked == [("policy.example.test.", "TXT")]
+
+
+async def test_aliases_that_turn_in_a_circle_end() -> None:
+    circle = Peer({("_dmarc.acme.test.", "CNAME"): ["a.test."], ("a.test.", "CNAME"): ["_dmarc.acme.test."]})
+    async with serving(circle) as port:
+        [(_, verdict)] = await check([DMARC], ("127.0.0.1", port))
+    assert not verdict.answered and "aliases" in verdict.fix and len(circle.asked) == dns_check.ALIASES_MAX
+
+
+async def test_a_subdomain_with_servers_of_its_own_is_asked_there() -> None:
+    system = Peer(DELEGATIONS | {("bounce.acme.test.", "NS"): ["ns2.acme.test."]})
+    parent, child = Peer({}), Peer(GOOD)
+    async with serving(system, parent, child) as port:
+        verdicts = await check_authorities([RETURN_PATH, SPF, DMARC], port)
+    assert [verdict.ok for verdict in verdicts.values()] == [True, True, False]
+    assert parent.asked == [("_dmarc.acme.test.", "TXT")]
+
+
+async def test_a_zone_cannot_lead_us_into_our_own_network() -> None:
+    inside = Peer(GOOD)
+    async with serving(Peer(DELEGATIONS), inside, inside) as port:
+        [(_, verdict)] = await check_at(Authorities(system_at(port), port=port), [DMARC])
+    assert not verdict.answered and "only private addresses" in verdict.fix and inside.asked == []
+
+
+async def test_a_system_resolver_that_fails_is_not_a_missing_record() -> None:
+    async with serving(Peer({}, rcode=dns.rcode.SERVFAIL)) as port:
+        [verdict] = (await check_authorities([DMARC], port)).values()
+    assert not verdict.answered and "127.0.0.1" not in verdict.fix
+
+
+async def test_a_system_resolver_that_knows_nothing_is_not_a_missing_record() -> None:
+    async with serving(Peer({})) as port:
+        [verdict] = (await check_authorities([DMARC], port)).values()
+    assert not verdict.answered and "knows no zone" in verdict.fix
+
+
+async def test_a_check_ends_in_time_and_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_check, "ALL_S", 0.3)
+    silent = Peer(GOOD, silent=99)
+    before = asyncio.all_tasks()
+    async with serving(Peer(DELEGATIONS), silent, silent) as port:
+        async with asyncio.timeout(60):  # the silent servers alone would take minutes
+            verdicts = await check_authorities(RECORDS, port)
+        assert asyncio.all_tasks() == before
+    assert not any(verdict.answered for verdict in verdicts.values())
+
+
+async def test_nothing_to_check_is_no_question() -> None:
+    assert await check([], ("127.0.0.1", 1)) == []
+
+
+async def test_a_name_that_dns_cannot_hold_is_said_so() -> None:
+    record = Record(type="TXT", name=f"{'x' * 64}.acme.test", value="v", purpose="ownership")
+    [(_, verdict)] = await check([record], ("127.0.0.1", 1))
+    assert not verdict.answered and "LabelTooLong" in verdict.fix
+
+
+def test_the_limits_add_up() -> None:
+    assert 2 * dns_check.SERVER_S <= 5 >= dns_check.LOOK_UP_S
+    assert dns_check.ALL_S <= 15
+
+
+SOA = ["ns1.acme.test. root.acme.test. 1 3600 600 86400 60"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "zone", "told"),
+    [
+        ("acme.test", {("acme.test.", "SOA"): SOA}, "acme.test"),
+        ("mail.shop.acme.test", {("acme.test.", "SOA"): SOA}, "acme.test"),
+        ("mail.shop.acme.test", {("shop.acme.test.", "SOA"): SOA}, "shop.acme.test"),
+        ("acme.test", {("test.", "SOA"): SOA}, ""),  # nobody has registered it
+        ("acme.test", {("other.test.", "SOA"): SOA}, ""),
+        ("acme.test", {}, ""),
+    ],
+)
+async def test_the_zone_is_the_one_that_dns_names(domain: str, zone: Zone, told: str) -> None:
+    async with serving(Peer(zone)) as port:
+        assert await zone_of(domain, ("127.0.0.1", port)) == told
+
+
+async def test_no_zone_is_named_when_dns_does_not_answer() -> None:
+    async with serving(Peer({}, rcode=dns.rcode.SERVFAIL)) as port:
+        assert await zone_of("acme.test", ("127.0.0.1", port)) == ""

@@ -1,0 +1,133 @@
+"""An SMSC that means no good: whatever it sends, nothing crashes, nothing hangs, and a good one is bound again."""
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliograph.carriers.sms.smpp import command
+from heliograph.carriers.sms.smpp.pdu import PDU_MAX, Pdu, encode
+from heliograph.carriers.sms.smpp.session import SmppSession, Unanswered, Unsent
+from heliograph.carriers.sms.smpp.throttle import NOBODY
+from heliograph.domain.delivery.outcome import Accepted, Deferred, Refused
+from tests.carriers.smsc import Answer, Smsc
+from tests.carriers.test_smpp_carrier import QUICK, carrier_of, parcel, until
+from tests.carriers.test_smpp_wire import GOLDEN, golden
+
+pytestmark = pytest.mark.anyio
+
+PDUS = [golden(path.stem) for path in sorted(GOLDEN.glob("*.hex"))]
+IMPATIENT = msgspec.structs.replace(QUICK, answer=0.2, connect=0.5, enquire=0.1, close=0.2)
+
+
+def hostile(rolls: random.Random) -> bytes:
+    """Random octets, or good PDUs with wrong octets, lengths and ends."""
+    if rolls.random() < 0.3:
+        return rolls.randbytes(rolls.randint(1, 100))
+    octets = bytearray(b"".join(rolls.choices(PDUS, k=rolls.randint(1, 3))))
+    for _ in range(rolls.randint(1, 8)):
+        octets[rolls.randrange(len(octets))] = rolls.choice((0, 1, 0x7F, 0x80, 0xFF, rolls.randrange(256)))
+    return bytes(octets[: rolls.randint(1, len(octets))]) if rolls.random() < 0.5 else bytes(octets)
+
+
+@pytest.mark.parametrize("place", ["bind", "submit", "enquire"])
+async def test_hostile_octets_in_place_of_an_answer(place: str) -> None:
+    async def meet(seed: int) -> None:
+        answers: list[Answer] = [hostile(random.Random(f"{place} {seed}")), 0]
+        async with Smsc({place: answers}) as smsc, carrier_of(smsc.port, timings=IMPATIENT) as carrier:
+            assert isinstance(await carrier.hand_over(parcel()), Accepted | Deferred | Refused)
+            if place == "enquire":
+                await until(lambda: "enquire" in smsc.names())
+            async with asyncio.timeout(60):
+                while not isinstance(await carrier.hand_over(parcel()), Accepted):
+                    await asyncio.sleep(0.02)
+
+    await asyncio.gather(*(meet(seed) for seed in range(40)))
+
+
+async def test_a_pdu_that_never_ends_is_not_waited_for() -> None:
+    async with Smsc({"enquire": b""}) as smsc, carrier_of(smsc.port, timings=IMPATIENT) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        smsc.bound[0].transport.write((PDU_MAX).to_bytes(4))
+        while smsc.names().count("bind") < 2:
+            smsc.connections[0].transport.write(b"x")
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("length", [0, 15, PDU_MAX + 1, 0xFFFFFFFF])
+async def test_an_impossible_length_is_refused_and_the_connection_made_again(length: int) -> None:
+    async with Smsc() as smsc, carrier_of(smsc.port, timings=IMPATIENT) as carrier:
+        carrier.open()
+        await until(lambda: smsc.bound)
+        smsc.bound[0].transport.write(length.to_bytes(4) + bytes(12))
+        await until(lambda: smsc.answers)
+        assert smsc.answers == [Pdu(command.GENERIC_NACK, 2, 0, b"")]
+        await until(lambda: smsc.names().count("bind") == 2)
+
+
+class Transport:
+    """Stands in for a socket."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.closing = False
+
+    def write(self, octets: bytes) -> None:
+        assert not self.closing
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self.calls.append(name)
+
+
+def session() -> tuple[SmppSession, Transport]:
+    transport, made = Transport(), SmppSession(2, QUICK, lambda session, pdu: session.answer(pdu))
+    made.connection_made(transport)  # type: ignore[arg-type]
+    return made, transport
+
+
+known = st.sampled_from((0x80000000, 0x80000004, 0x80000009, 0x80000015, 4, 5, 6, 9, 0x15))
+pdus = st.builds(
+    encode,
+    st.one_of(known, st.integers(0, 2**32 - 1)),
+    st.integers(0, 5),
+    st.binary(max_size=30),
+    st.sampled_from((0, 4, 0x58, 2**32 - 1)),
+)
+
+
+@given(st.lists(st.one_of(pdus, pdus, pdus, st.binary(max_size=40)), max_size=12))
+def test_any_octets_leave_a_session_that_answers_or_ends(chunks: list[bytes]) -> None:
+    async def meet() -> None:
+        talk, transport = session()
+        tasks = [asyncio.create_task(talk.submit(b"", NOBODY)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for chunk in chunks:
+            talk.data_received(chunk)
+            await asyncio.sleep(0)
+        talk.connection_lost(None)
+        said = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(one, Pdu | Unanswered | Unsent) for one in said)
+        assert talk.gone.done() and transport.closing
+        with pytest.raises(Unsent):
+            await talk.submit(b"", NOBODY)
+
+    asyncio.run(meet())
+
+
+async def test_a_carrier_that_reads_nothing_is_not_read() -> None:
+    talk, transport = session()
+    talk.pause_writing()
+    talk.resume_writing()
+    talk.end("enough")
+    assert transport.calls == ["set_write_buffer_limits", "pause_reading", "resume_reading"]

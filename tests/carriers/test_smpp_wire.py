@@ -1,0 +1,318 @@
+"""SMPP PDUs, octet by octet: golden files, two foreign codecs, and octets that mean no good."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmpplib import protocol as aiosmpp
+from aiosmpplib.state import NPI, TON, OptionalParam, PhoneNumber, SmppCommandStatus
+from hypothesis import example, given
+from hypothesis import strategies as st
+from smpplib import consts, smpp
+
+from heliograph.carriers.sms.smpp import command, status
+from heliograph.carriers.sms.smpp.compose import compose, sender_address
+from heliograph.carriers.sms.smpp.pdu import (
+    MESSAGE_PAYLOAD,
+    MESSAGE_STATE,
+    NETWORK_ERROR_CODE,
+    PDU_MAX,
+    RECEIPTED_MESSAGE_ID,
+    Frames,
+    Malformed,
+    Pdu,
+    ShortMessage,
+    SmppAddress,
+    bind_body,
+    decode_short_message,
+    encode,
+    encode_short_message,
+    read_id,
+)
+from heliograph.carriers.sms.smpp.receipt import read_receipt
+from heliograph.domain.setup.carrier_kinds import Long
+
+GOLDEN = Path(__file__).parent / "golden" / "smpp"
+PHONE = "+447700900123"
+LONG = "a" * 152 + "€" + "b" * 20
+
+
+def golden(name: str) -> bytes:
+    lines = (GOLDEN / f"{name}.hex").read_text("utf-8").splitlines()
+    return bytes.fromhex(" ".join(line.partition("#")[0] for line in lines))
+
+
+def read(octets: bytes) -> Pdu:
+    (found,) = Frames().feed(octets)
+    return found
+
+
+def submits(sequence: int, sender: str, text: str, long: Long = "udh") -> list[bytes]:
+    bodies = compose(sender_address(sender), PHONE, text, reference=0x5C, long=long)
+    return [encode(command.SUBMIT_SM, sequence + place, body) for place, body in enumerate(bodies)]
+
+
+# -- golden files ------------------------------------------------------------------------------------------
+
+WRITTEN: dict[str, bytes] = {
+    "bind_transceiver": encode(command.BIND_TRANSCEIVER, 1, bind_body("acme", "s3cret", "SMPP")),
+    "submit_sm_gsm7": submits(2, "ACME", "Hi @ € _")[0],
+    "submit_sm_ucs2": submits(3, "+447700900999", "Grüße 😀 ж")[0],
+    "submit_sm_short_code": submits(4, "60606", "Hi")[0],
+    "submit_sm_no_sender": submits(5, "", "Hi")[0],
+    "submit_sm_part_1": submits(6, "ACME", LONG)[0],
+    "submit_sm_part_2": submits(6, "ACME", LONG)[1],
+    "submit_sm_payload": submits(8, "ACME", LONG, "payload")[0],
+    "deliver_sm_resp": encode(command.DELIVER_SM | command.RESP, 1, b"\0"),
+    "deliver_sm_resp_again": encode(command.DELIVER_SM | command.RESP, 2, b"\0", status.RX_T_APPN),
+    "enquire_link": encode(command.ENQUIRE_LINK, 9),
+    "enquire_link_resp": encode(command.ENQUIRE_LINK | command.RESP, 9),
+    "unbind": encode(command.UNBIND, 10),
+    "unbind_resp": encode(command.UNBIND | command.RESP, 10),
+    "generic_nack": encode(command.GENERIC_NACK, 11, status=status.RINVCMDID),
+}
+READ = (
+    *("bind_transceiver_resp", "submit_sm_resp", "submit_sm_resp_throttled"),
+    *("deliver_sm_receipt_text", "deliver_sm_receipt_tlvs", "deliver_sm_inbound"),
+)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_written(name: str) -> None:
+    assert WRITTEN[name].hex(" ") == golden(name).hex(" ")
+
+
+def test_read() -> None:
+    assert read(golden("bind_transceiver_resp")).status == 0
+    taken = read(golden("submit_sm_resp"))
+    assert (taken.command, taken.sequence, read_id(taken.body)) == (0x80000004, 2, "7f3a0001")
+    assert read(golden("submit_sm_resp_throttled")) == Pdu(0x80000004, 0x58, 3, b"")
+    assert decode_short_message(read(golden("deliver_sm_receipt_tlvs")).body) == ShortMessage(
+        source=SmppAddress(1, 1, "447700900123"),
+        destination=SmppAddress(5, 0, "ACME"),
+        esm_class=4,
+        tlvs={RECEIPTED_MESSAGE_ID: b"7f3a0002\0", MESSAGE_STATE: b"\x05", NETWORK_ERROR_CODE: b"\x03\0\x1b"},
+    )
+    states = {}
+    for name in ("receipt_text", "receipt_tlvs"):
+        receipt = read_receipt(decode_short_message(read(golden(f"deliver_sm_{name}")).body), "same")
+        assert receipt
+        states[receipt[0]] = receipt[1].detail["state"]
+    assert states == {"7f3a0001": "DELIVRD", "7f3a0002": "UNDELIV"}
+    assert read_receipt(decode_short_message(read(golden("deliver_sm_inbound")).body), "same") is None
+
+
+def test_every_golden_file_is_used() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.hex")} == {*WRITTEN, *READ}
+
+
+@pytest.mark.parametrize("name", [name for name in [*WRITTEN, *READ] if name.startswith(("submit_sm", "deliver_sm"))])
+def test_short_messages_come_back_as_they_were(name: str) -> None:
+    body = read(golden(name)).body
+    if len(body) > 20:
+        assert encode_short_message(decode_short_message(body)) == body
+
+
+# -- foreign codecs ----------------------------------------------------------------------------------------
+
+
+class Sequence:
+    sequence = 0
+
+    def next_sequence(self) -> int:
+        return 1
+
+
+def smpplib_reads(octets: bytes) -> Any:
+    return smpp.parse_pdu(octets, client=Sequence(), allow_unknown_opt_params=True)
+
+
+def source(ton: int, npi: int, address: bytes) -> dict[str, Any]:
+    return {"source_addr_ton": ton, "source_addr_npi": npi, "source_addr": address}
+
+
+FIELDS = {"dest_addr_ton": 1, "dest_addr_npi": 1, "destination_addr": b"447700900123", "registered_delivery": 1}
+LETTERS = FIELDS | source(consts.SMPP_TON_ALNUM, 0, b"ACME")
+PART_1 = b"\x05\0\x03\x5c\x02\x01" + b"a" * 152
+PART_2 = b"\x05\0\x03\x5c\x02\x02\x1be" + b"b" * 20
+SMPPLIB: dict[str, dict[str, Any]] = {
+    "bind_transceiver": {"system_id": b"acme", "password": b"s3cret", "system_type": b"SMPP", "interface_version": 52},
+    "submit_sm_gsm7": LETTERS | {"data_coding": 0, "short_message": b"Hi \0 \x1be \x11"},
+    "submit_sm_ucs2": FIELDS
+    | source(1, 1, b"447700900999")
+    | {"data_coding": consts.SMPP_ENCODING_ISO10646, "short_message": "Grüße 😀 ж".encode("utf-16-be")},
+    "submit_sm_short_code": FIELDS | source(consts.SMPP_TON_NWSPEC, 0, b"60606"),
+    "submit_sm_part_1": LETTERS | {"esm_class": consts.SMPP_GSMFEAT_UDHI, "short_message": PART_1},
+    "submit_sm_part_2": LETTERS | {"esm_class": consts.SMPP_GSMFEAT_UDHI, "short_message": PART_2},
+    "submit_sm_payload": LETTERS | {"sm_length": 0, "message_payload": b"a" * 152 + b"\x1be" + b"b" * 20},
+    "enquire_link": {"command": "enquire_link"},
+    "unbind": {"command": "unbind"},
+}
+
+
+@pytest.mark.parametrize("name", SMPPLIB)
+def test_smpplib_reads_ours(name: str) -> None:
+    seen = smpplib_reads(WRITTEN[name])
+    assert {field: getattr(seen, field) for field in SMPPLIB[name]} == SMPPLIB[name]
+    assert seen.sequence == read(WRITTEN[name]).sequence
+
+
+@pytest.mark.parametrize("name", [name for name in SMPPLIB if "short_message" in SMPPLIB[name]])
+def test_smpplib_writes_the_same(name: str) -> None:
+    fields = SMPPLIB[name]
+    texts = {field: value.decode() for field, value in fields.items() if field.endswith("_addr")}
+    made = smpp.make_pdu("submit_sm", client=Sequence(), **fields | texts)
+    made.sequence = read(golden(name)).sequence
+    assert made.generate().hex(" ") == golden(name).hex(" ")
+
+
+def test_smpplib_s_receipt() -> None:
+    made = smpp.make_pdu(
+        "deliver_sm",
+        client=Sequence(),
+        source_addr="447700900123",
+        destination_addr="ACME",
+        esm_class=4,
+        short_message=b"id:42 sub:001 dlvrd:001 submit date:2611150930 done date:2611150931 stat:EXPIRED err:007 text:",
+        receipted_message_id="42",
+        message_state=3,
+    )
+    receipt = read_receipt(decode_short_message(read(made.generate()).body), "same")
+    assert receipt
+    assert (receipt[0], receipt[1].status, receipt[1].detail["err"]) == ("42", "failed", "007")
+
+
+ACME = ("ACME", TON.ALPHANUMERIC, NPI.UNKNOWN)
+
+
+def aiosmpplib_reads(octets: bytes) -> Any:
+    return aiosmpp.SubmitSm.from_pdu(octets, aiosmpp.SmppMessage.parse_header(octets), "gsm0338")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sender"),
+    [
+        ("submit_sm_gsm7", "Hi @ € _", ACME),
+        ("submit_sm_ucs2", "Grüße 😀 ж", ("447700900999", TON.INTERNATIONAL, NPI.ISDN)),
+        ("submit_sm_part_1", "a" * 152, ACME),
+        ("submit_sm_part_2", "€" + "b" * 20, ACME),
+        ("submit_sm_payload", LONG, ACME),
+    ],
+)
+def test_aiosmpplib_reads_ours(name: str, text: str, sender: tuple[Any, ...]) -> None:
+    seen = aiosmpplib_reads(WRITTEN[name])
+    assert (seen.short_message or seen.message_payload) == text
+    assert (seen.source.number, seen.source.ton, seen.source.npi) == sender
+    assert (seen.destination.number, seen.registered_delivery) == ("447700900123", 1)
+    if "part" in name:
+        assert seen.get_segmentation_data() == (0x5C, int(name[-1]), 2)
+
+
+def test_aiosmpplib_writes_the_same() -> None:
+    ours, theirs = PhoneNumber(*ACME), PhoneNumber("447700900123", TON.INTERNATIONAL, NPI.ISDN)
+    plain = aiosmpp.SubmitSm(sequence_num=2, short_message="Hi @ € _", source=ours, destination=theirs)
+    assert plain.pdu().hex(" ") == golden("submit_sm_gsm7").hex(" ")
+    payload = aiosmpp.SubmitSm(sequence_num=8, message_payload=LONG, source=ours, destination=theirs)
+    assert payload.pdu().hex(" ") == golden("submit_sm_payload").hex(" ")
+    bind = aiosmpp.BindTransceiver(sequence_num=1, system_id="acme", password="s3cret", system_type="SMPP")
+    assert bind.pdu().hex(" ") == golden("bind_transceiver").hex(" ")
+    nack = aiosmpp.GenericNack(sequence_num=11, command_status=SmppCommandStatus.ESME_RINVCMDID)
+    assert nack.pdu().hex(" ") == golden("generic_nack").hex(" ")
+
+
+def test_aiosmpplib_s_receipt() -> None:
+    line = aiosmpp.DeliverSm.encode_receipt(
+        {"id": "9f", "sub": 1, "stat": "REJECTD", "err": 11, "text": "stat:DELIVRD"}
+    )
+    made = aiosmpp.DeliverSm(
+        sequence_num=1,
+        short_message=line,
+        source=PhoneNumber("447700900123"),
+        destination=PhoneNumber("ACME"),
+        esm_class=4,
+        optional_params=[OptionalParam(RECEIPTED_MESSAGE_ID, "9f")],
+    )
+    receipt = read_receipt(decode_short_message(read(made.pdu()).body), "same")
+    assert receipt
+    assert (receipt[0], receipt[1].status, receipt[1].detail["state"]) == ("9f", "failed", "REJECTD")
+
+
+# -- octets that mean no good ------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=400))
+@example(read(golden("deliver_sm_receipt_tlvs")).body[:-1])
+@example(b"\0" * 17)
+@example(b"\0" * 16 + b"\xff")
+def test_any_body_is_read_or_malformed(body: bytes) -> None:
+    try:
+        sm = decode_short_message(body)
+    except Malformed:
+        return
+    read_receipt(sm, "same")
+
+
+@given(st.sampled_from([*WRITTEN, *READ]), st.data())
+def test_a_changed_pdu_is_read_or_malformed(name: str, data: st.DataObject) -> None:
+    octets = bytearray(golden(name))
+    for _ in range(data.draw(st.integers(1, 4))):
+        octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        for found in Frames().feed(bytes(octets)):
+            read_receipt(decode_short_message(found.body), "decimal")
+    except Malformed:
+        pass
+
+
+@given(st.lists(st.sampled_from([*WRITTEN]), max_size=5), st.integers(1, 40))
+def test_frames_do_not_depend_on_how_they_arrive(names: list[str], size: int) -> None:
+    octets = b"".join(WRITTEN[name] for name in names)
+    frames = Frames()
+    found = [one for start in range(0, len(octets), size) for one in frames.feed(octets[start : start + size])]
+    assert b"".join(encode(one.command, one.sequence, one.body, one.status) for one in found) == octets
+
+
+@pytest.mark.parametrize("length", [0, 15, PDU_MAX + 1, 0xFFFFFFFF])
+def test_an_impossible_length_ends_it_after_what_was_good(length: int) -> None:
+    feed = Frames().feed(WRITTEN["unbind"] + length.to_bytes(4) + bytes(12))
+    assert next(feed).command == command.UNBIND
+    with pytest.raises(Malformed):
+        next(feed)
+
+
+def test_a_truncated_tlv_is_left_out() -> None:
+    body = read(golden("deliver_sm_receipt_tlvs")).body
+    assert NETWORK_ERROR_CODE not in decode_short_message(body[:-1]).tlvs
+    assert MESSAGE_PAYLOAD not in decode_short_message(body + b"\x04\x24\xff\xff" + b"x" * 10).tlvs
+
+
+def test_a_nul_is_not_sent() -> None:
+    with pytest.raises(ValueError, match="a NUL") as caught:
+        bind_body("acme", "s3\0cret", "")
+    assert "cret" not in str(caught.value)
+    assert read_id(b"abc\0def") == "abc"
+
+
+# -- statuses ----------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_statuses() -> None:
+    theirs = {
+        value: name.removeprefix("SMPP_") for name, value in vars(consts).items() if name.startswith("SMPP_ESME_R")
+    }
+    assert {number: name for number, (name, _, _) in status.STATUSES.items()} == theirs
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict", "words"),
+    [
+        (0x00, "accepted", "accepted (ESME_ROK)"),
+        (0x0B, "refused", "invalid destination address (ESME_RINVDSTADR)"),
+        (0x14, "deferred", "message queue full (ESME_RMSGQFUL)"),
+        (0x58, "throttled", "throttled: more messages than allowed (ESME_RTHROTTLED)"),
+        (0x04, "unbound", "not bound for this command (ESME_RINVBNDSTS)"),
+        (0x0400, "deferred", "a carrier-specific error (0x00000400)"),
+    ],
+)
+def test_what_a_status_means(number: int, verdict: str, words: str) -> None:
+    assert (status.verdict(number), status.words(number)) == (verdict, words)

@@ -1,0 +1,168 @@
+"""Random templates with their bounds, values that they allow, and a search for those that become the most."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from heliograph.domain.phones.gsm import segment
+from heliograph.domain.refusals import Refusal
+from heliograph.domain.setup.records import Layout, LocaleParts, Segmenting, Shape, Template
+from heliograph.templates.policy.bounds import TIME_CHARS
+from heliograph.templates.policy.locales import in_locale
+from heliograph.templates.policy.render import octets, render
+from heliograph.templates.policy.values import check_variables, read_variables
+
+BRANDS = [{"name": "Acme & Söhne", "domain": "acme.test"}, {"name": "B", "domain": "a-longer-name.test"}]
+NUMBERS = ("0", "7", "-7", "9e9", "9e14", "-9e14", "-0.01", "1e-3", "1234.56", "-99999.99", "-999999999999999.111")
+DAYS = tuple(f"2026-{month:02}-{day}" for month in range(1, 13) for day in (20, 23))
+TIMES = tuple(f"2026-{month:02}-23T{hour:02}:58:59Z" for month in (1, 5, 9, 11) for hour in (0, 5, 10, 14, 19, 23))
+FORMATS = {
+    "n": ("|number", "|percent", "|money:EUR", "|money:JPY"),
+    "d": ("|date", "|date:long", "|date:short"),
+    "t": ("|time", "|datetime", "|datetime:long", "|time:long", "|date"),
+}
+WORDS = ("a", "Hello ", "&amp;", "– ", "ж", "€", " and some more words\n", "x" * 40)
+REGIONS = (("en", "UTC"), ("de", "Europe/Vienna"), ("fr-CH", "America/New_York"), ("ar", "Asia/Kolkata"))
+
+
+class World(msgspec.Struct, frozen=True):
+    template: Template
+    layout: Layout | None
+    segmenting: Segmenting
+
+
+def make_world(random: Random) -> World:
+    is_mail = random.random() < 0.5
+    shapes = {name: Shape(max_length=random.randint(1, 30)) for name in "abc"}
+    shapes |= {"n": Shape(max_length=random.randint(1, 25)), "d": Shape(max_length=random.randint(10, 30))}
+    shapes |= {"t": Shape(max_length=random.randint(20, 30))}
+    shapes |= {"items": Shape(list=("e", "f"), max=random.randint(1, 4), max_length=random.randint(1, 12))}
+    locale, timezone = random.choice(REGIONS)
+    optional = tuple(name for name in shapes if random.random() < 0.4)
+    template = Template(
+        id="tpl_1",
+        team="team_1",
+        name="T",
+        channel="email" if is_mail else "sms",
+        variables=tuple(shapes),
+        shapes=shapes,
+        optional=optional,
+        locale=locale,
+        timezone=timezone,
+        fallback={"c": "a fallback of some length"} if random.random() < 0.1 else {},
+        **_parts(random, is_mail),
+    )
+    if random.random() < 0.2:
+        parts = {part: getattr(template, part) for part in ("subject", "html", "text", "body")}
+        own = {
+            part: source + "\nÜ" * random.randint(0, 30)
+            for part, source in parts.items()
+            if source and part != "subject"
+        }
+        template = msgspec.structs.replace(template, locales={"pl": LocaleParts(**parts | own)})
+    around = Layout(id="lay_1", team="team_1", name="L", html="<b>{{content}}</b>{{brand.name}}", text="{{content}}--")
+    return World(template, around if is_mail and random.random() < 0.3 else None, random.choice(("spec", "udh")))
+
+
+def _parts(random: Random, is_mail: bool) -> dict[str, Any]:
+    if not is_mail:
+        return {"body": _source(random, 2, False, False) or "a"}
+    parts = {"subject": "s" + _source(random, 0, False, False).replace("\n", "")}
+    parts["text"] = "x" + _source(random, 2, False, False)
+    return parts | ({"html": _source(random, 2, False, True)} if random.random() < 0.7 else {})
+
+
+def _source(random: Random, depth: int, in_list: bool, markup: bool) -> str:
+    return "".join(_piece(random, depth, in_list, markup) for _ in range(random.randint(0, 5)))
+
+
+def _piece(random: Random, depth: int, in_list: bool, markup: bool) -> str:
+    kind = random.random()
+    if kind < 0.25:
+        return random.choice(WORDS)
+    if depth and kind < 0.5:
+        inside, other = (_source(random, depth - 1, in_list, markup) for _ in range(2))
+        if not in_list and random.random() < 0.4:
+            inside = _source(random, depth - 1, True, markup)
+            return f"{{{{#each customer.items}}}}{inside}{{{{else}}}}{other}{{{{/each}}}}"
+        name = random.choice(("customer.a", "customer.b", "customer.n", "customer.items"))
+        name = random.choice(("item.e", "item.f")) if in_list and random.random() < 0.7 else name
+        return f"{{{{#if {name}}}}}{inside}{{{{else}}}}{other}{{{{/if}}}}"
+    slot = f"{{{{{_name(random, in_list)}}}}}"
+    if markup and kind < 0.7:
+        place = random.choice(('<a href="https://a.test/{}">', '<a href="https://a.test/?q={}">', '<a href="{}">'))
+        place = random.choice((place, place, '<a href="https://a.test{}">', '<a href="{}{}">'))
+        mailto = random.choice(("{}@a.test", "a@a.test{}", "{}", "a%40a.test{}", "?to=a@a.test{}", "?cc={}@a.test"))
+        place = random.choice((place, '<a href="https://{}.a.test">', '<p class="{}">', f'<a href="mailto:{mailto}">'))
+        return place.format(slot, f"{{{{{_name(random, in_list)}}}}}")
+    return slot
+
+
+def _name(random: Random, in_list: bool) -> str:
+    if in_list and random.random() < 0.6:
+        return random.choice(("item.e", "item.f"))
+    if random.random() < 0.1:
+        return random.choice(("brand.name", "brand.domain"))
+    name = random.choice("abcndt")
+    return f"customer.{name}{random.choice(FORMATS[name]) if name in FORMATS else ''}"
+
+
+def candidates(world: World, name: str) -> list[Any]:
+    """Values of a variable that may become the most; None: it is absent."""
+    template = world.template
+    shape = template.shapes[name]
+    most = shape.max_length or 0
+    long = ["a" * most, '"' * most, "\U0001f600" * most, "€" * most, ("tel:" + "\U0001f600" * most)[:most], "", False]
+    if shape.list:
+        absent = [None] if name in template.optional else []
+        return [[{"e": e, "f": f}] * shape.max for e in long for f in long] + [[], *absent]
+    given = [one for one in {"n": NUMBERS, "d": DAYS, "t": TIMES}.get(name, ()) if len(one) <= most]
+    if name in ("d", "t") and most >= TIME_CHARS:
+        given += [f"{day}T08:58:59Z" for day in DAYS]
+    return [
+        *given,
+        *(("", False) if given else long),  # what has a format in it refuses these
+        *([None] if name in template.optional or name in template.fallback else []),
+    ]
+
+
+def some_values(world: World, random: Random) -> dict[str, Any]:
+    return {name: random.choice(candidates(world, name)) for name in world.template.variables}
+
+
+def measured(world: World, given: dict[str, Any]) -> tuple[int, int] | None:
+    """Octets and segments of what these values become at most; None: they are refused."""
+    values = read_variables(given)
+    found = []
+    for tag in (None, *world.template.locales):
+        one = in_locale(world.template, tag)
+        try:
+            check_variables(one, values)
+        except Refusal:
+            return None
+        for brand in BRANDS:
+            done = render(one, values, brand, world.layout)
+            total = sum(map(octets, (done.subject, done.html, done.text, done.body)))
+            found.append((total, segment(done.body).billed(world.segmenting) if done.body is not None else 0))
+    return max(size for size, _ in found), max(segments for _, segments in found)
+
+
+def searched(world: World, random: Random, tries: int, seen: Callable[[tuple[int, int], int], None]) -> tuple[int, int]:
+    """The most that was found, by changing one variable at a time from some values on; `seen` counts the renders."""
+    best = [0, 0]
+    renders = len(BRANDS) * (1 + len(world.template.locales))
+    for at in (0, 1):
+        for _ in range(tries):
+            given, most = some_values(world, random), -1
+            for name in random.sample(world.template.variables, len(world.template.variables)):
+                for value in candidates(world, name):
+                    found = measured(world, given | {name: value})
+                    if found is None:
+                        continue
+                    seen(found, renders)
+                    best = [max(best[0], found[0]), max(best[1], found[1])]
+                    if found[at] > most:
+                        given, most = given | {name: value}, found[at]
+    return best[0], best[1]

@@ -1,0 +1,166 @@
+"""The forms of carriers: made from the tables of the setup file, and read as the file is."""
+
+import ast
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import msgspec
+import pytest
+
+import heliograph
+from heliograph.domain.setup.carrier_form import inputs, kind_of, read_form, shown
+from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, CarrierKind
+from heliograph.domain.setup.setup_file import SetupError, read_setup_file
+
+HTTP: dict[str, str] = {
+    "url": "https://api.example.com/v1",
+    "headers": "Authorization: Bearer a:b\n\nContent-Type: application/json",
+    "body": '{"to": "{{to}}"}',
+    "accepted.status": "200, 202",
+    "accepted.id": "$.id",
+    "callback.delivered": "DELIVRD, DONE",
+    "countries": "GB DE",
+}
+
+
+@pytest.mark.parametrize("kind", CARRIER_KINDS, ids="-".join)
+def test_a_kind_is_described_once(kind: CarrierKind) -> None:
+    """What its carrier is made with, a file may write and the form asks for; no field is described elsewhere."""
+    options = CARRIER_KINDS[kind]
+    names = [one.encode_name for one in msgspec.structs.fields(options)]
+    asked = inputs(kind)
+    assert list(dict.fromkeys(one.name.partition(".")[0] for one in asked if one.name != "countries")) == sorted(
+        names, key=lambda name: next(one.more for one in asked if one.name.partition(".")[0] == name)
+    )
+    text = f'[[carriers]]\nid = "c"\nchannel = "{kind[0]}"\nkind = "{kind[1]}"\ncolour = "red"'
+    with pytest.raises(SetupError) as wrong:
+        read_setup_file(text, {}, runnable=CARRIER_KINDS)
+    assert str(wrong.value).endswith(f"enabled, priority, {', '.join(names)}")
+    assert options.title and options.about and all(one.label for one in asked)
+
+
+def test_options_are_described_in_one_file_alone() -> None:
+    """A second struct of a kind's options would have most of their names."""
+    channels = Path(heliograph.__file__).parent / "carriers"
+    kinds = [set(kind.__struct_fields__) for kind in CARRIER_KINDS.values() if len(kind.__struct_fields__) > 1]
+    found = [
+        node.name
+        for path in channels.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+        for names in kinds
+        if 2 * len(names & {one.target.id for one in node.body if _is_field(one)}) > len(names)
+    ]
+    assert found == []
+
+
+def _is_field(node: ast.stmt) -> TypeGuard[Any]:
+    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+
+
+def test_controls_follow_the_types() -> None:
+    relay = {one.name: one for one in inputs(("email", "smtp"))}
+    assert [relay[name].control for name in ("host", "port", "tls", "password", "final")] == [
+        *("text", "number", "choice", "secret", "checkbox")
+    ]
+    assert relay["tls"].options == ("none", "starttls", "tls")
+    assert (relay["host"].required, relay["port"].required) == (True, False)
+    assert "countries" not in relay
+    http = {one.name: one for one in inputs(("sms", "http"))}
+    assert [http[name].control for name in ("headers", "body", "accepted.status")] == ["lines", "text area", "list"]
+    assert [http[name].secret for name in ("url", "headers", "body", "from")] == [True, True, True, False]
+
+
+def test_what_a_form_gives_is_what_a_file_gives() -> None:
+    filled = read_form(("sms", "http"), HTTP)
+    assert filled.errors == {}
+    text = """[[carriers]]
+id = "x"
+channel = "sms"
+kind = "http"
+url = "https://api.example.com/v1"
+headers = { Authorization = "Bearer a:b", Content-Type = "application/json" }
+body = '{"to": "{{to}}"}'
+accepted = { status = [200, 202], id = "$.id" }
+callback = { delivered = ["DELIVRD", "DONE"] }
+countries = ["GB", "DE"]
+"""
+    (carrier,) = read_setup_file(text, {}, runnable=CARRIER_KINDS).carriers
+    assert filled.fields == carrier["options"] | {"countries": carrier["countries"]}
+    assert shown(("sms", "http"), filled.fields) == {
+        name: HTTP[name].replace("GB DE", "GB, DE") for name in HTTP if name not in ("url", "headers", "body")
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "wrong"),
+    [
+        (("email", "smtp"), {}, {"host": "Fill this in."}),
+        (("email", "smtp"), {"host": "a\nb"}, {"host": "not a valid name"}),
+        (("email", "smtp"), {"host": "x y"}, {"host": "not a valid name"}),
+        (("email", "smtp"), {"host": "1.2.3"}, {"host": "IP address"}),
+        (
+            ("sms", "twilio"),
+            {"account_sid": "AC", "auth_token": "t", "base_url": "https://u:p@a.test"},
+            {"base_url": "user name or password"},
+        ),
+        (("email", "smtp"), {"host": "a", "port": "0"}, {"port": "from 1 to 65535"}),
+        (("email", "smtp"), {"host": "a", "port": "x"}, {"port": "Expected a whole number."}),
+        (("email", "smtp"), {"host": "a", "tls": "ssl"}, {"tls": "'starttls'"}),
+        (("email", "mx"), {"helo": "-", "source_ips": "1.2.3"}, {"helo": "domain", "source_ips": "1.2.3"}),
+        (("sms", "http"), HTTP | {"headers": "x"}, {"headers": "one a line"}),
+        (("sms", "http"), HTTP | {"accepted.id": "id"}, {"accepted.id": "a path"}),
+        (("sms", "http"), HTTP | {"accepted.status": "2xx"}, {"accepted.status": "whole number"}),
+        (("sms", "http"), HTTP | {"countries": "Germany"}, {"countries": "ISO codes"}),
+        (("sms", "http"), HTTP | {"url": "ftp://x"}, {"url": "https://"}),
+        (("whatsapp", "cloud_api"), {"phone_number_id": "1"}, {"access_token": "Fill this in."}),
+    ],
+)
+def test_each_field_says_what_is_wrong(kind: CarrierKind, form: dict[str, str], wrong: dict[str, str]) -> None:
+    errors = read_form(kind, form).errors
+    assert errors.keys() == wrong.keys()
+    assert all(wrong[name] in errors[name] for name in wrong)
+
+
+def test_what_may_be_a_secret_is_not_said_again() -> None:
+    form = HTTP | {"url": "ftp://example.com/KEY", "headers": "KEY\x01: KEY", "from": "x" * 99, "accepted.id": "KEY"}
+    errors = read_form(("sms", "http"), form).errors
+    assert {"url", "headers"} <= errors.keys()
+    assert not [name for name in ("url", "headers") if "KEY" in errors[name]]
+
+
+def test_a_saved_secret_may_stay_empty_or_be_forgotten() -> None:
+    relay = {"host": "a", "password": {"sealed": "…"}}
+    kept = read_form(("email", "smtp"), {"host": "b", "forget-password": "yes", "forget-host": "yes"}, relay)
+    assert (kept.errors, kept.forget) == ({}, frozenset({"password"}))
+    twilio = {"account_sid": "AC", "auth_token": {"sealed": "…"}}
+    assert read_form(("sms", "twilio"), {"account_sid": "AC"}, twilio).errors == {}
+    assert read_form(("sms", "twilio"), {"account_sid": "AC", "forget-auth_token": "yes"}).errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "form", "typed_again"),
+    [
+        (("email", "smtp"), {"host": "a", "tls": "tls"}, {"host": "a", "tls": "tls", "username": "u"}, []),
+        (("email", "smtp"), {"host": "a", "tls": "tls"}, {"host": "b", "tls": "tls"}, ["password"]),
+        (("email", "smtp"), {"host": "a", "tls": "tls"}, {"host": "a", "tls": "none"}, ["password"]),
+        (("email", "smtp"), {"host": "a"}, {"host": "a", "port": "26"}, ["password"]),
+        (("email", "smtp"), {"host": "a"}, {"host": "b", "password": "new"}, []),
+        (("sms", "twilio"), {"base_url": "https://a.test"}, {"account_sid": "AC"}, ["auth_token"]),
+        (("sms", "smpp"), {"host": "a", "tls": False}, {"host": "a", "system_id": "s"}, []),
+        (("sms", "http"), {}, {"from": "Acme"}, []),
+        (("sms", "http"), {}, {"url": "https://b.test/"}, ["headers", "body"]),
+    ],
+)
+def test_a_saved_secret_does_not_go_to_another_address(
+    kind: CarrierKind, before: dict[str, str], form: dict[str, str], typed_again: list[str]
+) -> None:
+    names = {"smtp": ["password"], "smpp": ["password"], "twilio": ["auth_token"], "http": ["url", "headers", "body"]}
+    saved = before | {name: {"sealed": "…"} for name in names[kind[1]]}
+    assert list(read_form(kind, form, saved).errors) == typed_again
+
+
+@pytest.mark.parametrize("text", ["", "email", "email-fax", "fax-smtp", "sms-smtp"])
+def test_no_kind(text: str) -> None:
+    assert kind_of(text) is None
+    assert kind_of("whatsapp-cloud_api") == ("whatsapp", "cloud_api")

@@ -1,0 +1,102 @@
+"""The conversion guard: when it looks, what it refuses, and what it leaves alone."""
+
+import pytest
+
+from heliograph.domain.limits import HOUR_MS
+from heliograph.domain.refusals import VerifyRateLimited
+from heliograph.domain.setup.records import VerifyLimits
+from heliograph.domain.verify.conversion import Tally, areas, check_conversion, hour_of
+
+PHONE = "+447400123456"
+LIMITS = VerifyLimits()  # per_prefix_10m = 20: 200 starts are enough to judge by
+QUIET: Tally = {}
+LOST: Tally = {0: [200, 0]}
+
+
+def refused(*tallies: Tally, limits: VerifyLimits = LIMITS, known: bool = False) -> str:
+    """The place that is refused, or nothing."""
+    try:
+        check_conversion(limits, PHONE, tallies, known=known)
+    except VerifyRateLimited as refusal:
+        return str((refusal.details or {})["place"])
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("phone", "expected"),
+    [
+        (PHONE, ("*", "GB", "+447400")),
+        ("+18765550100", ("*", "JM", "+18765")),
+        ("+9995550100", ("*", "?", "+9995")),
+        ("+15005550006", ()),  # a magic number
+        ("+15005551099", ()),
+    ],
+)
+def test_places(phone: str, expected: tuple[str, ...]) -> None:
+    assert areas(phone) == expected
+
+
+def test_hours() -> None:
+    assert [hour_of(at) for at in (0, HOUR_MS - 1, HOUR_MS)] == [0, 0, HOUR_MS]
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "country", "range_", "place"),
+    [
+        # Too few to judge by, wherever they are.
+        (QUIET, QUIET, QUIET, ""),
+        ({0: [199, 0]}, {0: [199, 0]}, {0: [199, 0]}, ""),
+        ({0: [100, 0], HOUR_MS: [99, 0]}, QUIET, {0: [199, 0]}, ""),
+        # Enough, in any one of the places: each range has five tries.
+        (LOST, QUIET, QUIET, ""),
+        (LOST, QUIET, {0: [4, 0]}, ""),
+        (LOST, QUIET, {0: [5, 0]}, "+447400"),
+        ({0: [100, 0], HOUR_MS: [100, 0]}, QUIET, {0: [2, 0], HOUR_MS: [3, 0]}, "+447400"),
+        (QUIET, {0: [205, 25]}, {0: [5, 0]}, ""),  # a hundred and eighty, less three for each verified one
+        (QUIET, {0: [300, 25]}, {0: [5, 0]}, "+447400"),
+        (QUIET, QUIET, LOST, "+447400"),
+        # A verified start makes up for three, in the range all day, elsewhere within its hour.
+        (LOST, QUIET, {0: [8, 1]}, ""),
+        (LOST, QUIET, {0: [9, 1]}, "+447400"),
+        (LOST, QUIET, {0: [8, 0], HOUR_MS: [0, 1]}, ""),
+        ({0: [300, 25]}, QUIET, {0: [5, 0]}, "+447400"),
+        ({0: [299, 25]}, QUIET, {0: [5, 0]}, ""),
+        ({0: [200, 0], HOUR_MS: [100, 100]}, QUIET, {0: [5, 0]}, "+447400"),
+        # A country where hardly anyone verifies is closed to ranges where nobody does.
+        (LOST, LOST, QUIET, "GB"),
+        (LOST, {0: [220, 20]}, QUIET, "GB"),
+        (LOST, {0: [220, 22]}, QUIET, ""),
+        (LOST, LOST, {0: [1, 1]}, ""),
+        (LOST, {0: [199, 0]}, QUIET, ""),
+    ],
+)
+def test_what_is_refused(everywhere: Tally, country: Tally, range_: Tally, place: str) -> None:
+    assert refused(everywhere, country, range_) == place
+
+
+@pytest.mark.parametrize(
+    ("range_", "said"), [(LOST, "numbers that begin with +447400 are hardly ever"), (QUIET, "numbers in GB are hardly")]
+)
+def test_what_is_said(range_: Tally, said: str) -> None:
+    with pytest.raises(VerifyRateLimited) as refusal:
+        check_conversion(LIMITS, PHONE, [LOST, LOST, range_], known=False)
+    assert said in refusal.value.message
+    assert (refusal.value.param, refusal.value.retry_after) == ("to", 600)
+
+
+def test_a_phone_that_verified_lately_passes() -> None:
+    assert refused(LOST, LOST, LOST) == "+447400"
+    assert refused(LOST, LOST, LOST, known=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "place"),
+    [
+        (VerifyLimits(conversion_guard=False), ""),
+        (VerifyLimits(per_prefix_10m=0), ""),  # whoever lifts the limit of a range lifts it whole
+        (VerifyLimits(per_prefix_10m=21), ""),
+        (VerifyLimits(per_prefix_10m=1), "+447400"),
+    ],
+)
+def test_the_teams_settings(limits: VerifyLimits, place: str) -> None:
+    assert refused(LOST, LOST, LOST, limits=limits) == place

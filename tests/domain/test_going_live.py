@@ -1,0 +1,44 @@
+import pytest
+
+from heliograph.domain.setup.going_live import checklist, may_go_live
+from heliograph.domain.setup.records import CarrierRecord, Domain, Team, TeamRecord, Template
+
+RECORD = TeamRecord(ref=1, id="team_a", name="A")
+DOMAIN = Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=True, approved=True)
+TEMPLATE = Template(id="tpl_a", team="team_a", channel="sms", name="Code")
+CARRIERS = [
+    CarrierRecord(id=f"own-{channel}", channel=channel, kind="http") for channel in ("email", "sms", "whatsapp")
+]
+
+
+@pytest.mark.parametrize(("verified", "approved"), [(True, True), (True, False), (False, True), (False, False)])
+def test_only_a_usable_domain_is_needed(verified: bool, approved: bool) -> None:
+    domain = Domain(id="dom_a", team="team_a", name="a.test", brand="A", verified=verified, approved=approved)
+    checks = checklist(Team(record=RECORD, domains={"a.test": domain}), [], 0)
+    assert may_go_live(checks) is (verified and approved)
+
+
+def test_with_everything_nothing_is_open() -> None:
+    team = Team(record=RECORD, domains={"a.test": DOMAIN}, templates={"tpl_a": TEMPLATE})
+    assert [check.done for check in checklist(team, CARRIERS, 1)] == [True] * 4
+    assert not may_go_live(checklist(Team(record=RECORD), CARRIERS, 1))
+
+
+def test_a_team_that_catches_stays_in_the_sandbox() -> None:
+    record = TeamRecord(ref=1, id="team_a", name="A", catch=True)
+    checks = checklist(Team(record=record, domains={"a.test": DOMAIN}), CARRIERS, 1)
+    assert [check.title for check in checks if check.needed and not check.done] == ["Catching"]
+    assert not may_go_live(checks)
+
+
+def test_simulators_are_stated() -> None:
+    carriers = [
+        CARRIERS[0],
+        CarrierRecord(id="sim", channel="sms", kind="simulator"),
+        CarrierRecord(id="off", channel="whatsapp", kind="cloud_api", enabled=False),
+    ]
+    (said,) = (check for check in checklist(Team(record=RECORD), carriers, 0) if check.title == "Carriers")
+    assert (said.done, said.text) == (
+        False,
+        "Simulators take SMS: nothing of it leaves this instance. No carrier takes WhatsApp: all are disabled.",
+    )

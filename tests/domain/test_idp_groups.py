@@ -1,0 +1,58 @@
+"""Groups of an identity provider → roles."""
+
+import pytest
+
+from heliograph.domain.accounts.idp_groups import (
+    GroupRole,
+    read_group_roles,
+    roles_by_groups,
+    write_group_roles,
+)
+
+TABLE = read_group_roles("ops=operator, shop=team_shop:viewer,shop-devs=team_shop:developer, /a=b = team_b:owner")
+
+
+def test_read_and_written() -> None:
+    assert (
+        GroupRole("ops", "", "operator"),
+        GroupRole("shop", "team_shop", "viewer"),
+        GroupRole("shop-devs", "team_shop", "developer"),
+        GroupRole("/a=b", "team_b", "owner"),
+    ) == TABLE
+    assert read_group_roles(write_group_roles(TABLE)) == TABLE
+    assert read_group_roles("") == ()
+
+
+def test_a_name_with_commas_has_a_line_of_its_own() -> None:
+    text = "CN=Ops,OU=Groups,DC=example=operator\nshop=team_shop:owner\n"
+    table = read_group_roles(text)
+    assert [row.group for row in table] == ["CN=Ops,OU=Groups,DC=example", "shop"]
+    assert read_group_roles(write_group_roles(table)) == table
+
+
+@pytest.mark.parametrize(
+    "text", ["ops", "ops=", "=operator", "ops=owner", "ops=team_a:operator", "ops=team_a:", "a=:owner"]
+)
+def test_what_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected group=team:role"):
+        read_group_roles(text)
+
+
+@pytest.mark.parametrize(
+    ("groups", "roles"),
+    [
+        ([], {"": None, "team_shop": None, "team_b": None}),
+        (["unknown", "OPS", "shop "], {"": None, "team_shop": None, "team_b": None}),
+        (["shop-devs", "shop"], {"": None, "team_shop": "developer", "team_b": None}),
+        (["/a=b", "ops"], {"": "operator", "team_shop": None, "team_b": "owner"}),
+    ],
+)
+def test_the_highest_role_counts(groups: list[str], roles: dict[str, str | None]) -> None:
+    assert roles_by_groups(groups, TABLE) == roles
+
+
+def test_a_group_of_operators_who_only_read() -> None:
+    table = read_group_roles("ops=operator,auditors=read-only operator")
+    assert roles_by_groups(["auditors"], table) == {"": "read-only operator"}
+    assert roles_by_groups(["auditors", "ops"], table) == {"": "operator"}
+    assert read_group_roles(write_group_roles(table)) == table

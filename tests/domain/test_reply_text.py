@@ -1,0 +1,37 @@
+"""What people wrote, without what they quote: one file for each mailer and language, open to a reader."""
+
+from pathlib import Path
+
+import pytest
+
+from heliograph.inbound.policy.inbound_parser import read_received
+from heliograph.inbound.policy.reply_text import READ_MAX, reply_text
+
+REPLIES = sorted(Path(__file__).with_name("golden").glob("replies/*.txt"))
+
+
+@pytest.mark.parametrize("file", REPLIES, ids=lambda file: file.stem)
+def test_a_reply_is_told_from_its_quote(file: Path) -> None:
+    text, said = file.read_text("utf-8").split("\n=====\n")
+    assert reply_text(text) == said.strip("\n")
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        '<div class="gmail_quote"><div>On Mon, Acme wrote:</div><blockquote>Old</blockquote></div>',
+        '<div id="appendonsend"></div><hr><div id="divRplyFwdMsg"><b>From:</b> Acme</div>Old',
+        '<blockquote type="cite"><div>On 16 Nov 2026, Acme wrote:</div>Old</blockquote>',
+        '<div style="border:none;border-top:solid #E1E1E1 1.0pt;padding:3.0pt"><b>From:</b> Acme</div>Old',
+        '<div class="moz-cite-prefix">On 16/11/2026, Acme wrote:</div><blockquote>Old</blockquote>',
+        '<div class="yahoo_quoted">On Monday, Acme wrote:<div>Old</div></div>',
+    ],
+)
+def test_a_reply_of_html_alone(quote: str) -> None:
+    mail = f"From: a@b.test\nContent-Type: text/html\n\n<p>New <b>words</b></p>{quote}".encode()
+    assert read_received(mail, "a@b.test", []).reply_text == "New words"
+
+
+@pytest.mark.parametrize("piece", ["> ", "a: ", "On ", "From:\n", "\n", "wrote:\n", "-----", "@:", "年"])
+def test_any_text_is_read_in_time_that_grows_with_it(piece: str) -> None:
+    assert isinstance(reply_text(piece * (READ_MAX // len(piece))), str)

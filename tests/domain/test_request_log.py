@@ -1,0 +1,25 @@
+"""The id that the request log keeps of a request."""
+
+import pytest
+
+from heliograph.domain.ids import ulid
+from heliograph.domain.operations.request_log import subject_of, took_ms
+
+
+@pytest.mark.parametrize(
+    ("id_", "subject"),
+    [
+        ("eml_01KA0000000000000000000000", "eml_01KA0000000000000000000000"),
+        ("ada@example.com", ""),
+        ("<script>", ""),
+        ("../../x", ""),
+        ("", ""),
+    ],
+)
+def test_an_id_and_nothing_else_that_a_caller_wrote(id_: str, subject: str) -> None:
+    assert subject_of(id_) == subject
+
+
+def test_a_request_took_as_long_as_its_id_is_old() -> None:
+    assert took_ms(f"req_{ulid(1_000_000, 5)}", 1_000_042) == 42
+    assert took_ms(f"req_{ulid(1_000_000, 5)}", 999_000) == 0

@@ -1,0 +1,509 @@
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.mail.address import parse_address
+from heliograph.domain.setup.keys import make_token, parse_token, token_hash
+from heliograph.domain.setup.plan import NewKey, NewWebhook, Plan, plan
+from heliograph.domain.setup.records import LocaleParts, Shape, VerifyLimits, Webhook
+from heliograph.domain.setup.secrets import opened
+from heliograph.domain.setup.setup_file import SetupError, SetupFile, read_setup_file
+from heliograph.domain.setup.snapshot import Setup, updated
+from heliograph.encryption import Sealer
+
+EXAMPLE = Path(__file__).with_name("setup_example.toml").read_text()
+TOKEN = make_token(bytes(range(64)))
+OTHER_TOKEN = make_token(bytes(reversed(range(64))))
+MINTED = make_token(bytes(64))
+SECRET = "whsec_" + "A" * 32
+OTHER_SECRET = "whsec_" + "B" * 32
+NOW = 1_800_000_000_000
+VAULT = Sealer(bytes(32))
+
+A = '[[teams]]\nid = "team_a"\nname = "A"\n'
+B = '[[teams]]\nid = "team_b"\nname = "B"\n'
+DOMAIN = '[[teams.domains]]\nid = "dom_a"\nname = "a.test"\nbrand = "A"\n'
+OWN = DOMAIN + "verified = true\n"
+TEMPLATE = '[[teams.templates]]\nid = "tpl_a"\nchannel = "sms"\nname = "N"\nbody = "Hi"\n'
+LAYOUT = '[[teams.layouts]]\nid = "lay_a"\nname = "L"\nhtml = "<p>{{content}}</p>"\n'
+MAIL = '[[teams.templates]]\nid = "tpl_m"\nchannel = "email"\nname = "M"\nsubject = "S"\nhtml = "<b>hi</b>"\n'
+GERMAN = '[teams.templates.locales.de-AT]\nsubject = "S"\nhtml = "<b>servus</b>"\n'
+ARCHIVED = '[[teams.layouts]]\nid = "lay_a"\nstatus = "archived"\n'
+KEY = '[[teams.keys]]\nname = "server"\n'
+HOOK = '[[teams.webhooks]]\nurl = "http://a.test/h"\n'
+
+INBOUND = '[[teams.inbound]]\naddress = "*@in.a.test"\n'
+
+
+def counted() -> Callable[[str], str]:
+    made: list[str] = []
+
+    def new_id(prefix: str) -> str:
+        made.append(prefix)
+        return f"{prefix}{len(made)}"
+
+    return new_id
+
+
+def planned(file: SetupFile, current: Setup, next_ref: int = 1, suppressed: Collection[tuple[int, str]] = ()) -> Plan:
+    made = {"make_secret": lambda: SECRET, "make_pair": lambda: (b"private", "public"), "now": NOW}
+    return plan(file, current, next_ref, lambda: MINTED, counted(), VAULT, suppressed, **made)  # type: ignore[arg-type]
+
+
+def apply(text: str, current: Setup | None = None, next_ref: int = 1) -> tuple[Plan, Setup]:
+    current = current or Setup()
+    made = planned(read_setup_file(text, {}), current, next_ref)
+    return made, updated(current, made.rows, current.version + 1)
+
+
+def test_the_example_of_the_contract_is_applied_once() -> None:
+    first, setup = apply(EXAMPLE, next_ref=7)
+    assert first.changed == [
+        "platform: created",
+        "carrier sim: created",
+        "team team_acme: created",
+        "domain dom_acme: created",
+        "display name dn_support: created",
+        "template tpl_welcome: created",
+        "key server of team_acme: created",
+        "recipient me@example.com of team_acme: created",
+        "sender id GB of team_acme: created",
+        "webhook http://127.0.0.1:9000/hooks of team_acme: created",
+        "suppression gone@example.com of team_acme: created",
+    ]
+    assert first.opened == [(7, 25_000_000)]
+    assert first.keys == [NewKey(team="team_acme", name="server", token=TOKEN)]
+    team = setup.teams["team_acme"]
+    assert (team.record.ref, team.record.email_quota, team.record.verify) == (7, 10_000, VerifyLimits())
+    assert team.domains["acme.test"].verified
+    assert team.display_names["dn_support"].domain == "dom_acme"
+    assert team.templates["tpl_welcome"].prices == {"GB": 10_000}
+    assert team.recipients == {"me@example.com"}
+    assert team.sender_ids["GB"].value == "ACME"
+    key = setup.callers[parse_token(TOKEN) or ""].key
+    assert (key.hash, key.domain, key.scopes) == (token_hash(TOKEN), "acme.test", ("send", "manage"))
+    assert setup.platform.verify_price == {"USD": 50_000, "EUR": 45_000}
+    assert [c.id for c in setup.carriers] == ["sim"]
+
+    file = read_setup_file(EXAMPLE, {})
+    second = planned(file, setup, 8, {(7, "gone@example.com")})
+    assert second == Plan(rows=[], opened=[], suppressions=[], changed=[], keys=[], webhooks=[], problems=[])
+
+
+def test_records_without_ids_are_found_again_by_their_names() -> None:
+    text = A + '[[teams.domains]]\nname = "a.test"\nbrand = "A"\n[[teams.domains.display_names]]\nname = "N"\n'
+    text += TEMPLATE.replace('id = "tpl_a"\n', "") + KEY
+    first, setup = apply(text)
+    assert set(setup.records) == {
+        ("team", "team_a"),
+        ("domain", "dom_1"),
+        ("display_name", "dn_2"),
+        ("template", "tpl_3"),
+        ("key", parse_token(MINTED)),
+    }
+    assert first.keys == [NewKey(team="team_a", name="server", token=MINTED)]
+    assert apply(text, setup)[0].rows == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changed"),
+    [
+        (A, '[[teams]]\nid = "team_a"\nmode = "live"', ["team team_a: changed (mode)"]),
+        (A + 'credit = "5"', A + 'credit = "9"', []),
+        (A + "rate_limit = 5", A, []),
+        (
+            A + DOMAIN + "verified = true",
+            A + DOMAIN + "approved = true",
+            ["domain dom_a: changed (approved)"],
+        ),
+        (A + DOMAIN, A, []),
+        (A + TEMPLATE, A + TEMPLATE.replace("Hi", "Hello"), ["template tpl_a: changed (version 2)"]),
+        (A + TEMPLATE, A + TEMPLATE + 'price = "1"', ["template tpl_a: changed (price)"]),
+        (
+            A + TEMPLATE,
+            A + '[[teams.templates]]\nid = "tpl_a"\nstatus = "draft"',
+            ["template tpl_a: changed (status)"],
+        ),
+        (A + LAYOUT, A + LAYOUT.replace("<p>", "<p>Hi "), ["layout lay_a: changed (version 2)"]),
+        (A + LAYOUT, A + LAYOUT.replace('"L"', '"M"'), ["layout lay_a: changed (name)"]),
+        (A + LAYOUT + MAIL, A + MAIL + 'layout = "lay_a"', ["template tpl_m: changed (version 2)"]),
+        (A + LAYOUT + MAIL + 'layout = "lay_a"', A + MAIL + 'layout = ""', ["template tpl_m: changed (version 2)"]),
+        (A + LAYOUT + MAIL + 'layout = "lay_a"', A + ARCHIVED + MAIL, ["layout lay_a: changed (status)"]),
+        (A + MAIL, A + MAIL + 'locale = "de-at"', ["template tpl_m: changed (version 2)"]),
+        (A + MAIL, A + MAIL + 'timezone = "Europe/Vienna"', ["template tpl_m: changed (version 2)"]),
+        (A + MAIL, A + MAIL + GERMAN, ["template tpl_m: changed (version 2)"]),
+        (A + MAIL + GERMAN, A + MAIL, []),
+        (A + MAIL, A + MAIL + 'variables = [{ name = "x", max_length = 5 }]', ["template tpl_m: changed (version 2)"]),
+        (A + MAIL + 'variables = [{ name = "x", list = ["a"] }]', A + MAIL, []),
+        (
+            A + MAIL + 'variables = [{ name = "x", list = ["a"] }]',
+            A + MAIL + 'variables = ["x"]',
+            ["template tpl_m: changed (version 2)"],
+        ),
+        (A + KEY, A + KEY + 'scopes = ["manage"]', ["key server of team_a: changed (scopes)"]),
+        (A + KEY + f'token = "{TOKEN}"', A + KEY, []),
+        (
+            A + KEY,
+            A + KEY + f'token = "{TOKEN}"',
+            [
+                "key server of team_a: created",
+                "key server of team_a: the token that it had before is revoked",
+            ],
+        ),
+        (A + HOOK, A + HOOK + 'events = ["sms.*"]', ["webhook http://a.test/h of team_a: changed (events)"]),
+        (A + HOOK, A + HOOK + 'format = "resend"', ["webhook http://a.test/h of team_a: changed (format)"]),
+        (A + HOOK + 'events = ["sms.*"]', A + HOOK, []),
+        (
+            "",
+            A + HOOK + B + HOOK,
+            [
+                "team team_a: created",
+                "webhook http://a.test/h of team_a: created",
+                "team team_b: created",
+                "webhook http://a.test/h of team_b: created",
+            ],
+        ),
+        (A, A + 'credit_low = "0"', ["team team_a: changed (credit_low)"]),
+        (A, A + "keep_content_days = 90", ["team team_a: changed (keep_content_days)"]),
+        (A + "keep_content_days = 1\nkeep_messages_days = 1", A, []),
+        (A, A + B, ["team team_b: created"]),
+        ('[platform]\nbrand = "X"', '[platform]\nsender = "a@b.test"', ["platform: changed (sender)"]),
+    ],
+)
+def test_only_what_is_written_is_applied(first: str, second: str, changed: list[str]) -> None:
+    _, setup = apply(first)
+    made, after = apply(second, setup, next_ref=2)
+    assert made.changed == changed
+    assert len(made.rows) == len(changed)
+    assert len(after.records) >= len(setup.records)
+
+
+def test_variables_languages_and_a_layout_are_read() -> None:
+    more = 'locale = "de"\ntimezone = "Europe/Vienna"\nlayout = "lay_a"\n'
+    more += 'variables = ["x", { name = "items", list = ["title"], max = 3, max_length = 9 }]\n'
+    text = A + LAYOUT + MAIL + more + GERMAN.replace("de-AT", "fr-ca")
+    made, setup = apply(text)
+    assert made.changed[1:] == ["layout lay_a: created", "template tpl_m: created"]
+    team = setup.teams["team_a"]
+    template = team.templates["tpl_m"]
+    assert team.layouts["lay_a"].html == "<p>{{content}}</p>"
+    assert (template.locale, template.timezone, template.layout) == ("de", "Europe/Vienna", "lay_a")
+    assert template.variables == ("x", "items")
+    assert template.shapes == {"items": Shape(list=("title",), max=3, max_length=9)}
+    assert template.locales == {"fr-CA": LocaleParts(subject="S", html="<b>servus</b>")}
+    assert apply(text, setup)[0].rows == []
+
+
+def test_verify_limits_and_carrier_options_are_merged() -> None:
+    carrier = '[[carriers]]\nid = "c"\nchannel = "sms"\nkind = "simulator"\n'
+    _, setup = apply(carrier + "step_ms = 5\n" + A + "verify = { per_phone_day = 1 }")
+    _, setup = apply(carrier + "priority = 1\n" + A + "verify = { per_phone_10m = 2 }", setup)
+    assert setup.carriers[0].options == {"step_ms": 5}
+    assert setup.teams["team_a"].record.verify == VerifyLimits(per_phone_day=1, per_phone_10m=2)
+
+
+def test_a_new_token_replaces_the_one_of_the_same_name() -> None:
+    _, setup = apply(A + KEY + f'token = "{TOKEN}"\nscopes = ["manage"]')
+    made, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)
+    assert made.keys == [NewKey(team="team_a", name="server", token=OTHER_TOKEN)]
+    keys = {caller.key.id: caller.key.revoked for caller in setup.callers.values()}
+    assert keys == {parse_token(TOKEN): True, parse_token(OTHER_TOKEN): False}
+    assert apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)[0].rows == []
+
+
+def test_a_hooks_key_keeps_its_secret_sealed() -> None:
+    hook, secret = KEY + "hook = true\n", "v1,whsec_" + "C" * 32
+    first, setup = apply(A + hook)
+    (made,) = first.keys
+    (caller,) = setup.callers.values()
+    assert made.token and made.token.startswith("v1,whsec_") and made.token not in str(first.rows)
+    assert (caller.key.scopes, bool(caller.key.secret)) == (("send",), True)
+    assert apply(A + hook, setup)[0].changed == []
+    replaced, setup = apply(A + hook + f'token = "{secret}"', setup)
+    assert replaced.changed[-1] == "key server of team_a: the token that it had before is revoked"
+    assert apply(A + KEY + f'token = "{secret}"', setup)[0].changed == []
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('hook = true\nscopes = ["send", "manage"]', "scopes: a hook's key has"),
+        (f'hook = true\ntoken = "{TOKEN}"', "token: is v1,whsec_"),
+        ('token = "v1,whsec_short"', "expected a whole token"),
+    ],
+)
+def test_what_is_no_hooks_key_is_refused(more: str, why: str) -> None:
+    with pytest.raises(SetupError, match=re.escape(why)):
+        apply(A + KEY + more)
+
+
+def test_a_revoked_key_stays_revoked() -> None:
+    text = A + KEY + f'token = "{TOKEN}"'
+    _, setup = apply(text)
+    _, setup = apply(A + KEY + f'token = "{OTHER_TOKEN}"', setup)
+    _, setup = apply(text, setup)
+    assert all(caller.key.revoked for caller in setup.callers.values())
+
+
+def test_tokens_that_change_names_are_not_revoked() -> None:
+    def keys(first: str, second: str) -> str:
+        return A + KEY + f'token = "{first}"\n[[teams.keys]]\nname = "cron"\ntoken = "{second}"'
+
+    _, setup = apply(keys(TOKEN, OTHER_TOKEN))
+    made, setup = apply(keys(OTHER_TOKEN, TOKEN), setup)
+    assert len(made.rows) == 2
+    names = {caller.key.id: (caller.key.name, caller.key.revoked) for caller in setup.callers.values()}
+    assert names == {parse_token(TOKEN): ("cron", False), parse_token(OTHER_TOKEN): ("server", False)}
+
+
+def test_names_that_are_not_written_have_a_sensible_value() -> None:
+    file = '[[teams]]\nid = "team_a"\n[[teams.domains]]\nname = "a.test"\n'
+    _, setup = apply(file + '[[teams.templates]]\nid = "tpl_a"\nchannel = "sms"\nbody = "Hi"\n')
+    team = setup.teams["team_a"]
+    assert (team.record.name, team.domains["a.test"].brand) == ("team_a", "team_a")
+    assert team.templates["tpl_a"].name == "tpl_a"
+    assert apply(file, setup)[0].changed == []
+
+
+def test_a_carriers_password_is_sealed_and_written_once() -> None:
+    file = '[[carriers]]\nid = "relay"\nchannel = "email"\nkind = "smtp"\nhost = "h"\npassword = "{}"\n'
+    kinds = {("email", "smtp")}
+
+    def applied(password: str, current: Setup) -> tuple[list[str], Setup]:
+        read = read_setup_file(file.format(password), {}, runnable=kinds)
+        made = planned(read, current)
+        return made.changed, updated(current, made.rows, current.version + 1)
+
+    changed, setup = applied("first", Setup())
+    (carrier,) = setup.carriers
+    assert changed == ["carrier relay: created"]
+    assert carrier.options["host"] == "h"
+    assert VAULT.open(carrier.options["password"]["sealed"], "carrier/relay/password") == b'"first"'
+    assert applied("first", setup)[0] == []
+    changed, setup = applied("second", setup)
+    assert changed == ["carrier relay: changed (options)"]
+    assert VAULT.open(setup.carriers[0].options["password"]["sealed"], "carrier/relay/password") == b'"second"'
+
+
+def test_every_place_of_an_http_carrier_that_may_hold_a_key_is_sealed() -> None:
+    file = """
+        [[carriers]]
+        id = "web"
+        channel = "sms"
+        kind = "http"
+        url = "https://sms.test/send?key=canary-1"
+        headers = { Authorization = "Bearer canary-2" }
+        body = "key=canary-3"
+        callback_secret = "canary-4"
+    """
+    read = read_setup_file(file, {}, runnable={("sms", "http")})
+    made = planned(read, Setup())
+    setup = updated(Setup(), made.rows, 1)
+    assert "canary" not in str(setup.carriers[0].options)
+    options = opened(setup.carriers[0].options, lambda text, field: VAULT.open(text, f"carrier/web/{field}"))
+    assert options == read.carriers[0]["options"]
+    assert planned(read, setup).changed == []
+
+
+def hook_of(setup: Setup) -> tuple[Webhook, str, str | None]:
+    """The only webhook with its secrets."""
+    (hook,) = setup.teams["team_a"].webhooks
+    old = VAULT.open(hook.old_secret, f"webhook/{hook.id}/old").decode() if hook.old_secret else None
+    return hook, VAULT.open(hook.secret, f"webhook/{hook.id}").decode(), old
+
+
+def test_a_webhooks_secret_is_made_sealed_and_shown_once() -> None:
+    made, setup = apply(A + HOOK)
+    hook, secret, old = hook_of(setup)
+    assert made.webhooks == [NewWebhook(team="team_a", id=hook.id, url="http://a.test/h", secret=SECRET)]
+    assert (hook.events, hook.enabled, hook.created_at) == (("*",), True, NOW)
+    assert (secret, old) == (SECRET, None)
+    assert not any(SECRET in str(row.body) for row in made.rows)
+    assert apply(A + HOOK, setup)[0].webhooks == []
+
+
+def test_a_webhook_that_signs_with_keys_gets_them_once() -> None:
+    _, setup = apply(A + HOOK)
+    _, setup = apply(A + HOOK + 'format = "postal"', setup)
+    hook, *_ = hook_of(setup)
+    assert (hook.public_key, VAULT.open(hook.private_key or "", f"webhook/{hook.id}/key")) == ("public", b"private")
+    assert apply(A + HOOK + 'format = "postal"', setup)[0].changed == []
+
+
+def test_a_webhooks_login_is_sealed_and_written_once() -> None:
+    own = A + HOOK.replace("//", "//me:s3cr3t@")
+    made, setup = apply(own)
+    hook = hook_of(setup)[0]
+    assert (hook.url, made.webhooks[0].url, hook.login is not None) == ("http://a.test/h", "http://a.test/h", True)
+    assert "s3cr3t" not in repr((made.rows, made.changed))
+    for again in (own, A + HOOK):
+        assert apply(again, setup)[0].rows == []
+    assert apply(own.replace("me:", "you:"), setup)[0].changed == ["webhook http://a.test/h of team_a: changed (login)"]
+    assert hook_of(apply(A + HOOK.replace("//", "//@"), setup)[1])[0].login is None
+
+
+def test_a_webhooks_given_secret_is_installed_and_a_new_one_takes_its_turn() -> None:
+    _, setup = apply(A + HOOK + f'secret = "{SECRET}"\n')
+    assert hook_of(setup)[1:] == (SECRET, None)
+    assert apply(A + HOOK + f'secret = "{SECRET}"\n', setup)[0].rows == []
+    made, setup = apply(A + HOOK + f'secret = "{OTHER_SECRET}"\n', setup)
+    assert made.changed == ["webhook http://a.test/h of team_a: changed (secret, old_secret, old_until)"]
+    assert made.webhooks == []
+    assert hook_of(setup)[1:] == (OTHER_SECRET, SECRET)
+    assert hook_of(setup)[0].old_until == NOW + DAY_MS
+    assert apply(A + HOOK, setup)[0].rows == []
+
+
+def test_a_name_that_nobody_has_proved_is_held_against_nobody() -> None:
+    _, setup = apply(A + DOMAIN)
+    _, setup = apply(B + DOMAIN.replace("dom_a", "dom_b") + "verified = true\n", setup)
+    assert [setup.teams[id_].domains["a.test"].verified for id_ in ("team_a", "team_b")] == [False, True]
+
+
+def test_a_domain_without_an_operators_word_is_decided_by_dns() -> None:
+    _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\n')
+    assert setup.teams["team_a"].domains["a.test"].by_dns
+    _, setup = apply(A + '[[teams.domains]]\nname = "a.test"\nverified = true\n', setup)
+    domain = setup.teams["team_a"].domains["a.test"]
+    assert (domain.verified, domain.by_dns) == (True, False)
+
+
+def test_an_address_is_suppressed_once() -> None:
+    gone = '[[teams.suppressions]]\nemail = "{}"\n'
+    made, _ = apply(A + gone.format("Gone@b.test") + gone.format("gone@B.test"))
+    assert [(ref, a.normal, a.given, reason) for ref, a, reason in made.suppressions] == [
+        (1, "gone@b.test", "Gone@b.test", "manual")
+    ]
+    assert made.changed[1:] == ["suppression Gone@b.test of team_a: created"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("", A + '[[teams.templates]]\nid = "tpl_x"', "teams[0].templates[0].channel: is missing"),
+        ("", A + "[[teams.templates]]\n", "teams[0].templates[0].channel: is missing"),
+        (
+            "",
+            A + TEMPLATE.replace("Hi", "x" * 4097),
+            "teams[0].templates[0].body: it has 4,097 characters, 4,096 is the most",
+        ),
+        ("", A + MAIL + 'layout = "lay_a"', "teams[0].templates[0].layout: there is no lay_a"),
+        (B + LAYOUT, A + MAIL + 'layout = "lay_a"', "teams[0].templates[0].layout: there is no lay_a"),
+        ("", A + LAYOUT + TEMPLATE + 'layout = "lay_a"', "teams[0].templates[0].layout: only an email template"),
+        *(
+            (
+                "",
+                A + LAYOUT + f'status = "{status}"\n' + MAIL + 'layout = "lay_a"',
+                f"teams[0].templates[0].layout: lay_a is {status}: take one that is approved",
+            )
+            for status in ("draft", "archived")
+        ),
+        ("", A + LAYOUT.replace("<p>", "\\n{{content}}"), "teams[0].layouts[0].html, line 2: {{content}} stands"),
+        ("", A + LAYOUT.replace("<p>", "\\n{{x}}"), "teams[0].layouts[0].html, line 2: '{{x}}' is not a placeholder"),
+        ("", A + LAYOUT.replace("<p>", "{{customer.x}}"), "teams[0].layouts[0].html, line 1: a layout has"),
+        (B + LAYOUT, A + LAYOUT, "teams[0].layouts[0].id: lay_a belongs to another team"),
+        (
+            "",
+            A + MAIL + GERMAN.replace("html", "text"),
+            "teams[0].templates[0].locales.de-AT.html: it lacks its html",
+        ),
+        (
+            "",
+            A + MAIL + GERMAN.replace("<b>", "\\n{{#if customer.x}}"),
+            "teams[0].templates[0].locales.de-AT.html, line 2: {{#if}} is not closed",
+        ),
+        (
+            "",
+            A + MAIL.replace("hi", "{{customer.x}}") + 'variables = ["x"]\n' + GERMAN,
+            "teams[0].templates[0].locales.de-AT: it does not use x",
+        ),
+        ("", A + MAIL + 'timezone = "Vienna"', "teams[0].templates[0].timezone: 'Vienna' is no time zone"),
+        ("", A + KEY + 'passthrough = "tpl_x"', "teams[0].keys[0].passthrough: tpl_x is no template of the team"),
+        ("", A + 'passthrough = "tpl_a"\n' + TEMPLATE, "teams[0].passthrough: tpl_a has 0 variables"),
+        (B + TEMPLATE, A + 'passthrough = "tpl_a"', "teams[0].passthrough: tpl_a is no template of the team"),
+        ("", A + '[[teams.sender_ids]]\ncountry = "GB"', "teams[0].sender_ids[0].value: is missing"),
+        ("", A + A, "teams[1]: is the same as teams[0]"),
+        ("", A + "keep_messages_days = 6", "teams[0].keep_messages_days: expected at least 7"),
+        (A + "keep_messages_days = 8", A + "keep_content_days = 9", "teams[0].keep_messages_days: expected at least 9"),
+        ("", A + DOMAIN + DOMAIN, "teams[0].domains[1]: is the same as teams[0].domains[0]"),
+        ("", A + KEY + KEY, "teams[0].keys[1]: is the same as teams[0].keys[0]"),
+        ("", A + HOOK + HOOK, "teams[0].webhooks[1]: is the same as teams[0].webhooks[0]"),
+        (A + HOOK, A + HOOK + HOOK, "teams[0].webhooks[1]: is the same as teams[0].webhooks[0]"),
+        (
+            "",
+            A + TEMPLATE.replace("Hi", "{{customer.x}}"),
+            "teams[0].templates[0].body, line 1: {{customer.x}} is not in variables",
+        ),
+        ("", A + OWN + B + DOMAIN, "teams[1].domains[0].name: a.test is a verified domain of another team"),
+        (A + OWN, B + DOMAIN, "teams[0].domains[0].name: a.test is a verified domain of another team"),
+        (
+            A + DOMAIN,
+            B + DOMAIN.replace("a.test", "b.test"),
+            "teams[0].domains[0].id: dom_a belongs to another team",
+        ),
+        (
+            A + DOMAIN,
+            A + DOMAIN.replace("dom_a", "dom_b"),
+            "teams[0].domains[0].id: a.test has the id dom_a already",
+        ),
+        (
+            A + DOMAIN,
+            A + DOMAIN.replace("a.test", "b.test"),
+            "teams[0].domains[0].name: dom_a is the domain a.test",
+        ),
+        (
+            A + DOMAIN + '[[teams.domains.display_names]]\nid = "dn_a"\nname = "N"',
+            A
+            + DOMAIN.replace("dom_a", "dom_b").replace("a.test", "b.test")
+            + '[[teams.domains.display_names]]\nid = "dn_a"\nname = "N"',
+            "teams[0].domains[0].display_names[0].id: dn_a belongs to the domain dom_a",
+        ),
+        (A + TEMPLATE, B + TEMPLATE, "teams[0].templates[0].id: tpl_a belongs to another team"),
+        *(
+            (before, after, "teams[0].inbound[0].address: in.a.test is no domain that team_")
+            for before, after in (
+                ("", A + DOMAIN + INBOUND),
+                ("", A + OWN.replace("a.test", "in.b.test") + INBOUND),
+                (A + OWN, B + INBOUND),
+                (B + OWN.replace("a.test", "in.a.test"), A + OWN.replace("dom_a", "dom_b") + INBOUND),
+            )
+        ),
+        (
+            A + KEY + f'token = "{TOKEN}"',
+            B + KEY + f'token = "{TOKEN}"',
+            "teams[0].keys[0].token: is in use by another key",
+        ),
+        (
+            A,
+            A + KEY + f'token = "{TOKEN}"\n[[teams.keys]]\nname = "b"\ntoken = "{TOKEN}"',
+            "teams[0].keys[1]: is the same as",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_applied_is_refused_with_its_place(first: str, second: str, message: str) -> None:
+    _, setup = apply(first)
+    with pytest.raises(SetupError) as refused:
+        apply(second, setup)
+    assert str(refused.value).startswith(f"FILE: {message}")
+
+
+def test_mail_comes_in_for_the_team_that_has_verified_the_domain() -> None:
+    inbound = INBOUND + '[[teams.inbound]]\naddress = "Help@A.test"\n'
+    first, setup = apply(A + OWN + inbound)
+    assert first.changed[-2:] == ["inbound *@in.a.test of team_a: created", "inbound help@a.test of team_a: created"]
+    assert apply(A + OWN + inbound, setup)[0].changed == []
+
+    def whose(setup: Setup, address: str) -> str | None:
+        parsed = parse_address(address)
+        team = setup.team_of(parsed) if parsed else None
+        return team.record.id if team else None
+
+    addresses = ["x@in.a.test", "HELP@a.test", "help@in.a.test", "other@a.test", "help@b.test", "x@y.in.a.test"]
+    assert [whose(setup, one) for one in addresses] == ["team_a", "team_a", "team_a", None, None, None]
+    lost = apply(A + OWN.replace("true", "false"), setup)[1]
+    assert [whose(lost, one) for one in addresses] == [None] * 6
+    taken = apply(B + OWN.replace("dom_a", "dom_b").replace("a.test", "in.a.test"), setup, 2)[1]
+    assert whose(taken, "x@in.a.test") is None

@@ -1,0 +1,122 @@
+"""The bounds of templates: no values that are allowed become more, and some become nearly as much."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heliograph.domain.setup.records import Layout, LocaleParts, Segmenting, Shape, Template
+from heliograph.templates.policy.bounds import Bounds, bounds_of
+from heliograph.templates.policy.check import check_template
+from tests.domain.template_samples import BRANDS, make_world, measured, some_values
+from tests.proof.size import drawn
+
+TEN = Shape(max_length=10)
+
+
+def template(**fields: Any) -> Template:
+    known = {
+        "id": "tpl_1",
+        "team": "team_1",
+        "channel": "email",
+        "name": "T",
+        "variables": ("x",),
+        "shapes": {"x": TEN},
+    }
+    return Template(**known | fields)
+
+
+def bounds(one: Template, layout: Layout | None = None, segmenting: Segmenting = "spec") -> Bounds:
+    assert not check_template(one)
+    found = bounds_of(one, BRANDS, layout, segmenting)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"text": "abc"}, 3),
+        ({"text": "a{{customer.x}}"}, 41),  # four octets a character
+        ({"html": "a{{customer.x}}"}, 61),  # &quot;
+        ({"html": "{{customer.x}}", "text": "{{customer.x}}"}, 80),  # no character is both
+        ({"html": '<a href="https://a.test/{{customer.x}}">'}, 26 + 120),
+        ({"html": '<a href="https://{{customer.x}}.test">'}, 24 + 10),
+        ({"html": '<a href="{{customer.x}}">'}, 11 + 4 + 6 * 12),  # it begins with tel:
+        (
+            {"html": '<a href="https://{{customer.x}}.test"><a href="{{customer.x}}">'},
+            24 + 3 + 11 + 4 + 6 * 12,  # of tel: the host has three letters
+        ),
+        ({"html": '<a href="mailto:{{customer.x}}@a.test">'}, 25 + 120),
+        ({"html": '<a href="mailto:a@a.test{{customer.x}}">'}, 26),
+        ({"html": '<a href="mailto:a%40a.test{{customer.x}}">'}, 28),
+        ({"html": '<a href="mailto:?to=a@a.test{{customer.x}}">'}, 30),
+        ({"html": '<a href="mailto:?to=a@{{customer.x}}.a.test">'}, 31 + 10),
+        ({"html": '<a href="mailto:?{{customer.x}}">'}, 19 + 120),
+        ({"html": '<a href="mailto:a@a.test{{customer.x|datetime}}">', "shapes": {"x": Shape(max_length=20)}}, 26),
+        ({"html": '<a href="{{customer.x|date}}">'}, 11 + 1),  # it becomes #
+        ({"text": "{{#if customer.x}}yes{{else}}certainly not, no{{/if}}{{customer.x}}"}, 43),
+        ({"text": "{{#if customer.x}}ab{{else}}c{{/if}}{{#if customer.x}}d{{else}}ef{{/if}}"}, 3),
+        ({"text": "{{customer.x|number}}"}, 20),  # -900,000,000,000,000 of -9e14
+        ({"text": "{{customer.x|date:long}}"}, 18),  # September 20, 2026
+        ({"text": "{{customer.x|money:JPY}}", "shapes": {"x": Shape(max_length=17)}}, 23),  # ¥1,000,000,000,000,000
+        ({"html": '<a href="https://a.test/{{customer.x|datetime}}">', "shapes": {"x": Shape(max_length=20)}}, 26 + 39),
+        ({"html": '{{#if customer.x}}{{else}}<a href="{{customer.x}}">{{/if}}'}, 12),  # not as long as it may be
+        ({"text": "{{brand.name}}{{brand.domain}}"}, len("Acme & Söhne") + 1 + len("acme.test")),  # of one brand
+        ({"text": "{{customer.x|time}}"}, 0),  # ten characters are no time
+        ({"text": "{{brand.name}}"}, len("Acme & Söhne") + 1),
+        ({"text": "a", "locales": {"de": LocaleParts(subject="s", text="{{customer.x}}a")}}, 41),
+    ],
+)
+def test_octets(fields: dict[str, Any], most: int) -> None:
+    assert bounds(template(subject="s", **fields)).octets == 1 + most
+
+
+@pytest.mark.parametrize(
+    ("body", "segmenting", "segments"),
+    [
+        ("a" * 160, "spec", 1),
+        ("a" * 161, "spec", 2),
+        ("a" * 50 + "{{customer.x}}", "spec", 1),
+        ("a" * 51 + "{{customer.x}}", "spec", 2),  # 51 and ten of two units in UCS-2
+        ("{{customer.x|number}}" + "a" * 141, "spec", 2),
+        ("{{customer.x|number}}" + "a" * 140, "spec", 1),
+        ("{{#if customer.x}}–{{else}}" + "a" * 160 + "{{/if}}", "spec", 1),
+        ("а" * 70, "udh", 1),
+        ("а" * 140, "spec", 2),
+        ("а" * 140, "udh", 3),
+    ],
+)
+def test_segments_and_price(body: str, segmenting: Segmenting, segments: int) -> None:
+    one = template(channel="sms", body=body, price=1000, prices={"GB": 45000, "US": 7000})
+    found = bounds(one, segmenting=segmenting)
+    assert (found.segments, found.price) == (segments, segments * 45000)
+
+
+def test_a_layout_is_around_it() -> None:
+    layout = Layout(id="lay_1", team="team_1", name="L", text="[{{content}}]")
+    assert bounds(template(subject="s", text="abc"), layout).octets == 6
+
+
+def test_without_a_length_there_is_no_bound() -> None:
+    assert bounds_of(template(text="a", shapes={}), BRANDS, None, "spec") is None
+    assert bounds_of(template(text="a", variables=(), shapes={}), BRANDS, None, "spec") is not None
+
+
+def test_lists_and_lengths_together() -> None:
+    items = Shape(list=("a", "b"), max=3, max_length=2)
+    text = "{{#each customer.x}}{{item.a}}{{#if item.b}}+{{else}}none{{/if}}{{else}}nothing at all here{{/each}}"
+    assert bounds(template(subject="s", text=text, shapes={"x": items})).octets == 1 + 3 * (8 + 4)
+
+
+@settings(max_examples=drawn(200))
+@given(st.integers(0, 2**32))
+def test_no_render_is_above_its_bound(seed: int) -> None:
+    random = Random(seed)
+    world = make_world(random)
+    found = bounds(world.template, world.layout, world.segmenting)
+    for allowed in (some_values(world, random) for _ in range(20)):
+        if (done := measured(world, allowed)) is not None:
+            assert done[0] <= found.octets and done[1] <= (found.segments or 0)

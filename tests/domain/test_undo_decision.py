@@ -1,0 +1,86 @@
+"""Which decisions an operator can take back, and that what was decided about waits again."""
+
+import pytest
+
+from heliograph.domain.setup.records import (
+    DisplayName,
+    Domain,
+    Layout,
+    SenderId,
+    Setting,
+    TeamRecord,
+    Template,
+    TemplateDraft,
+)
+from heliograph.domain.setup.sender_approvals import pending
+from heliograph.domain.setup.snapshot import RecordId, Setup, to_row, updated
+from heliograph.domain.setup.undo_decision import Decided, asker_of, reopened
+from heliograph.templates.policy.layout_drafts import list_pending as layouts_of
+from heliograph.templates.policy.template_approvals import list_pending as templates_of
+
+TEAM = "team_acme"
+SOLD = Template(id="tpl_sms", team=TEAM, channel="sms", name="Parcel", body="Here.")
+DRAFT = Template(
+    id="tpl_sms", team=TEAM, channel="sms", name="Parcel", body="There.", status="draft", refused_reason="no"
+)
+RECORDS: dict[RecordId, Setting] = {
+    ("team", TEAM): TeamRecord(ref=1, id=TEAM, name="Acme", wanted="Acme Inc", wanted_refused="no", asked_by="usr_1"),
+    ("domain", "dom_1"): Domain(id="dom_1", team=TEAM, name="acme.test", brand="Acme", verified=True, approved=True),
+    ("display_name", "dn_1"): DisplayName(id="dn_1", team=TEAM, domain="dom_1", name="No", refused_reason="no"),
+    # The same name from another domain, and one that a setup file gives twice.
+    ("domain", "dom_2"): Domain(id="dom_2", team=TEAM, name="acme.example", brand="Acme", verified=True, approved=True),
+    ("display_name", "dn_2"): DisplayName(id="dn_2", team=TEAM, domain="dom_2", name="No", refused_reason="no"),
+    ("display_name", "dn_3"): DisplayName(id="dn_3", team=TEAM, domain="dom_1", name="Twice", approved=True),
+    ("display_name", "dn_4"): DisplayName(id="dn_4", team=TEAM, domain="dom_1", name="Twice", approved=True),
+    ("sender_id", f"{TEAM}/GB"): SenderId(team=TEAM, country="GB", value="ACME", approved=True, asked_by="usr_2"),
+    ("template", "tpl_sms"): SOLD,
+    ("template_draft", "tpl_sms"): TemplateDraft(team=TEAM, template=DRAFT, by="usr_3", at=5),
+    ("layout", "lay_1"): Layout(id="lay_1", team=TEAM, name="Letter", html="x", status="draft", refused_reason="no"),
+}
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return updated(Setup(), [to_row(*id_, record, TEAM) for id_, record in RECORDS.items()], 1)
+
+
+def waiting(setup: Setup) -> list[str]:
+    texts = [item.text for item in pending(setup)]
+    return texts + [one.template.id for one in templates_of(setup)] + [one.id for one in layouts_of(setup)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "approved", "waits", "asker"),
+    [
+        ("domain", "Send as Acme from acme.test", True, "Send as Acme from acme.test", ""),
+        ("display_name", "Send as No from acme.test", False, "Send as No from acme.test", ""),
+        ("sender_id", "Send SMS as ACME to GB", True, "Send SMS as ACME to GB", "usr_2"),
+        ("team", "Be called Acme Inc, instead of Acme", False, "Be called Acme Inc, instead of Acme", "usr_1"),
+        ("template", "tpl_sms", False, "tpl_sms", "usr_3"),
+        ("layout", "lay_1", False, "lay_1", ""),
+    ],
+)
+def test_it_waits_again(setup: Setup, kind: str, said: str, approved: bool, waits: str, asker: str) -> None:
+    earlier = Decided(team=TEAM, kind=kind, said=said, approved=approved)
+    assert waiting(setup) == [] and asker_of(setup, earlier) == asker
+    after = updated(setup, reopened(setup, earlier, 7), 2)
+    assert waiting(after) == [waits]
+    assert reopened(after, earlier, 7) == [], "it is no longer decided"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "approved"),
+    [
+        ("domain", "Send as Acme from acme.test", False),  # the other word
+        ("domain", "Send as Acme from acme.test, instead of Acne", True),  # what was before is not kept
+        ("template", "tpl_sms", True),  # it may have been sent
+        ("display_name", "No", False),  # as the log of a version before has it: of which domain?
+        ("sender_id", "GB", True),
+        ("display_name", "Send as Twice from acme.test", True),  # of which of the two?
+        ("display_name", "Send as Nobody from acme.test", False),
+        ("nothing", "", False),
+    ],
+)
+def test_what_has_no_way_back(setup: Setup, kind: str, said: str, approved: bool) -> None:
+    earlier = Decided(team=TEAM, kind=kind, said=said, approved=approved)
+    assert reopened(setup, earlier, 7) == [] and asker_of(setup, earlier) == ""

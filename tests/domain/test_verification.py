@@ -1,0 +1,237 @@
+"""The life of a code, its form and digest, and the limits on starting one."""
+
+import hashlib
+import hmac
+from typing import Any
+
+import pytest
+
+from heliograph.domain.limits import DAY_MS
+from heliograph.domain.refusals import InvalidCodeFormat, UnsupportedChannel, VerifyRateLimited
+from heliograph.domain.setup.records import Channel, Team, TeamRecord, Template, VerifyLimits
+from heliograph.domain.verify.verification import (
+    CheckResult,
+    channels_from,
+    check,
+    check_velocity,
+    code_digest,
+    code_template,
+    current_status,
+    make_code,
+    read_channels,
+    read_code,
+    remaining,
+)
+
+START = 1_793_491_200_000  # midnight UTC
+EXPIRES = START + 600_000
+STATUSES = ["pending", "verified", "expired", "exhausted", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("status", "wrong", "at", "matches", "expected"),
+    [
+        ("pending", 0, 0, True, ("verified", 0, True)),
+        ("pending", 4, 599_999, True, ("verified", 4, True)),
+        ("pending", 0, 0, False, ("pending", 1, False)),
+        ("pending", 3, 0, False, ("pending", 4, False)),
+        ("pending", 4, 0, False, ("exhausted", 5, False)),
+        ("pending", 0, 600_000, True, ("expired", 0, False)),
+        ("pending", 4, 600_000, False, ("expired", 4, False)),
+        ("verified", 1, 0, True, ("verified", 1, False)),
+        ("verified", 1, 600_000, False, ("verified", 1, False)),
+        ("expired", 2, 0, True, ("expired", 2, False)),
+        ("exhausted", 5, 0, True, ("exhausted", 5, False)),
+        ("failed", 0, 0, True, ("failed", 0, False)),
+        ("failed", 0, 600_000, False, ("failed", 0, False)),
+    ],
+)
+def test_check(status: str, wrong: int, at: int, matches: bool, expected: tuple[str, int, bool]) -> None:
+    after, counted, verified = expected
+    assert check(status, wrong, START + at, EXPIRES, matches) == CheckResult(
+        status=after, wrong=counted, verified=verified
+    )
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_only_pending_expires(status: str) -> None:
+    assert current_status(status, EXPIRES - 1, EXPIRES) == status
+    assert current_status(status, EXPIRES, EXPIRES) == ("expired" if status == "pending" else status)
+
+
+@pytest.mark.parametrize(("wrong", "left"), [(0, 5), (4, 1), (5, 0), (6, 0)])
+def test_remaining(wrong: int, left: int) -> None:
+    assert remaining(wrong) == left
+
+
+@pytest.mark.parametrize("code", ["1234", "123456", "1234567890", "ab c", "\uff11\uff12\uff13\uff14"])
+def test_a_code_is_read_as_typed(code: str) -> None:
+    assert read_code(code) == code
+
+
+@pytest.mark.parametrize("value", [None, 123456, True, ["1234"], "", "123", "12345678901"])
+def test_what_is_not_a_code(value: object) -> None:
+    with pytest.raises(InvalidCodeFormat) as refused:
+        read_code(value)
+    assert refused.value.param == "code"
+    assert "123" not in refused.value.message
+
+
+def team_with(*channels: Channel, **templates: Template) -> Team:
+    record = TeamRecord(ref=1, id="team_a", name="A", verify=VerifyLimits(channels=channels, language="pt-BR"))
+    return Team(record=record, templates=templates)
+
+
+def template(language: str = "en", **more: Any) -> Template:
+    fields = {"channel": "whatsapp", "category": "AUTHENTICATION", "variables": ("code",), "body": "{{customer.code}}"}
+    return Template(id=f"tpl_{language}", team="team_a", name="code", language=language, **fields | more)
+
+
+ALL: tuple[Channel, ...] = ("sms", "whatsapp", "email")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, ["sms"]),
+        ("sms", ["sms"]),
+        (["sms"], ["sms"]),
+        ("email", ["email"]),
+        (["whatsapp", "sms"], ["whatsapp", "sms"]),
+        (["sms", "whatsapp"], ["sms", "whatsapp"]),
+    ],
+)
+def test_channels(given: str | list[str] | None, expected: list[str]) -> None:
+    assert read_channels(given, team_with(*ALL, tpl_en=template())) == expected
+
+
+def test_sms_is_open_to_everybody() -> None:
+    assert read_channels(None, team_with()) == ["sms"]
+
+
+@pytest.mark.parametrize("value", ["", "SMS", "call", "whatsapp", "email", [], ["sms", "email"], ["sms", "sms"]])
+def test_unsupported_channel(value: str | list[str]) -> None:
+    with pytest.raises(UnsupportedChannel) as refused:
+        read_channels(value, team_with("sms", tpl_en=template()))
+    assert refused.value.param == "channel"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"category": "UTILITY"},
+        {"status": "draft"},
+        {"channel": "sms"},
+        {"variables": ()},
+        {"variables": ("code", "name")},
+    ],
+)
+def test_whatsapp_needs_an_approved_template_for_the_code_alone(other: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedChannel, match="AUTHENTICATION"):
+        read_channels("whatsapp", team_with(*ALL, tpl_en=template(**other)))
+
+
+@pytest.mark.parametrize(
+    ("languages", "chosen"),
+    [(["en", "pt_BR", "pt"], "pt_BR"), (["en", "pt"], "pt"), (["de", "en_US", "en"], "en"), (["fr", "de"], "de")],
+)
+def test_the_template_of_the_teams_language(languages: list[str], chosen: str) -> None:
+    found = code_template(team_with(**{f"tpl_{language}": template(language) for language in languages}))
+    assert found
+    assert found.language == chosen
+
+
+@pytest.mark.parametrize(("used", "expected"), [("whatsapp", ["whatsapp", "sms"]), ("sms", ["sms"])])
+def test_the_channels_behind_the_one_used_last(used: Channel, expected: list[str]) -> None:
+    assert channels_from("whatsapp sms", used) == expected
+
+
+@pytest.mark.parametrize(("random", "code"), [(0, "000000"), (42, "000042"), (999_999, "999999")])
+def test_make_code(random: int, code: str) -> None:
+    assert make_code(random) == code
+
+
+@pytest.mark.parametrize("random", [-1, 1_000_000])
+def test_make_code_out_of_range(random: int) -> None:
+    with pytest.raises(ValueError, match="below"):
+        make_code(random)
+
+
+def test_code_digest() -> None:
+    assert code_digest(b"key", b"salt", "123456") == hmac.new(b"key", b"salt123456", hashlib.sha256).digest()
+
+
+LIMITS = VerifyLimits(per_phone_10m=3, per_phone_day=5, per_prefix_10m=4, min_interval_s=30, wrong_per_phone_day=10)
+NOW = START + DAY_MS // 2
+MINUTE = 60_000
+
+
+def seconds_ago(*seconds: float) -> list[int]:
+    return [NOW - int(each * 1000) for each in seconds]
+
+
+def velocity(limits: VerifyLimits = LIMITS, **changed: Any) -> None:
+    given: dict[str, Any] = {"country": "GB", "phone_starts": [], "prefix_starts": [], "wrong_today": 0}
+    check_velocity(limits, **given | changed, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"country": None},
+        {"phone_starts": seconds_ago(30)},
+        {"phone_starts": seconds_ago(60, 120)},
+        {"phone_starts": seconds_ago(60, 120, 600)},  # the third leaves the window just now
+        {"phone_starts": seconds_ago(60, 120, 700, 800)},
+        {"prefix_starts": seconds_ago(0, 0, 0)},
+        {"wrong_today": 9},
+    ],
+)
+def test_velocity_allows(changed: dict[str, Any]) -> None:
+    velocity(**changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "retry_after", "said"),
+    [
+        ({"phone_starts": seconds_ago(0)}, 30, "one in 30 s"),
+        ({"phone_starts": seconds_ago(29.999)}, 1, "one in 30 s"),
+        ({"phone_starts": seconds_ago(300, 60, 400)}, 200, "3 in 10 minutes"),
+        ({"phone_starts": seconds_ago(60, 100, 300, 400)}, 300, "3 in 10 minutes"),
+        (
+            {"phone_starts": seconds_ago(60, 700, 800, 900, 86_399)},
+            1,
+            "5 in a day",
+        ),
+        ({"prefix_starts": seconds_ago(0, 1, 2, 3)}, 597, "begin alike"),
+        ({"wrong_today": 10}, 43_200, "10 wrong codes"),  # until the UTC day ends
+        ({"phone_starts": seconds_ago(0), "wrong_today": 11}, 43_200, "10 wrong codes"),  # the longest wait
+    ],
+)
+def test_velocity_refuses(changed: dict[str, Any], retry_after: int, said: str) -> None:
+    with pytest.raises(VerifyRateLimited, match=said) as refused:
+        velocity(**changed)
+    assert refused.value.retry_after == retry_after
+
+
+@pytest.mark.parametrize(("country", "said"), [("US", "US"), (None, "unknown country")])
+def test_country_outside_the_list(country: str | None, said: str) -> None:
+    limits = VerifyLimits(countries=("GB", "DE"))
+    velocity(limits, country="DE")
+    with pytest.raises(VerifyRateLimited, match=said) as refused:
+        velocity(limits, country=country)
+    assert refused.value.retry_after == 86_400
+
+
+def test_a_limit_of_zero_is_off() -> None:
+    off = VerifyLimits(per_phone_10m=0, per_phone_day=0, per_prefix_10m=0, min_interval_s=0, wrong_per_phone_day=0)
+    velocity(off, phone_starts=[NOW] * 50, prefix_starts=[NOW] * 50, wrong_today=500)
+
+
+def test_after_the_wait_it_passes() -> None:
+    starts = seconds_ago(5, 100, 300, 500, 4000)
+    with pytest.raises(VerifyRateLimited) as refused:
+        velocity(phone_starts=starts)
+    later = NOW + (refused.value.retry_after or 0) * 1000
+    check_velocity(LIMITS, country="GB", phone_starts=starts, prefix_starts=[], wrong_today=0, now=later)

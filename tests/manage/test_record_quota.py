@@ -1,0 +1,79 @@
+"""What a team makes by itself is bounded: every process has it in memory. The operator's shell may make more."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from heliograph.changes import fields
+from heliograph.domain.audit.actor import COMMAND_LINE, Actor
+from heliograph.domain.refusals import InvalidRequest
+from heliograph.domain.setup.records import Domain
+from heliograph.domain.setup.snapshot import to_row
+from heliograph.manage import keys, recipients, senders
+from heliograph.manage.keys import WantedKey
+from heliograph.storage.store import Store
+from tests.clocks import TestClock
+from tests.manage.conftest import ADA
+from tests.setup_helpers import set_up
+
+pytestmark = pytest.mark.anyio
+
+SHOP = Domain(id="dom_shop", team="team_1", name="shop.test", brand="Shop", verified=True, approved=True)
+
+
+async def add_name(store: Store, actor: Actor, number: int) -> None:
+    await senders.submit_name(store, actor, "team_1", SHOP.id, f"Shop {number}")
+
+
+async def add_recipient(store: Store, actor: Actor, number: int) -> None:
+    await recipients.add(store, actor, "team_1", f"ada{number}@example.com")
+
+
+async def add_key(store: Store, actor: Actor, number: int) -> None:
+    await keys.create(store, actor, WantedKey(team="team_1", name=f"key {number}"))
+
+
+@pytest.mark.parametrize(
+    ("add", "what"),
+    [(add_name, "display names"), (add_recipient, "recipients"), (add_key, "keys that work")],
+)
+async def test_a_team_has_so_many(
+    store: Store,
+    teams: None,
+    monkeypatch: pytest.MonkeyPatch,
+    add: Callable[[Store, Actor, int], Awaitable[None]],
+    what: str,
+) -> None:
+    monkeypatch.setattr(fields, "RECORDS_MAX", 2)
+    await set_up(store, rows=[to_row("domain", SHOP.id, SHOP, SHOP.team)])
+    for number in range(2):
+        await add(store, ADA, number)
+    with pytest.raises(InvalidRequest, match=f"at most 2 {what}. Remove one"):
+        await add(store, ADA, 2)
+    await add(store, COMMAND_LINE, 3)
+
+
+async def test_new_keys_are_bounded_with_those_that_ended(
+    store: Store, teams: None, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "NEW_MAX", 3)
+    for _ in range(2):
+        made = await keys.create(store, ADA, WantedKey(team="team_1"))
+        await keys.revoke(store, ADA, made.key.id)
+    made = await keys.create(store, ADA, WantedKey(team="team_1"))
+    with pytest.raises(
+        InvalidRequest,
+        match="at most 3 keys made within 30 days, with those that were revoked. Use those there are, or",
+    ):
+        await keys.rotate(store, ADA, made.key.id, "team_1")
+    await keys.create(store, ADA, WantedKey(team="team_2"))
+    clock.forward(keys.NEW_MS)
+    await keys.rotate(store, ADA, made.key.id, "team_1")  # however many were revoked before
+
+
+async def test_a_team_with_all_its_keys_rotates_one(store: Store, teams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fields, "RECORDS_MAX", 1)
+    made = await keys.create(store, ADA, WantedKey(team="team_1"))
+    await keys.rotate(store, ADA, made.key.id, "team_1")
+    with pytest.raises(InvalidRequest, match="at most 1 keys that work"):
+        await keys.create(store, ADA, WantedKey(team="team_1"))

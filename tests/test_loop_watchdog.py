@@ -1,0 +1,148 @@
+"""The watch on the event loop: what held it is named, and how late it was is a metric."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from heliograph.runtime import loop_watchdog
+from heliograph.runtime.loop_watchdog import LoopWatch
+from tests.service import PATIENCE_S
+
+pytestmark = pytest.mark.anyio
+
+
+async def held(by: str | None) -> tuple[LoopWatch, list[Any]]:
+    """A watch that saw the loop held by a task of this name, or by a callback, until it had noticed."""
+    seen = LoopWatch()
+    running = asyncio.create_task(seen.run())
+    await asyncio.sleep(0)
+
+    def hold() -> None:
+        while seen._held_by is None:
+            time.sleep(0.01)
+
+    async def held_request() -> None:
+        hold()
+
+    with structlog.testing.capture_logs() as lines:
+        if by is None:
+            asyncio.get_running_loop().call_soon(hold)
+        else:
+            holder = asyncio.create_task(held_request(), name=by or None)
+            assert not holder.done()
+        while not lines:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    return seen, lines
+
+
+@pytest.mark.parametrize(
+    ("by", "named"), [("POST /v1/emails", "POST /v1/emails"), ("", "held.<locals>.held_request"), (None, "connections")]
+)
+async def test_who_held_the_loop_is_named(by: str | None, named: str) -> None:
+    seen, lines = await held(by)
+    assert [(line["event"], line["by"]) for line in lines] == [("event loop blocked", named)]
+    assert lines[0]["seconds"] > loop_watchdog.HELD_S and lines[0]["at"].count(":") == 1
+    assert seen.lag() > loop_watchdog.HELD_S
+
+
+def test_the_longest_lag_is_told_for_a_minute_or_two() -> None:
+    seen = LoopWatch()
+    for now, lag, told in ((0, 0.1, 0.1), (1, 0.2, 0.2), (2, 0, 0.2), (61, 0.05, 0.2), (62, 0, 0.2), (122, 0, 0.05)):
+        seen._due = now - lag
+        seen._note(now)
+        assert seen.lag() == pytest.approx(told)
+
+
+STUCK = """
+import asyncio, os, sys, time
+from heliograph.runtime import logs
+from heliograph.runtime.loop_watchdog import LoopWatch
+
+def hold_it(token):
+    print("held", flush=True)
+    while time.sleep(0.05) or not os.path.exists(token):
+        pass
+
+async def main():
+    logs.configure(asyncio.get_running_loop().time, form="json")
+    running = asyncio.create_task(LoopWatch(float(sys.argv[1])).run())
+    await asyncio.sleep(0.2)
+    hold_it(sys.argv[2])
+    await asyncio.sleep(0.3)
+    print("alive", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def stuck(stuck_s: float, token: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", STUCK, str(stuck_s), token]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout and process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_process_whose_loop_is_stuck_ends_itself_and_says_where() -> None:
+    process = stuck(1, "/nowhere/canary")
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == loop_watchdog.STUCK
+    line = json.loads(said.splitlines()[-1])
+    assert (line["event"], line["level"], line["by"]) == ("event loop stuck: ending the process", "error", "main")
+    assert "in hold_it" in line["stack"] and line["seconds"] >= 1
+    assert "canary" not in said
+
+
+def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
+    process = stuck(2, str(tmp_path / "go on"))
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(3)  # longer than it may be stuck
+    (tmp_path / "go on").touch()
+    process.send_signal(signal.SIGCONT)
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (0, "alive\n")
+
+
+BUSY = """
+import asyncio, re, sys, time
+from heliograph.runtime import watch
+
+watch.THREADS = 0.01  # of a minute
+
+def hold_everything():
+    re.match("(a+)+$", "a" * 60 + "b")
+
+async def main():
+    running = asyncio.create_task(watch.LoopWatch(60).run())
+    ends = time.process_time() + 1.5
+    while time.process_time() < ends:
+        await asyncio.sleep(0)
+    print("busy", flush=True)
+    if sys.argv[1] == "hold":
+        hold_everything()
+    running.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("then", "code"), [("hold", -signal.SIGPROF), ("go on", 0)])
+def test_a_process_is_ended_also_when_no_thread_of_it_can_run(then: str, code: int) -> None:
+    done = subprocess.run([sys.executable, "-c", BUSY, then], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, "busy" in done.stdout) == (code, True)
+    assert ("in hold_everything" in done.stderr) == (then == "hold")
+
+
+def test_without_a_limit_nothing_is_ended(tmp_path: Path) -> None:
+    process = stuck(0, str(tmp_path / "go on"))
+    time.sleep(1)
+    (tmp_path / "go on").touch()
+    assert process.communicate(timeout=PATIENCE_S)[0] == "alive\n"

@@ -1,0 +1,271 @@
+"""Every reason that the product can write has a cause with a sentence and a cure, and every state a box."""
+
+import re
+from typing import Any, get_args
+
+import pytest
+
+from heliograph.carriers.email import simulator as email_simulator
+from heliograph.carriers.sms import twilio
+from heliograph.carriers.sms.simulator import SmsSimulator
+from heliograph.carriers.sms.smpp import receipt, status
+from heliograph.carriers.whatsapp import cloud_api
+from heliograph.carriers.whatsapp.simulator import WhatsappSimulator
+from heliograph.domain.delivery.message_states import MOVES
+from heliograph.domain.delivery.outcome import FORWARDING_FAILED, PROVIDER_SUPPRESSED, Own, Trouble
+from heliograph.domain.events import StoredEvent, event_data
+from heliograph.domain.phones.carrier_codes import CODES, STATES
+from heliograph.domain.setup.records import Channel
+from heliograph.inbound.policy import bounce_classifier
+from heliograph.texts import explain
+from heliograph.texts.explain import CAUSES, ENHANCED, MEANINGS, NARROW, TITLES, cause_of
+
+SENTENCE = re.compile(r"[A-Z].*[.]")
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_cause_is_two_short_sentences(name: str) -> None:
+    cause = CAUSES[name]
+    assert cause.category in get_args(explain.Category) and cause.side in explain.SIDES
+    assert SENTENCE.fullmatch(cause.what) and SENTENCE.fullmatch(cause.cure)
+    assert len(cause.what) <= 120 and len(cause.cure) <= 120
+
+
+def test_all_reasons_have_a_cause() -> None:
+    """Of mail servers' words, of enhanced codes, of ours, and of every carrier's codes."""
+    said = {explain._RENAMED.get(reason.name, reason.name) for _, reason in bounce_classifier._REASONS}
+    said |= {*explain.RELAYED.values(), "complained", FORWARDING_FAILED, PROVIDER_SUPPRESSED}
+    ours = {*get_args(Own), *get_args(Trouble), *(name for name, _ in explain._POLICIES)}
+    codes = {cause for table in CODES.values() for cause in table.values()}
+    led_to = said | ours | codes | {*NARROW.values(), *ENHANCED.values(), *STATES.values(), "unexplained", "policy"}
+    assert led_to == CAUSES.keys()  # nothing without a sentence, and no sentence that nothing leads to
+
+
+def test_all_codes_of_carriers_are_known() -> None:
+    assert CODES["smpp"].keys() == {status.code(one) for one in status.STATUSES if one != status.ROK}
+    words = {state for state, ours in twilio.STATES.items() if ours == "failed"}
+    assert CODES["twilio"].keys() == {*map(str, twilio.CODES), *words}
+    assert CODES["cloud_api"].keys() == {*map(str, cloud_api.CODES), "failed"}
+    assert STATES.keys() == {state for state, (ours, _) in receipt.STATES.items() if ours == "failed"}
+    scripts = (SmsSimulator.script, WhatsappSimulator.script)
+    refused = [one.detail for script in scripts for one in script.refused.values()]
+    reports = [one.detail for script in scripts for all_ in script.later.values() for one in all_]
+    said = [*refused, *(one for one in reports if one["code"] not in ("delivered", "read", "DELIVRD"))]
+    assert CODES["simulator"].keys() == {one["code"] for one in said}
+
+
+@pytest.mark.parametrize(
+    ("text", "enhanced", "cause"),
+    [
+        ("550 5.1.1 The email account that you tried to reach does not exist.", "5.1.1", "unknown_user"),
+        ("550 5.7.26 This mail is blocked because the sender is unauthenticated", "5.7.26", "authentication"),
+        ("550 5.7.1 Fails SPF check", "5.7.1", "authentication"),
+        ("554 5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org", "5.7.1", "blocklist"),
+        ("550 5.7.1 This message is likely unsolicited mail", "5.7.1", "spam"),
+        ("530 5.7.0 Must issue a STARTTLS command first", "5.7.0", "encryption"),
+        ("550 5.7.1 Members only", "5.7.1", "policy"),
+        ("452 4.2.2 The account is over quota", "4.2.2", "mailbox_full"),
+        ("451 4.7.1 Greylisted, come back later", "4.7.1", "greylisted"),
+        ("421 4.7.28 Too many messages", "4.7.28", "rate"),
+        ("550 5.4.6", "5.4.6", "loop"),
+        ("550 5.2.2", "5.2.2", "mailbox_full"),
+        ("550 5.1.99", "5.1.99", "address_rejected"),
+        ("552 5.3.4 too big", "5.3.4", "too_large"),
+        ("mx.test takes at most 100 octets, the mail has 200", "5.3.4", "too_large"),
+        ("550", "", "unexplained"),
+        ("571 no", "5.7", "policy"),
+    ],
+)
+def test_a_reply_has_a_cause(text: str, enhanced: str, cause: str) -> None:
+    assert cause_of("email", {"code": text[:3], "enhanced": enhanced, "text": text}) == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "enhanced", "cause"),
+    [
+        ("there is no domain a.test that takes mail", "5.1.2", "unknown_host"),
+        ("a.test takes no mail (null MX)", "5.1.10", "unknown_host"),
+        ("mx.test does not take international addresses: it does not offer SMTPUTF8", "5.6.7", "utf8"),
+        ("the address cannot be used in an SMTP command", "5.1.3", "bad_address"),
+    ],
+)
+def test_our_own_words_about_mail_have_a_cause(text: str, enhanced: str | None, cause: str) -> None:
+    assert cause_of("email", {"code": None, "enhanced": enhanced, "text": text}) == cause
+
+
+@pytest.mark.parametrize(
+    ("channel", "detail", "cause"),
+    [
+        ("sms", {"carrier": "smpp", "code": "0x0000000b"}, "bad_number"),
+        ("sms", {"carrier": "smpp", "state": "EXPIRED", "text": "expired"}, "given_up"),
+        ("sms", {"carrier": "smpp", "code": "0x00000400"}, "unexplained"),
+        ("sms", {"carrier": "twilio", "code": "21610"}, "opted_out"),
+        ("sms", {"carrier": "http", "code": "422", "text": "no"}, "rejected"),
+        ("sms", {"carrier": "http", "code": "401"}, "account"),
+        ("sms", {"carrier": "http", "code": "503"}, "carrier_trouble"),
+        ("sms", {"carrier": "http", "code": "429"}, "carrier_limit"),
+        ("whatsapp", {"carrier": "cloud_api", "code": "131026"}, "no_whatsapp"),
+        ("whatsapp", {"reason": "no_carrier", "text": "no carrier"}, "no_carrier"),
+        ("email", {"reason": "quarantined"}, "quarantined"),
+        ("email", {"reason": "expired", "text": "too late"}, "expired"),
+        ("email", {}, "unexplained"),
+    ],
+)
+def test_a_code_has_a_cause(channel: Channel, detail: dict[str, Any], cause: str) -> None:
+    assert cause_of(channel, detail) == cause
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "theirs", "relayed"),
+    [
+        ("451", "451 4.3.0 Temporary system problem", "temporary", "carrier_trouble"),
+        ("452", "452 4.3.1 Insufficient system storage", "system", "carrier_trouble"),
+        ("421", "421 4.7.28 Too many messages, slow down", "rate", "carrier_limit"),
+        ("451", "451 4.7.1 Greylisted, come back later", "greylisted", "carrier_limit"),
+        ("554", "554 5.7.1 Relaying denied", "policy", "carrier_policy"),
+        ("535", "535 5.7.8 Authentication credentials invalid", "policy", "account"),
+        ("550", "550", "unexplained", "rejected"),
+        # What it says about the recipient or the mail is so whoever says it.
+        ("550", "550 5.1.1 no such user here", "unknown_user", "unknown_user"),
+        ("452", "452 4.2.2 over quota", "mailbox_full", "mailbox_full"),
+        ("550", "550 5.7.1 Fails SPF check", "authentication", "authentication"),
+    ],
+)
+def test_a_relay_is_our_carrier_and_an_exchanger_theirs(code: str | None, text: str, theirs: str, relayed: str) -> None:
+    enhanced = next(iter(re.findall(r"\d\.\d\.\d+", text)), None)
+    detail = {"code": code, "enhanced": enhanced, "text": text}
+    assert cause_of("email", detail | {"carrier": "mx"}) == theirs
+    assert cause_of("email", detail | {"carrier": "smtp"}) == relayed
+
+
+@pytest.mark.parametrize(
+    ("trouble", "relayed"),
+    [
+        ("unreachable", "out_of_reach"),
+        ("server_silent", "no_answer"),
+        ("encryption", "carrier_encryption"),
+        ("account", "account"),
+        ("not_ready", "not_ready"),
+    ],
+)
+def test_what_kept_a_server_from_replying_is_a_cause(trouble: Trouble, relayed: str) -> None:
+    assert cause_of("email", {"carrier": "mx", "code": None, "trouble": trouble}) == trouble
+    assert cause_of("email", {"carrier": "smtp", "code": None, "trouble": trouble}) == relayed
+
+
+@pytest.mark.parametrize(
+    ("reply", "enhanced", "cause"),
+    [
+        ("421 4.7.0 Try again later, closing connection", "4.7.0", "rate"),
+        ("421", None, "rate"),
+        ("421 4.7.0 [TSS04] Messages from 192.0.2.7 temporarily deferred", "4.7.0", "blocklist"),
+        ("421 4.7.29 TLS is required", "4.7.29", "encryption"),
+    ],
+)
+def test_pause_after_421_is_explained_by_its_reply(reply: str, enhanced: str | None, cause: str) -> None:
+    text = f"mx.test was not asked: it asked for a pause: {reply}"
+    assert cause_of("email", {"carrier": "mx", "code": None, "enhanced": enhanced, "text": text}) == cause
+
+
+def test_a_dead_relay_is_not_the_recipients_server() -> None:
+    refused = {"carrier": "smtp", "host": "relay.test", "code": None, "trouble": "unreachable"}
+    found = explain.explain("email", "sending", refused, deferred=True)
+    assert found.side == "Our carrier's side" and "recipient" not in found.text
+    assert found.see == "carriers" and found.cure != explain.NOTHING
+
+
+@pytest.mark.parametrize("name", [name for name, cause in CAUSES.items() if cause.side == "carrier"])
+def test_what_is_our_carriers_says_so_and_what_to_do(name: str) -> None:
+    cause = CAUSES[name]
+    assert "recipient's" not in cause.what
+    assert not cause.waits or cause.cure == explain._MAYBE_SENT  # nobody is told that nothing has to be done
+
+
+@pytest.mark.parametrize(
+    ("channel", "detail", "words"),
+    [
+        ("email", {"carrier": "smtp", "trouble": "unreachable"}, "Check its host, port"),
+        ("email", {"carrier": "smtp", "code": "535", "text": "535 5.7.8 bad credentials"}, "user name and password"),
+        ("email", {"carrier": "smtp", "trouble": "encryption"}, "encryption that it has"),
+        ("email", {"carrier": "smtp", "code": "554", "text": "554 5.7.1 Relaying denied"}, "Log in"),
+        ("email", {"carrier": "mx", "trouble": "unreachable"}, "port 25"),
+        ("sms", {"carrier": "smpp", "text": "closed"}, "Check its host, port"),
+        ("sms", {"carrier": "http", "code": "401"}, "the token"),
+        ("sms", {"carrier": "twilio", "code": "21211"}, explain._NUMBER),
+    ],
+)
+def test_an_operator_is_told_what_to_do_about_a_carrier(channel: Channel, detail: dict[str, Any], words: str) -> None:
+    assert words in explain.cure_of_carrier(channel, detail)
+
+
+def test_the_cures_of_carriers_are_of_causes() -> None:
+    assert explain._CARRIER_CURES.keys() <= CAUSES.keys()
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "category"),
+    [
+        ({"detail": '{"code":"550","enhanced":"5.1.1","text":"550 5.1.1 no such user"}'}, "unknown_user", "recipient"),
+        ({"type": "email.complained", "status": "complained", "detail": None}, "complained", "recipient"),
+        ({"type": "sms.failed", "detail": '{"carrier":"twilio","code":"21610"}'}, "opted_out", "recipient"),
+        ({"type": "whatsapp.failed", "detail": '{"reason":"no_carrier"}'}, "no_carrier", "carrier"),
+        ({"type": "email.failed", "detail": '{"reason":"canceled","text":"it was"}'}, "canceled", "sender"),
+        ({"type": "email.delivered", "status": "delivered"}, None, None),
+        ({"type": "verification.failed", "record": None}, None, None),
+    ],
+)
+def test_bad_news_is_told_with_its_explanation(
+    changes: dict[str, Any], cause: str | None, category: str | None
+) -> None:
+    news: dict[str, Any] = {"type": "email.bounced", "status": "bounced", "detail": None, "record": '{"id":"x"}'}
+    facts: dict[str, Any] = {"id": "evt_1", "sequence": 1, "created_at": 0, "recipient": "a@b.test", "kind": "to"}
+    event = StoredEvent(**facts | news | changes, previous_status=None, message_status=None, sandbox=0)
+    own = event_data(explain.explained(event)).get("explanation")
+    assert (own and (own["cause"], own["category"])) == (cause and (cause, category))
+    if own:
+        assert own.keys() == {"cause", "category", "text", "advice", "retry_helps"}
+
+
+@pytest.mark.parametrize(
+    ("channel", "state"), [(channel, state) for channel, moves in MOVES.items() for state in moves]
+)
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize("paused", [False, True])
+def test_every_state_is_explained(channel: Channel, state: str, deferred: bool, paused: bool) -> None:
+    found = explain.explain(channel, state, {}, deferred=deferred, paused=paused)
+    assert found.title and SENTENCE.fullmatch(found.text)
+    assert found.title in {title for _, title in TITLES.values()}
+
+
+def test_what_waits_is_tried_again_by_itself() -> None:
+    busy = {"code": "451", "enhanced": "4.7.1", "text": "451 4.7.1 Greylisted"}
+    found = explain.explain("email", "sending", busy, deferred=True)
+    assert (found.kind, found.cure) == ("wait", explain.NOTHING)
+    assert explain.explain("email", "sending", busy, deferred=True, paused=True).cure == explain.PAUSED
+    lacking = explain.explain("sms", "sending", {"reason": "no_carrier"}, deferred=True)
+    assert lacking.see == "carriers" and lacking.cure != explain.NOTHING  # waiting alone does not help
+
+
+def test_given_up_says_for_how_long_and_why() -> None:
+    full = {"code": "452", "enhanced": "4.2.2", "text": "452 4.2.2 over quota", "expired": True}
+    found = explain.explain("email", "failed", full)
+    assert found.title == "Not delivered: given up"
+    assert found.text == "The mailbox is full. It was tried for 5 days, and then given up."
+    assert (
+        "15 minutes"
+        in explain.explain("sms", "failed", {"carrier": "smpp", "code": "0x00000014", "expired": True}).text
+    )
+
+
+def test_what_would_bounce_again_is_known() -> None:
+    gone = explain.explain("email", "bounced", email_simulator.NO_SUCH_USER)
+    assert (gone.cause, gone.again) == ("unknown_user", False)
+    assert explain.explain("sms", "failed", {"carrier": "smpp", "state": "UNDELIV"}).again
+    assert not explain.explain("email", "complained", email_simulator.ABUSE).again
+
+
+def test_no_meaning_is_left_over() -> None:
+    told = {(channel, state) for channel, moves in MOVES.items() for state in moves} | {
+        (None, state) for state in ("queued", "sending")
+    }
+    assert MEANINGS.keys() <= told
