@@ -113,15 +113,15 @@ def test_a_process_that_stood_still_is_not_ended(tmp_path: Path) -> None:
 
 BUSY = """
 import asyncio, re, sys, time
-from heliograph.runtime import watch
+from heliograph.runtime import loop_watchdog
 
-watch.THREADS = 0.01  # of a minute
+loop_watchdog.THREADS = 0.01  # of a minute
 
 def hold_everything():
     re.match("(a+)+$", "a" * 60 + "b")
 
 async def main():
-    running = asyncio.create_task(watch.LoopWatch(60).run())
+    running = asyncio.create_task(loop_watchdog.LoopWatch(60).run())
     ends = time.process_time() + 1.5
     while time.process_time() < ends:
         await asyncio.sleep(0)

@@ -134,7 +134,7 @@ def test_only_the_standard_library_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert loaded == {"heliograph", "heliograph.webhooks.verification"}
+    assert loaded == {"heliograph", "heliograph.webhooks", "heliograph.webhooks.verification"}
 
 
 # -- docs/webhooks.md --------------------------------------------------------------------------------------

@@ -36,10 +36,8 @@ def test_a_command_is_imported_when_it_is_called() -> None:
         "print(sorted(name for name in sys.modules if name.startswith('heliograph')), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert (
-        done.stderr.strip()
-        == "['heliograph', 'heliograph.cli', 'heliograph.cli.main', 'heliograph.webhooks.verification']"
-    )
+    names = ["heliograph", "heliograph.cli", "heliograph.cli.main", "heliograph.webhooks"]
+    assert done.stderr.strip() == str([*names, "heliograph.webhooks.verification"])
 
 
 def test_libraries_that_few_need_are_imported_when_they_are() -> None:

@@ -8,7 +8,7 @@ import apsw
 import asyncpg
 import pytest
 
-from heliograph import storage
+import heliograph
 from heliograph.bootstrap import sqlite_path
 from heliograph.settings import Settings
 from heliograph.storage.engine.database import Tx
@@ -17,7 +17,7 @@ from heliograph.storage.engine.sqlite import TOGETHER, SqliteTx, drive, open_sql
 from heliograph.storage.store import Store
 from tests.storage.conftest import Sql
 
-CODE = "\n".join(file.read_text() for file in sorted(Path(storage.__path__[0]).rglob("*.py")))
+CODE = "\n".join(file.read_text() for file in sorted(Path(heliograph.__path__[0]).rglob("*.py")))
 NAMES = sorted(load_queries("sqlite"))
 
 
