@@ -1,6 +1,6 @@
 """`heliograph import`: what a team takes along from another service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,7 +63,7 @@ def bring(settings: Settings, service: str, files: tuple[Path, ...], team: str, 
     \b
     heliograph import resend suppressions.csv domains.json --team team_acme
     """
-    exports = [(file, _read(file, READERS[service])) for file in files]
+    exports = [(file, [*_read(file, READERS[service])]) for file in files]
 
     async def story(store: Store) -> list[tuple[Path, list[BroughtLine]]]:
         domains = make_domains(settings, make_secrets(settings, store), store, Clock())
@@ -94,15 +94,14 @@ def check(settings: Settings, service: str, files: tuple[Path, ...], team: str, 
     \b
     heliograph import check resend emails.json webhooks.json logs.json --team team_acme
     """
-    rows = [(file, _read(file, dict)) for file in files]
 
     async def story(store: Store) -> NewPlace:
         current = store.setup.current
         return NewPlace(find_team(current, team), current.platform, served_calls(service))
 
     to, told = with_store(settings, "Checking", story), set[Breakage]()
-    for file, found in rows:
-        for number, row in found:
+    for file in files:
+        for number, row in _read(file, dict):
             for problem in find_problems(service, row, to):
                 if problem not in told:
                     shown = {"file": str(file), "number": number, **msgspec.structs.asdict(problem)}
@@ -113,8 +112,9 @@ def check(settings: Settings, service: str, files: tuple[Path, ...], team: str, 
     tell(as_json, {"problems": 0}, "Nothing in these files would break.")
 
 
-def _read(file: Path, read: Callable[[Row], T]) -> list[tuple[int, T]]:
+def _read(file: Path, read: Callable[[Row], T]) -> Iterator[tuple[int, T]]:
     try:
-        return read_export(file.read_bytes(), read)
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            yield from read_export(opened, read)
     except Unreadable as error:
         raise click.ClickException(f"{file}: {error}") from None

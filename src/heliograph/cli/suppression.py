@@ -115,7 +115,9 @@ def import_(settings: Settings, file: Path, team: str, as_json: bool) -> None:
 
     async def story(store: Store) -> Import:
         record = find_team(store.setup.current, team).record
-        return await imports.finish(store, record, await imports.begin(store, COMMAND_LINE, record, file.read_bytes()))
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            id_ = await imports.begin(store, COMMAND_LINE, record, opened)
+        return await imports.finish(store, record, id_)
 
     done = with_store(settings, "Importing", story)
     figures = {"lines": done.lines, "added": done.added, "already": done.known, "left_out": done.left_out}

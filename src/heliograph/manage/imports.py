@@ -5,6 +5,7 @@ What another service exported may hold domains and templates as well.
 
 import asyncio
 from collections.abc import Sequence
+from typing import TextIO
 
 import msgspec
 from msgspec.structs import replace
@@ -50,7 +51,7 @@ def left_out(line: BroughtLine, why: str, notes: Sequence[str] = ()) -> BroughtL
     return replace(line, outcome=f"left out: {why}", notes=notes, is_left_out=True)
 
 
-async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes) -> str:
+async def begin(store: Store, actor: Actor, team: TeamRecord, file: bytes | TextIO) -> str:
     """Begin an import and return its id."""
     try:
         lines = await asyncio.to_thread(read_lines, file)

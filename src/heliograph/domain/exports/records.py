@@ -1,13 +1,14 @@
 """The records of an export, whatever the service: a CSV file, a JSON answer of its API, or a record on each line."""
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from heliograph.domain.limits import REPLY_TO_MAX
+from heliograph.domain.limits import MIB, REPLY_TO_MAX
 from heliograph.domain.mail.address import parse_name_addr
 from heliograph.domain.mail.suppression_file import LINES_MAX, Unreadable
 from heliograph.domain.setup.records import Channel, Template
@@ -19,6 +20,7 @@ from heliograph.templates.policy.render import CONTROL
 from heliograph.templates.policy.template_edit import Edited, edit_template
 
 T = TypeVar("T")
+TEXT_MAX = 32 * MIB  # characters of a JSON document, which is read whole, or of one line
 Row = Mapping[str, Any]  # names in lower case, with _ for spaces
 
 
@@ -113,32 +115,72 @@ def left_words(name: str, words: ExportedWords) -> LeftOut:
     return LeftOut(text=name, why=words.left[0], notes=words.left)
 
 
-def read_export(file: bytes, read: Callable[[Row], T]) -> list[tuple[int, T]]:
-    """Read each record with its line in the file, or its place in a JSON list, from 1."""
+def read_export(text: TextIO, read: Callable[[Row], T]) -> Iterator[tuple[int, T]]:
+    """Yield each record with its line in the file, or its place in a JSON list, from 1.
+
+    CSV and JSON lines are read line by line; a JSON document is read whole, up to TEXT_MAX.
+    """
+    count = 0
     try:
-        text = file.decode("utf-8-sig")
+        for number, row in _rows(text):
+            if any(row.values()):
+                count += 1
+                if count > LINES_MAX:
+                    raise Unreadable(f"The file has more than {LINES_MAX:,} records. Import it in parts.")
+                yield number, read(row)
     except UnicodeDecodeError:
         raise Unreadable("The file is not UTF-8 text. Export it again as CSV or JSON in UTF-8.") from None
-    found = [(number, read(row)) for number, row in _rows(text) if any(row.values())]
-    if not found:
+    if not count:
         raise Unreadable("The file has no records.")
-    if len(found) > LINES_MAX:
-        raise Unreadable(f"The file has more than {LINES_MAX:,} records. Import it in parts.")
-    return found
 
 
-def _rows(text: str) -> Iterator[tuple[int, Row]]:
-    if not text.lstrip().startswith(("{", "[")):
-        yield from _cells(text)
+def _rows(text: TextIO) -> Iterator[tuple[int, Row]]:
+    lines = enumerate(_lines(text), 1)
+    start, first = next((one for one in lines if one[1].strip()), (1, ""))
+    if not first.lstrip().startswith(("{", "[")):
+        yield from _cells(chain([first], (line for _, line in lines)), start - 1)
         return
-    try:
-        records = _listed(msgspec.json.decode(text))
-    except (msgspec.DecodeError, RecursionError):
-        records = [_decoded(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    for number, record in enumerate(records, 1):
+    for number, record in enumerate(_records(start, first, lines, text), 1):
         if not isinstance(record, dict):
             raise Unreadable(f"Record {number} is not an object.")
         yield number, {name.lower(): value for name, value in record.items()}
+
+
+def _lines(text: TextIO) -> Iterator[str]:
+    while line := text.readline(TEXT_MAX + 1):
+        _check_length(line)
+        yield line
+
+
+def _check_length(text: str) -> None:
+    if len(text) > TEXT_MAX:
+        raise Unreadable(
+            f"A JSON document or a line has more than {TEXT_MAX:,} characters. Export JSON lines or CSV, or in parts."
+        )
+
+
+def _records(start: int, first: str, lines: Iterator[tuple[int, str]], text: TextIO) -> Iterator[Any]:
+    """Yield the records of a JSON document, or those of JSON lines where the first line is JSON and others follow."""
+    second = next((one for one in lines if one[1].strip()), None) if _is_json(first) else None
+    if second:
+        following = chain([(start, first), second], lines)
+        yield from (_decoded(number, line) for number, line in following if line.strip())
+        return
+    document = first + text.read(TEXT_MAX + 1)
+    _check_length(document)
+    try:
+        yield from _listed(msgspec.json.decode(document))
+    except (msgspec.DecodeError, RecursionError):
+        numbered = enumerate(document.splitlines(), start)
+        yield from (_decoded(number, line) for number, line in numbered if line.strip())
+
+
+def _is_json(line: str) -> bool:
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _listed(value: Any) -> list[Any]:
@@ -157,11 +199,12 @@ def _decoded(number: int, line: str) -> Any:
         raise Unreadable(f"Line {number} is not JSON.") from None
 
 
-def _cells(text: str) -> Iterator[tuple[int, Row]]:
-    reader = csv.reader(text.splitlines(keepends=True), strict=False)
+def _cells(lines: Iterable[str], skipped: int) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of CSV; `skipped` blank lines came before."""
+    reader = csv.reader(lines, strict=False)
     try:
         names = [name.strip().lower().replace(" ", "_") for name in next(reader, [])]
         for cells in reader:
-            yield reader.line_num, dict(zip(names, (cell.strip() for cell in cells), strict=False))
+            yield skipped + reader.line_num, dict(zip(names, (cell.strip() for cell in cells), strict=False))
     except csv.Error as error:
-        raise Unreadable(f"Line {reader.line_num} cannot be read: {error}.") from None
+        raise Unreadable(f"Line {skipped + reader.line_num} cannot be read: {error}.") from None

@@ -5,6 +5,8 @@ Other services write reasons of their own: what is none of ours counts as `manua
 
 import csv
 import re
+from collections.abc import Iterator
+from typing import TextIO
 
 import msgspec
 
@@ -12,6 +14,7 @@ from heliograph.domain.delivery.magic_recipients import is_magic_email
 from heliograph.domain.mail.address import Address, parse_address
 
 LINES_MAX = 100_000
+LINE_MAX = 1_000_000  # characters
 REASONS = ("bounce", "complaint", "manual")
 DEFAULT = "manual"
 MAGIC = "is a magic address of the simulator, which is never suppressed"
@@ -31,13 +34,9 @@ class ReadLine(msgspec.Struct, frozen=True, kw_only=True):
     wrong: str = ""  # why the line is left out
 
 
-def read_lines(file: bytes) -> list[ReadLine]:
-    """Empty lines are skipped; further columns, as of our own export, are ignored."""
-    try:
-        text = file.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise Unreadable("The file is not UTF-8 text. Save it as CSV in UTF-8 and try again.") from None
-    reader = csv.reader(text.splitlines(), strict=False)
+def read_lines(file: bytes | TextIO) -> list[ReadLine]:
+    """Read addresses line by line. Empty lines are skipped; further columns, as of our own export, are ignored."""
+    reader = csv.reader(_written_lines(file), strict=False)
     seen: dict[str, int] = {}
     lines: list[ReadLine] = []
     try:
@@ -45,13 +44,25 @@ def read_lines(file: bytes) -> list[ReadLine]:
             line = _read(reader.line_num, [cell.strip() for cell in cells], seen)
             if line is not None:
                 lines.append(line)
+            if len(lines) > LINES_MAX:
+                raise Unreadable(f"The file has more than {LINES_MAX:,} lines. Import it in parts.")
+    except UnicodeDecodeError:
+        raise Unreadable("The file is not UTF-8 text. Save it as CSV in UTF-8 and try again.") from None
     except csv.Error as error:
         raise Unreadable(f"Line {reader.line_num} cannot be read: {error}.") from None
     if not lines:
         raise Unreadable("The file has no addresses.")
-    if len(lines) > LINES_MAX:
-        raise Unreadable(f"The file has more than {LINES_MAX:,} lines. Import it in parts.")
     return lines
+
+
+def _written_lines(file: bytes | TextIO) -> Iterator[str]:
+    if isinstance(file, bytes):
+        yield from file.decode("utf-8-sig").splitlines()
+        return
+    while line := file.readline(LINE_MAX + 1):
+        if len(line) > LINE_MAX:
+            raise Unreadable(f"A line has more than {LINE_MAX:,} characters. Save the file as CSV and try again.")
+        yield line
 
 
 def _read(number: int, cells: list[str], seen: dict[str, int]) -> ReadLine | None:
