@@ -1,4 +1,4 @@
-"""The accept transaction: look up, decide each message, write all that were accepted."""
+"""The accept transaction: reads the state, decides each message and writes the accepted messages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,8 @@ from heliograph.storage.leases import Leases
 from heliograph.storage.tags import tag_rows
 
 ACCEPTED = 202
-# What writes a group, in the one order: PostgreSQL plans each order as a statement of its own, and hundreds came of it.
+# Write queries of a group, always in this order: PostgreSQL plans each order as a separate statement, and a varying
+# order produced hundreds of statements.
 WRITES = (
     *("insert_messages", "insert_contents", "insert_shared_texts", "insert_shared_contents", "insert_recipients"),
     *("insert_outbox", "update_accounts", "insert_ledger", "insert_blobs", "insert_marketing", "insert_tags"),
@@ -47,7 +48,7 @@ Phone = tuple[int, str, str]  # team, channel, number
 
 
 def weight(item: Item) -> int:
-    """Return how many messages the item may be."""
+    """Return the maximum number of messages that the item can produce."""
     return len(item.sends) if isinstance(item, BatchAcceptance) else 1
 
 
@@ -78,7 +79,7 @@ async def accept(
 
 
 async def _open_desk(tx: Tx, items: Sequence[Item], name_of: NameOf, leases: Leases) -> tuple["_Desk", list[Any]]:
-    """Look up all that the decisions need, and keys for the messages, in as few round trips as there can be."""
+    """Read the state that the decisions need and reserve message keys, in as few round trips as possible."""
     sends: list[Acceptance] = []
     for item in items:
         if isinstance(item, BatchAcceptance):
@@ -111,20 +112,20 @@ def _count(accepted: list[tuple[Acceptance, Decision]]) -> None:
 
 
 class _Desk(msgspec.Struct, kw_only=True):
-    """Decides one message after the other: each sees what those before it took."""
+    """Decides items in order; each decision sees the credit and quota that earlier items of the group used."""
 
     accounts: dict[int, Account]
     remembered: dict[tuple[str, str], Remembered]
     suppressed: dict[int, set[str]]
     marketing: dict[tuple[int, str], list[int]]
     opted_out: dict[Phone, OptOutReason]
-    # What was taken, to be written:
+    # Rows to be written for the accepted items:
     accepted: list[tuple[Acceptance, Decision]] = []
     memories: list[tuple[Any, ...]] = []
     batches: list[tuple[Any, ...]] = []
 
     def take(self, item: Item) -> Sent[Any]:
-        """Return the answer. After a refusal everything is as it was."""
+        """Decide one item or replay its idempotent response. A refusal has no side effects."""
         key = item.retry_key
         if key and (replay := replayed(self.remembered, item.key_id, key, item.created_at)):
             return replay
@@ -155,7 +156,7 @@ class _Desk(msgspec.Struct, kw_only=True):
                     raise refusal.within(index) from None
                 told.append(refusal.within(index))
         self.accepted += done
-        # Without a message there is nothing to wait for.
+        # A batch without accepted messages is finished at once.
         self.batches.append((batch.id, batch.team, len(done), None if done else batch.created_at))
         return Sent(batch.id, told, batch.respond(told))
 
@@ -189,7 +190,10 @@ async def tell_low_credit(
     accounts: dict[int, Account],
     low: dict[int, tuple[int, int]],
 ) -> None:
-    """Publish an event for each team whose credit fell below its mark just now; `low` has each one's mark and time."""
+    """Publish `credit.low` for each team whose credit fell below its threshold in this transaction.
+
+    `low` maps each team to its threshold and the time of the event.
+    """
     for team, (mark, at) in low.items():
         account = accounts[team]
         if before[team] >= mark > account.available:
@@ -207,9 +211,9 @@ async def tell_low_credit(
 
 
 async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Acceptance, Decision]]) -> None:
-    """Tell those whose format has a word for it.
+    """Publish the event SCHEDULED to webhooks whose API format has this event type.
 
-    It belongs to no message, whose timeline has only what is published.
+    The event is not linked to a message, because a message's timeline contains only published events.
     """
     events = [
         Event(
@@ -229,7 +233,7 @@ async def _tell_scheduled(tx: Tx, publisher: Publisher, later: list[tuple[Accept
 
 
 async def rehearse(tx: Tx, item: Acceptance, name_of: NameOf) -> Decision:
-    """Decide as `accept` does and write nothing (dry_run)."""
+    """Return the decision that `accept` would make, without writing anything (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
     watched = {(item.team, address): address for address in item.watch}
     listed = await tx.run("find_suppressed", addresses=list(watched)) if watched else []
@@ -280,7 +284,7 @@ async def to_remembered(tx: Tx, rows: list[Any], leases: Leases) -> dict[tuple[s
 def replayed(
     remembered: dict[tuple[str, str], Remembered], key_id: str, retry_key: IdempotencyKey, now: int
 ) -> Sent[Any] | None:
-    """Return the first answer, when this key has one; None when the request is to be carried out."""
+    """Return the stored response of this idempotency key; None if the request must be executed."""
     row = idempotency.decide(remembered.get((key_id, retry_key.hash)), retry_key.fingerprint, now)
     return None if row is None or row.response is None else Sent(row.made, None, row.response, replayed=True)
 
@@ -288,7 +292,7 @@ def replayed(
 async def remember(
     tx: Tx, rows: list[tuple[Any, ...]], found: dict[tuple[str, str], Remembered], leases: Leases
 ) -> None:
-    """Take idempotency keys; when another process was faster, undo everything and start over."""
+    """Insert idempotency keys; raise Conflict, which restarts the transaction, if another process took a key first."""
     over = await leases.over(tx) if any(row.abandoned for row in found.values()) else 0
     given = {"window": IDEMPOTENCY_WINDOW_MS, "over": over}
     if rows and len(await tx.run("remember_idempotency", keys=rows, **given)) < len(rows):
@@ -302,7 +306,7 @@ async def _suppressed(
     accounts: dict[int, Account],
     name_of: NameOf,
 ) -> dict[int, set[str]]:
-    # Whether a team has erased anything came with its account's row: the others hash and look up nothing.
+    # `Account.erased` shows whether the team has erased addresses; for other teams no hashes need to be looked up.
     if erased := {(t, name_of(t, address)): address for t, address in watched if accounts[t].erased}:
         listed = listed + await tx.run("find_suppressed", addresses=list(erased))
     found: dict[int, set[str]] = defaultdict(set)
@@ -314,7 +318,7 @@ async def _suppressed(
 async def _opted_out(
     tx: Tx, items: Sequence[Acceptance], accounts: dict[int, Account], name_of: NameOf
 ) -> dict[Phone, OptOutReason]:
-    """Find the phones that opted out. An account's row says whether its team has any: the others look up nothing."""
+    """Return the opted-out phones with their reasons; teams without any (`Account.opted_out`) are not queried."""
     watched = {
         (item.team, item.channel, item.phone): item.phone
         for item in items
@@ -340,10 +344,10 @@ async def _marketing(tx: Tx, items: Sequence[Acceptance]) -> dict[tuple[int, str
 async def write_accepted(
     tx: Tx, accepted: list[tuple[Acceptance, Decision]], accounts: dict[int, Account], keys: list[Any]
 ) -> list[tuple[Acceptance, Decision]]:
-    """Write them under the first of these keys, and return the mails that wait for a time of their own."""
+    """Write the accepted messages, using the first of `keys`, and return the emails that are scheduled for later."""
     rows: dict[str, list[tuple[Any, ...]]] = {query: [] for query in WRITES}
     later: list[tuple[Acceptance, Decision]] = []
-    texts: dict[tuple[int, bytes], int] = {}  # the message that each came with first
+    texts: dict[tuple[int, bytes], int] = {}  # key of the first message with this shared text
     for (key,), (item, done) in zip(keys, accepted, strict=False):
         at, due_at = item.created_at, item.timing.due_at
         starts, queue = max(at, due_at or at), QUEUE_OF[item.lane, item.added.priority]

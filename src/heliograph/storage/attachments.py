@@ -1,8 +1,8 @@
-"""Attachment files above 256 KB: durable where every process finds them, and at hand in this machine's folder.
+"""Attachment files above 256 KB: durable storage shared by all processes, and a local folder of this machine.
 
-On SQLite that is one place. On PostgreSQL they are in the database, in chunks and once for each hash, and the folder
-has those that this machine has handled (ADR 0034). With an object store they are there, and the folder has those of
-the last hour (ADR 0036).
+On SQLite, the folder is the durable storage. On PostgreSQL, files are stored in the database, in chunks and once per
+hash, and the folder caches the files that this machine has handled (ADR 0034). With an object store, files are stored
+there, and the folder caches the files of the last hour (ADR 0036).
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from heliograph.storage.engine.s3 import Objects
 from heliograph.storage.retention import PORTION, unused
 
 CHUNK = 256 * 1024
-OWNER = "owner"  # the object that says whose place it is
-OURS = re.compile("[0-9a-f]{64}/[0-9a-f]{16}")  # hash, number; others may have objects beside ours
+OWNER = "owner"  # object that contains the id of the instance that uses this prefix
+OURS = re.compile("[0-9a-f]{64}/[0-9a-f]{16}")  # hash/random number; the prefix may contain foreign objects
 
 
 class OtherOwner(StoreUnavailable):
-    """Another service has its files in this place of the object store: each would remove the other's."""
+    """Raised if another instance uses this prefix of the object store: each would delete the other's files."""
 
 
 class Attachments:
@@ -47,7 +47,10 @@ class Attachments:
         self._is_owner = False
 
     async def own(self) -> None:
-        """Make the place in the object store ours; raises OtherOwner. A copy of the database has the same name."""
+        """Claim the prefix in the object store for this instance; raises OtherOwner.
+
+        A copy of the database has the same owner id, so this check does not detect copies.
+        """
         self._is_owner = False
         if self._objects:
             ((number,),) = await self._write("own_blobs", fresh=int.from_bytes(self._clock.entropy(8)) >> 1)
@@ -64,7 +67,7 @@ class Attachments:
         self._is_owner = True
 
     async def put(self, content: bytes) -> str:
-        """Store it durably and return its hash."""
+        """Store the content durably and return its hash."""
         hash_ = await asyncio.to_thread(self._folder.put, content)
         if self._objects:
             await self._put_object(self._objects, hash_, content)
@@ -74,9 +77,9 @@ class Attachments:
         return hash_
 
     async def _put_object(self, objects: Objects, hash_: str, content: bytes) -> None:
-        """Put it under a name that was never used: who removes an older one of the same hash cannot remove it.
+        """Upload the content under a new unique name, so that deleting an older object of the same hash is safe.
 
-        One that the store has lost, or has in part, is put again; what is left of it becomes a stray.
+        An object that is missing or incomplete in the store is uploaded again; its remains become an orphan.
         """
         if not self._is_owner:
             await self.own()
@@ -90,7 +93,7 @@ class Attachments:
             await objects.drop([name])
 
     async def bring(self, hash_: str) -> None:
-        """Bring it into the folder, if it is kept at all."""
+        """Copy the file into the local folder; do nothing if it is already there or no longer stored."""
         if not self._is_elsewhere or await asyncio.to_thread(self._folder.touch, hash_):
             return
         found = await self._read("find_blob", hash=hash_)
@@ -106,24 +109,24 @@ class Attachments:
                 raise StoreUnavailable(f"attachment file {hash_}: what was read is not what was put")
 
     async def get(self, hash_: str) -> bytes:
-        """Raises OSError when it is not kept any more."""
+        """Return the content of the file; raises OSError if it is no longer stored."""
         await self.bring(hash_)
         return await asyncio.to_thread(self._folder.get, hash_)
 
     async def size(self, hash_: str) -> int:
-        """Return its size in bytes; 0 when it is gone."""
+        """Return the size of the file in bytes; 0 if it no longer exists."""
         found = await self._read("find_blob", hash=hash_) if self._is_elsewhere else []
         return found[0][0] if found else await asyncio.to_thread(self._folder.size, hash_)
 
     async def sweep(self) -> None:
-        """Remove those that no message needs, also those whose transaction never came."""
+        """Delete files that no message references, including files whose transaction was never committed."""
         now = self._clock.now()
         files = await asyncio.to_thread(self._folder.old, now)
         for start in range(0, len(files), PORTION):
             some = files[start : start + PORTION]
             for hash_ in await self._database.read(partial(self._is_needless, hashes=some)):
                 await asyncio.to_thread(self._folder.drop, hash_, now)
-        # One that is paused may be a copy of another that works: what that needs is not its to remove.
+        # A paused instance may be a copy of a running one: it must not delete objects that the original needs.
         objects = None if self._is_paused() else self._objects
         if objects:
             await self.own()
@@ -137,14 +140,14 @@ class Attachments:
             await self._drop_strays(objects, now - FRESH_MS)
 
     async def _is_needless(self, tx: Tx, hashes: list[str]) -> list[str]:
-        """Return those of these files that the folder need not hold."""
+        """Return the hashes of files that can be deleted from the local folder."""
         if not self._objects:
             return await unused(tx, hashes)
         kept = {row[0] for row in await tx.run("blobs_kept", hashes=[(hash_,) for hash_ in hashes])}
         return [*kept, *await unused(tx, [hash_ for hash_ in hashes if hash_ not in kept])]
 
     async def _drop_strays(self, objects: Objects, before: int) -> None:
-        """Drop those that no row names: a process ended between the two, or the store was away."""
+        """Delete objects that no row references, left by a crashed process or an unavailable object store."""
         async for portion in objects.listed():
             old = [one.name for one in portion if one.put_at <= before and OURS.fullmatch(one.name)]
             named = await self._read("named_blobs", blobs=[(name.partition("/")[0], name) for name in old])
@@ -181,7 +184,7 @@ async def _put(tx: Tx, hash_: str, content: bytes, now: int) -> None:
 
 
 async def _drop(tx: Tx, before: int, objects: int) -> tuple[list[str], int]:
-    """Drop a portion; return the names of those in the object store, and how many went."""
+    """Delete a batch of unreferenced files; return their names in the object store and the number of deleted rows."""
     gone = await tx.run("drop_blobs", before=before, objects=objects, limit=PORTION)
     if gone:
         await tx.run("drop_chunks", hashes=[(row[0],) for row in gone])

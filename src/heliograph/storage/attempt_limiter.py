@@ -1,4 +1,4 @@
-"""How many tries a name may have in a while, counted over all processes and restarts. Names are kept hashed."""
+"""Sliding-window limit of attempts per name, shared by all processes and kept over restarts. Names are hashed."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from heliograph.domain.limits import MINUTE_MS
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.people import hashed
 
-SPAN_MS = 15 * MINUTE_MS  # how long a try counts
+SPAN_MS = 15 * MINUTE_MS  # how long an attempt counts
 
 
 class Tries:
@@ -16,16 +16,18 @@ class Tries:
         self._database = database
 
     async def begin(self, limits: Mapping[str, int], now: int) -> int:
-        """Count a try of these names (each has so many in a span) before it is judged, so that many at once gain
-        nothing; or return how many ms there can be none.
+        """Record an attempt before it is checked, so that concurrent attempts count.
+
+        `limits` maps each name to its maximum number of attempts within SPAN_MS. Return 0, or the ms to wait if a
+        limit is reached.
         """
         found = await self._database.read(lambda tx: _tries(tx, "find_tries", limits))
-        if wait := _wait(found, limits, now):  # costs no write
+        if wait := _wait(found, limits, now):  # rejected without a write
             return wait
         return await self._database.write(lambda tx: _begin(tx, limits, now))
 
     async def forgive(self, names: Iterable[str]) -> None:
-        """Take back the last try: it does not count after all."""
+        """Remove the last attempt of each name, so that it does not count."""
 
         async def story(tx: Tx) -> None:
             await _set(tx, {name: times[:-1] for name, times in (await _tries(tx, "lock_tries", names)).items()})
@@ -43,7 +45,7 @@ async def _begin(tx: Tx, limits: Mapping[str, int], now: int) -> int:
 
 
 def _wait(tries: Mapping[str, list[int]], limits: Mapping[str, int], now: int) -> int:
-    """Return the ms until a try may begin: the last so many tries of a name must not all count any more."""
+    """Return the ms until every name has fewer attempts within SPAN_MS than its limit; 0 if an attempt is allowed."""
     full = [tries[name][-most] for name, most in limits.items() if len(tries.get(name, ())) >= most]
     return max([at + SPAN_MS - now for at in full if at + SPAN_MS > now], default=0)
 

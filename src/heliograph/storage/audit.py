@@ -1,4 +1,4 @@
-"""The audit log: who changed what, when and from where. It is only ever added to, and is a chain (ADR 0035)."""
+"""The audit log: who changed what, when and from where. It is append-only and forms a hash chain (ADR 0035)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,16 +24,16 @@ from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 NEWEST = (1 << 62) - 1
 FOREVER = 1 << 47  # later than any time
-WALK = 20_000  # lines that one page looks through for a person or an action
-WALK_PORTION = 5_000  # links that are verified in one transaction
+WALK = 20_000  # maximum lines scanned for one page that filters by person or action
+WALK_PORTION = 5_000  # links verified in one transaction
 PORTION = 200  # entries linked in one transaction: SQLite has one writer, and the chain one end
 
 
 class AuditLine(msgspec.Struct, frozen=True):
     key: int
     at: int
-    by: str  # a person's id, or as Actor.name has it
-    email: str | None  # of the person, while there is one
+    by: str  # a person's id, or Actor.name
+    email: str | None  # email address of the person; None if the account does not exist
     name: str | None
     team: str | None
     action: str
@@ -47,36 +47,39 @@ class AuditLine(msgspec.Struct, frozen=True):
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines; None and empty: any."""
+    """Filter of audit lines; None and empty values match every line."""
 
     actor: str | None = None
-    action: str = ""  # how it begins: `key.` for all of API keys
+    action: str = ""  # prefix of the action: `key.` matches all actions on API keys
     since: int = 0
     until: int = FOREVER
-    decisions: bool = False  # approvals and refusals alone
+    decisions: bool = False  # only approvals and refusals
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Newest first. `after`: where the next page begins; None: there is none."""
+    """A page of audit lines, newest first. `after`: cursor of the next page; None if this is the last page."""
 
     lines: Sequence[AuditLine]
     after: int | None = None
-    is_cut: bool = False  # the walk ended before the page was full
+    is_cut: bool = False  # the scan limit was reached before the page was full
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the log. An end that was noted elsewhere also shows that nobody hashed all anew."""
+    """The result of verifying the chain.
 
-    entries: int  # in the chain
-    link: str  # of the newest
-    waiting: bool  # there are entries of before the chain began that are not in it yet
+    Compare `link` with a copy noted elsewhere to detect that the whole chain was recomputed.
+    """
+
+    entries: int  # number of entries in the chain
+    link: str  # hash of the newest entry
+    waiting: bool  # entries older than the chain are not linked yet
     broken: BrokenLink | None
 
 
 async def write(tx: Tx, *entries: AuditEntry | None) -> None:
-    """Write entries in the transaction of the change they record, with what people are told of it; None is skipped.
+    """Write entries in the transaction of the change they record and enqueue their notices; None is skipped.
 
-    The end of the chain is locked until the commit: what locks anything else comes before.
+    The head of the chain is locked until the commit: acquire all other locks before this call.
     """
     if given := [entry for entry in entries if entry]:
         rows = await tx.run("insert_audit", entries=[msgspec.structs.astuple(entry) for entry in given])
@@ -85,14 +88,14 @@ async def write(tx: Tx, *entries: AuditEntry | None) -> None:
 
 
 async def rewrite(tx: Tx, texts: Sequence[tuple[int, str, str]], now: int) -> None:
-    """Put other texts into entries (key, subject, detail), and explain each by an entry of its own."""
+    """Replace the texts of entries (key, subject, detail), and record each replacement in a new entry."""
     end = await _lock(tx)
     found = {row[0]: row for row in await tx.run("find_audit", keys=[(key,) for key, *_ in texts])}
     rows: list[tuple[Any, ...]] = []
     entries: list[AuditEntry] = []
     for key, subject, detail in texts:
         *entry, place, salt, original = found[key]
-        if place is None:  # it is linked later, as it is then
+        if place is None:  # not linked yet: the new text will be hashed when the entry is linked
             rows.append((key, subject, detail, None, None))
             continue
         fresh = salted(end.seed, -key)
@@ -111,16 +114,16 @@ class _End(msgspec.Struct, frozen=True):
 
 
 async def _lock(tx: Tx) -> _End:
-    """Lock the chain: nobody else links entries until the commit.
+    """Lock the head of the chain until the commit, so that no other transaction links entries.
 
-    A new one in place of a lost end would hide the loss.
+    A missing head is not recreated, because that would hide the loss.
     """
     rows = await tx.run("lock_audit_head")
     return _End(*rows[0]) if rows else _End(-1, "", "")
 
 
 async def _link(tx: Tx, end: _End, rows: Sequence[Sequence[Any]]) -> None:
-    """Link rows, which go from key to address, to the end of the chain."""
+    """Append rows (columns key to address) to the chain; do nothing if its head is missing."""
     if end.place < 0:
         return
     place, link, links = end.place, end.link, []
@@ -138,13 +141,13 @@ class Audit:
         self._database = database
 
     async def add(self, entry: AuditEntry) -> None:
-        """Record an act that changes nothing here, such as a test message."""
+        """Record an action that changes no stored record, such as a test message."""
         await write_serialized(self._database, lambda tx: write(tx, entry), entry.team)
 
     async def lines(self, team: str | None, before: int = NEWEST, limit: int = 50) -> Sequence[AuditLine]:
-        """Return the newest first, and one more than the limit when there are more.
+        """Return up to `limit` + 1 lines, newest first; the extra line shows that there are more.
 
-        No team means the whole instance.
+        `team` None returns the lines of the whole instance.
         """
         return await self._database.read(lambda tx: _lines(tx, team, AuditFilter(), before, 0, limit + 1))
 
@@ -152,15 +155,18 @@ class Audit:
         return bool(await self._database.read(lambda tx: tx.run("find_audit", keys=[(key,)])))
 
     async def link_older(self, now: int) -> int:
-        """Bring a portion of what is not in the chain into it; returns how many. An entry says so of those that were
-        written since the chain began: by a process of the version before, or by hand."""
+        """Link a batch of unlinked entries to the chain and return their number.
+
+        Entries that were written after the chain began, by a process of the previous version or manually, are also
+        reported in a new entry.
+        """
         return await write_serialized(self._database, lambda tx: _link_older(tx, now), None)
 
     async def verify(self) -> Chain:
         return await verify(self._database)
 
     async def end(self) -> Head | None:
-        """Return the end of the chain; None when somebody removed it."""
+        """Return the head of the chain; None if its row was deleted."""
         return await self._database.read(_head)
 
     async def link_at(self, place: int) -> str | None:
@@ -179,7 +185,7 @@ async def _lines(tx: Tx, team: str | None, wanted: AuditFilter, before: int, flo
 
 
 async def _page(tx: Tx, team: str | None, wanted: AuditFilter, before: int, limit: int) -> AuditPage:
-    """Read one page. Lines lie nearly in the order of their times: clocks may differ by OFF_MS."""
+    """Return one page. Keys follow the order of times only approximately: clocks may differ by OFF_MS."""
     low = 0
     if wanted.until < FOREVER:
         before = min(before, _key(await tx.run("audit_before", until=wanted.until + OFF_MS), -1) + 1)
@@ -219,7 +225,7 @@ async def _head(tx: Tx) -> Head | None:
 
 
 async def verify(database: Database) -> Chain:
-    """Walk the whole chain in portions, while others write."""
+    """Verify the whole chain in batches, while other transactions may append entries."""
     walk, place, key = Walk(), -NEWEST, -NEWEST
 
     async def portion(tx: Tx) -> tuple[list[ChainLink], Head | None, list[Any]]:

@@ -1,4 +1,4 @@
-"""Batches: read with the states of their messages, and told once when the last of these is finished."""
+"""Batches of messages: reads their message states, and creates one event when the last message is final."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -23,7 +23,7 @@ class Batches:
 
 
 async def finish(tx: Tx, ids: Collection[str], publisher: Publisher, at: int) -> list[Event]:
-    """Finish those of these batches whose messages have all ended; the events are the caller's to publish."""
+    """Mark batches whose messages are all final as done; return their events, which the caller must publish."""
     open_ = [(id_,) for (id_,) in await tx.run("lock_batches", ids=[(id_,) for id_ in ids])] if ids else []
     done = await tx.run("finish_batches", ids=open_, at=at) if open_ else []
     counts = await _counts(tx, [id_ for id_, *_ in done]) if done else {}

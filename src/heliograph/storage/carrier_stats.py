@@ -1,4 +1,4 @@
-"""Hand-overs counted by carrier and minute: what operators see of a carrier's throughput."""
+"""Counters of delivery attempts per carrier and minute: the throughput that operators see."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -12,16 +12,16 @@ from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.engine.health_probe import Probe
 
-TESTED = "test"  # the seat of a carrier's test, which is counted as nothing
-SHOWN = 60  # minutes, the last one not over yet
-NOW = 5  # full minutes that "now" is the mean of
+TESTED = "test"  # `seat` value of a carrier test, which adds to no counter
+SHOWN = 60  # minutes shown; the last one is incomplete
+NOW = 5  # complete minutes over which the current rate is averaged
 
 
 class Use(NamedTuple):
     accepted: int = 0
     refused: int = 0
     put_off: int = 0
-    took_ms: int = 0  # all together
+    took_ms: int = 0  # sum over all attempts
 
     @property
     def total(self) -> int:
@@ -36,11 +36,11 @@ class Use(NamedTuple):
 
 
 class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a carrier was handed lately."""
+    """Recent delivery attempts of one carrier."""
 
-    minutes: tuple[Use, ...] = (Use(),) * SHOWN  # the oldest first
+    minutes: tuple[Use, ...] = (Use(),) * SHOWN  # oldest first
     day: Use = Use()
-    answered: bool = False  # it took something, a test too, within the eight days that are kept
+    answered: bool = False  # accepted a message or a test within the eight days of retention
 
     @property
     def hour(self) -> Use:
@@ -48,44 +48,50 @@ class RecentUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Return how many messages it takes in a minute now."""
+        """Return the current number of accepted messages per minute."""
         return sum(use.accepted for use in self.minutes[-NOW - 1 : -1]) / NOW
 
 
 async def count(tx: Tx, seat: str, asked: Iterable[tuple[int, Asked]]) -> None:
-    """Count hand-overs, each with its time. It comes last in a transaction: others wait briefly for these rows."""
+    """Add delivery attempts (time, attempt) to the counters.
+
+    Call this last in a transaction: other transactions wait for the locks on these rows.
+    """
     sums: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     for at, one in asked:
         use = sums[one.carrier.id, at - at % MINUTE_MS]
         use[one.result] += 1
         use["took_ms"] += one.took_ms
     if sums:
-        # In order: transactions that count the same minute then wait in a line, never in a ring.
+        # Sorted, so that transactions that update the same minute cannot deadlock.
         await tx.run("count_carrier_use", uses=[(*row, seat, *Use(**sums[row])) for row in sorted(sums)])
 
 
 class CarrierUse:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._noted: dict[str, int] = {}  # when this process last noted a callback
+        self._noted: dict[str, int] = {}  # carrier → time at which this process last recorded a callback
         self.last_callbacks = Probe(self.callbacks)
 
     async def heard(self, carrier: str, now: int) -> None:
-        """Note that a verified callback came, once a minute."""
+        """Record that a verified callback was received, at most once a minute per carrier."""
         if now - self._noted.get(carrier, 0) >= MINUTE_MS:
             await self._database.write(lambda tx: tx.run("note_callback", carrier=carrier, at=now, rest=MINUTE_MS))
             self._noted[carrier] = now
 
     async def callbacks(self) -> dict[str, int]:
-        """Return when the last one of each carrier came, to the minute."""
+        """Return the time of the last callback of each carrier, to the minute."""
         return await self._database.read(last_callbacks)
 
     async def recent(self, now: int) -> dict[str, RecentUse]:
-        """Return uses by carrier; one that was handed nothing for a day, and answered nothing for eight, is missing."""
+        """Return recent counters by carrier.
+
+        Carriers without attempts for one day and without an accepted message for eight days are missing.
+        """
         return await self._database.read(lambda tx: recent_use(tx, now))
 
     async def tested(self, carrier: str, now: int) -> None:
-        """Note that it has taken a test."""
+        """Record that the carrier accepted a test message."""
         row = (carrier, now - now % MINUTE_MS, TESTED, *Use())
         await self._database.write(lambda tx: tx.run("count_carrier_use", uses=[row]))
 
@@ -99,7 +105,7 @@ async def recent_use(tx: Tx, now: int) -> dict[str, RecentUse]:
     minutes: dict[str, list[Use]] = {}
     for carrier, minute, *counts in await tx.run("carrier_use_by_minute", since=first):
         index = (minute - first) // MINUTE_MS
-        if index < SHOWN:  # a process whose clock is ahead of ours
+        if index < SHOWN:  # later minutes come from a process whose clock is ahead
             minutes.setdefault(carrier, [Use()] * SHOWN)[index] = Use(*counts)
     quiet = [Use()] * SHOWN
     days = await tx.run("carrier_use_since", since=first + SHOWN * MINUTE_MS - DAY_MS)

@@ -1,4 +1,4 @@
-"""What was sent, as it is stored: a small content comes with its message, for a large one there must be room first."""
+"""Stored message contents: small contents are read with their message, large ones after a memory reservation."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ from heliograph.domain.limits import IN_THREAD
 from heliograph.storage.engine.database import Database, Tx
 
 SMALL = IN_THREAD
-ANY_SIZE = (1 << 31) - 1  # the most that PostgreSQL compares a length with
+ANY_SIZE = (1 << 31) - 1  # maximum integer to which PostgreSQL compares a length
 
-Room = Callable[[int], Awaitable[None]]  # waits until so many bytes may be read
+Room = Callable[[int], Awaitable[None]]  # reserves this many bytes of the memory budget, waiting if necessary
 
 
 async def read_content(database: Database, message: int, known: str | None, size: int, room: Room) -> str | None:
-    """Return the content, reading it if it was too large to be read at once; None when retention has taken it."""
+    """Return the content: `known` if small, otherwise read from the database; None if deleted by retention."""
     if size <= SMALL:
         return known
     await room(size)
@@ -22,7 +22,7 @@ async def read_content(database: Database, message: int, known: str | None, size
 
 
 async def drop(tx: Tx, messages: Sequence[tuple[Any, ...]]) -> None:
-    """Drop the contents of these messages, with the texts that no other message has."""
+    """Delete the contents of these messages, and shared texts that no other message uses."""
     gone = await tx.run("purge_contents", messages=messages)
     texts = [(key,) for key in sorted({shared for (shared,) in gone if shared is not None})]
     if texts:

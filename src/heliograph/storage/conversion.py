@@ -1,4 +1,4 @@
-"""Counts of starts and verifications by place and hour: what the conversion guard's decisions use."""
+"""Counters of started and completed verifications per area and hour, used by the conversion guard."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,10 @@ Phone = tuple[int, str]  # team, number
 
 
 async def tallies(tx: Tx, phones: Mapping[Phone, int]) -> dict[tuple[int, str], Tally]:
-    """Return the last day in every place of these phones, by team and place; `phones` has each one's team's time."""
+    """Return the last day's counters of every area of these phones, by team and area.
+
+    `phones` maps each phone to the current time of its team.
+    """
     asked = {(team, area, now - WINDOW_MS) for (team, phone), now in phones.items() for area in areas(phone)}
     found: dict[tuple[int, str], Tally] = defaultdict(dict)
     if asked:
@@ -20,13 +23,13 @@ async def tallies(tx: Tx, phones: Mapping[Phone, int]) -> dict[tuple[int, str], 
 
 
 async def known(tx: Tx, phones: Mapping[Phone, int]) -> set[Phone]:
-    """Return the phones that verified lately."""
+    """Return the phones that completed a verification within KNOWN_MS."""
     asked = [(*phone, now - KNOWN_MS) for phone, now in phones.items()]
     return {(team, phone) for team, phone in await tx.run("known_phones", phones=asked)}
 
 
 async def count(tx: Tx, changes: Iterable[tuple[int, str, int, int, int]]) -> None:
-    """Add to the counts. Each change has team, phone, time, starts to add and verified to add."""
+    """Add changes to the counters: (team, phone, time, started verifications, completed verifications)."""
     sums: dict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for team, phone, at, starts, verified in changes:
         for area in areas(phone):
@@ -34,5 +37,5 @@ async def count(tx: Tx, changes: Iterable[tuple[int, str, int, int, int]]) -> No
             counts[0] += starts
             counts[1] += verified
     if sums:
-        # In order: processes that count the same places then wait in a line, never in a ring.
+        # Sorted, so that processes that update the same areas cannot deadlock.
         await tx.run("count_conversion", counts=sorted((*area, *counts) for area, counts in sums.items()))

@@ -1,6 +1,6 @@
-"""What an operator sees of the queues, and what becomes of dead letters.
+"""The operator's view of the queues, and the retry and removal of dead letters.
 
-A dead letter is a recipient that failed because three workers died while it was all they were handling.
+A dead letter is a recipient that failed because three workers crashed while they handled only this recipient.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ from heliograph.storage.search.message_search import TimelineEvent
 from heliograph.storage.setup import SetupStore
 
 PAGE = 50
-PORTION = 100  # dead letters in one transaction
-COUNT_MOST = 10_000  # how far they are counted
+PORTION = 100  # dead letters handled in one transaction
+COUNT_MOST = 10_000  # dead letters are counted up to this number
 RETRIED = msgspec.json.encode(own("retried", "an operator put it into the queue again")).decode()
 DROPPED = msgspec.json.encode(own("dropped", "an operator gave it up after it was quarantined")).decode()
 
@@ -39,18 +39,18 @@ class WaitingHook(msgspec.Struct, frozen=True):
     webhook: str
     waiting: int
     failing_since: int | None
-    since: int  # the first try of the oldest, or when it happened
+    since: int  # first attempt of the oldest delivery, or its creation if not attempted
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """For the metrics."""
+    """Backlog figures for the metrics: dead letters and waiting webhook deliveries."""
 
     dead: int
     hooks: list[WaitingHook]
 
 
 class LetterKey(NamedTuple):
-    """A recipient of a message: `message-position` for people."""
+    """The key of a message recipient, written as `message-position`."""
 
     message: int
     position: int
@@ -65,7 +65,7 @@ class LetterKey(NamedTuple):
         return None if message is None or position is None else cls(message, position)
 
 
-FIRST = LetterKey(NEWEST, 0)  # where a list begins
+FIRST = LetterKey(NEWEST, 0)  # cursor of the first page
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -84,10 +84,10 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class Inspected(msgspec.Struct, frozen=True):
-    """All that is known of a dead letter."""
+    """A dead letter with its timeline and message details."""
 
     letter: DeadLetter
-    events: list[TimelineEvent]  # of this recipient, in order
+    events: list[TimelineEvent]  # timeline of this recipient, oldest first
     price: int
     charge: str
     carrier: str | None
@@ -97,8 +97,8 @@ class Inspected(msgspec.Struct, frozen=True):
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
-    gone: int = 0  # no dead letters any more, or without content
-    unpaid: tuple[InsufficientCredit, ...] = ()  # they stay dead letters
+    gone: int = 0  # no longer dead letters, or their content was deleted
+    unpaid: tuple[InsufficientCredit, ...] = ()  # refusals for lack of credit; these stay dead letters
 
     def plus(self, more: "Retried") -> "Retried":
         return Retried(done=self.done + more.done, gone=self.gone + more.gone, unpaid=self.unpaid + more.unpaid)
@@ -111,21 +111,24 @@ class DeadLetters:
         self.behind = Probe(self._behind)
 
     async def queues(self, now: int) -> list[Queue]:
-        """Return the longest waiting first; a count of PAGE_MOST means that many or more."""
+        """Return the queues, longest waiting first; a count of PAGE_MOST means PAGE_MOST or more."""
         found = await self._database.read(lambda tx: queues(tx, now, PAGE_MOST))
         return sorted(found, key=lambda queue: queue.oldest or now)
 
     async def oldest(self, now: int) -> dict[Priority, int]:
-        """Return since when the oldest message of each priority has waited."""
+        """Return, for each priority, the time since which its oldest message has waited."""
         return await self._database.read(lambda tx: oldest_by_priority(tx, now, PAGE_MOST))
 
     async def waiting_hooks(self) -> list[WaitingHook]:
-        """Return the most waiting first; a count of PAGE_MOST means that many or more."""
+        """Return webhooks with waiting deliveries, largest backlog first; PAGE_MOST means PAGE_MOST or more."""
         rows = await self._database.read(lambda tx: tx.run("waiting_deliveries", most=PAGE_MOST))
         return sorted((WaitingHook(*row) for row in rows), key=lambda hook: -hook.waiting)
 
     async def page(self, before: LetterKey = FIRST, limit: int = PAGE, until: int = NEWEST) -> list[DeadLetter]:
-        """Return those that died `until` then, newest message first; one more than the limit when there are more."""
+        """Return up to `limit` + 1 dead letters that failed by `until`, newest message first.
+
+        The extra dead letter shows that there are more.
+        """
         rows = await self._database.read(
             lambda tx: tx.run("dead_letters", **before._asdict(), until=until, limit=limit + 1)
         )
@@ -135,7 +138,7 @@ class DeadLetters:
         return Behind(await self.count(), await self.waiting_hooks())
 
     async def count(self) -> int:
-        """Count them; COUNT_MOST means that many or more."""
+        """Return the number of dead letters; COUNT_MOST means COUNT_MOST or more."""
         rows = await self._database.read(lambda tx: tx.run("count_dead", most=COUNT_MOST))
         return int(rows[0][0])
 
@@ -143,7 +146,7 @@ class DeadLetters:
         return await self._database.read(lambda tx: _find(tx, key))
 
     async def retry(self, keys: Sequence[LetterKey], entry: AuditEntry) -> Retried:
-        """Queue them again, holding their prices again where credit covers them. One entry for each."""
+        """Queue dead letters again if the credit covers their price; write one audit entry for each."""
         low = {ref: team.record.credit_low for ref, team in self._setup.current.teams_by_ref.items()}
         publisher = self._setup.publisher
         return await write_serialized(
@@ -151,7 +154,7 @@ class DeadLetters:
         )
 
     async def drop(self, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
-        """Fail them for good; returns how many were dead letters. One entry for each."""
+        """Mark dead letters as permanently failed and return their number; write one audit entry for each."""
         return await write_serialized(self._database, lambda tx: _drop(tx, keys, entry), entry.team)
 
 
@@ -168,7 +171,7 @@ async def _find(tx: Tx, key: LetterKey) -> Inspected | None:
 async def _retry(
     tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry, *, low: Mapping[int, int], publisher: Publisher
 ) -> Retried:
-    """Queue it again, as `sending`. `low`: the credit below which a team is notified."""
+    """Queue dead letters again with status `sending`. `low`: credit threshold of each team for `credit.low`."""
     messages = await lock_messages(tx, [(key,) for key in {letter.message for letter in keys}])
     there = [LetterKey(*row) for row in await tx.run("find_dead", letters=keys)]
     accounts = await lock_accounts(tx, {messages[letter.message].team for letter in there})
@@ -199,7 +202,10 @@ async def _drop(tx: Tx, keys: Sequence[LetterKey], entry: AuditEntry) -> int:
 
 
 def _hold_again(message: Message, account: Account) -> bool:
-    """Hold the price again if it was released. A hold that is still open, or was captured, is for all recipients."""
+    """Hold the price again if it was released; return whether it was.
+
+    An open or captured hold covers all recipients of the message, so no new hold is needed.
+    """
     if message.charge != "released":
         return False
     hold(account, message.price)
@@ -217,7 +223,7 @@ async def _queue(tx: Tx, work: Sequence[tuple[Message, int]], now: int) -> None:
         own = added[m.team, m.id]
         expires_at = parse_timestamp(own.expires_at) if own.expires_at else None
         queue = queue_of(LANE[m.channel], own.priority)
-        # Due after it was made, as what was scheduled: suppression and suspension are looked at again.
+        # due_at > first_at, as for a scheduled message, so that suppression and suspension are checked again.
         outbox.append((queue, m.team, m.key, position, None, now, now - 1, expires_at))
     await tx.run("insert_outbox", outbox=outbox)
     for message, _ in work:

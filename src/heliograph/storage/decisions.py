@@ -1,4 +1,4 @@
-"""What operators decided, until the person who asked has seen it."""
+"""Decisions of operators, stored until the requester has seen them."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
 KEPT_MS = 30 * DAY_MS
-SHOWN = 5  # at once, the oldest first; the next page has the others
+SHOWN = 5  # decisions per page, oldest first; the next page shows the rest
 
 
 class ToldDecision(msgspec.Struct, frozen=True):
@@ -30,9 +30,9 @@ class Decisions:
         await self._database.write(story)
 
     async def take(self, person: str) -> list[ToldDecision]:
-        """Return the decisions that the person has not seen yet; from then on they count as seen."""
+        """Return up to SHOWN decisions that the person has not seen, and delete these decisions."""
         rows = await self._database.read(lambda tx: tx.run("decisions_of", person=person, most=SHOWN))
-        if rows:  # a page mostly writes nothing
+        if rows:  # most page views need no write
             until = max(at for at, _, _ in rows)
             await self._database.write(lambda tx: tx.run("forget_decisions", person=person, until=until))
         return [ToldDecision(text, place) for _, text, place in rows]

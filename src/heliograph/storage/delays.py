@@ -1,4 +1,4 @@
-"""Emails that were put off: `email.delayed` is told once, five minutes later (contract 17)."""
+"""Deferred emails: publishes `email.delayed` once, five minutes after the first deferral (contract 17)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -39,7 +39,10 @@ async def _any(tx: Tx, now: int) -> bool:
 
 
 async def _tell(tx: Tx, clock: Clock, publisher: Publisher, team: int | None = None) -> int:
-    """Tell the delays of one team whose clock is ahead, or of all by everybody's clock."""
+    """Publish a batch of due delays and return its size.
+
+    `team`: only this team, by its test clock; None: all teams, by the real clock.
+    """
     if team is None:
         rows = await tx.run("due_delays", now=clock.now(), limit=PORTION)
     else:
@@ -55,7 +58,7 @@ async def _tell(tx: Tx, clock: Clock, publisher: Publisher, team: int | None = N
 
 
 def _change(row: Sequence[Any], now: int) -> Change | None:
-    """Return the change that tells a delay; None where nobody waits any more: it ended, or a carrier took it."""
+    """Return the change that publishes a delay; None if the recipient is final or a carrier accepted the email."""
     message, position, since, relayed, gives_up_at, status, detail, due_at, first_at, expires_at, _ = row
     waits = due_at is not None
     if is_final(status) or not (waits or relayed):

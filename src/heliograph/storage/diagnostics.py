@@ -1,4 +1,4 @@
-"""A database looked at from outside: whether it can be read and written, and what it holds."""
+"""A snapshot of the database for `doctor`: checks that it can be read and written, and returns its setup."""
 
 import msgspec
 
@@ -14,15 +14,15 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     secret: KnownSecret
     audit: Chain
-    sealed: dict[str, str]  # by context
-    callbacks: dict[str, int]  # by carrier: when the last one came
+    sealed: dict[str, str]  # encrypted texts by context
+    callbacks: dict[str, int]  # carrier → time of its last callback
     uses: dict[str, RecentUse]
 
 
 async def read_and_close(database: Database, now: int) -> Examination:
     try:
         setup = await database.read(lambda tx: load(tx, Setup()))
-        await database.read(lambda tx: tx.run("next_setup_version"))  # writes, and is undone
+        await database.read(lambda tx: tx.run("next_setup_version"))  # write check, rolled back
         sealed = await database.read(lambda tx: sealed_texts(tx, setup))
         secret, audit = await database.read(known), await verify(database)
         callbacks, uses = await database.read(last_callbacks), await database.read(lambda tx: recent_use(tx, now))

@@ -1,4 +1,4 @@
-"""What DNS last said about sending domains, and which of them are to be looked up soon, for all processes."""
+"""The last DNS results of sending domains, and the times of their next checks, shared by all processes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,9 +18,9 @@ class KeptVerdict(msgspec.Struct, frozen=True, kw_only=True):
 class DomainCheck(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     checked_at: int | None = None
-    since: int | None = None  # watched since this change
-    next_at: int | None = None  # None: with the round of all domains
-    zone: str = ""  # that holds the domain, as DNS says
+    since: int | None = None  # time of the change that started frequent checks
+    next_at: int | None = None  # time of the next check; None: the regular check of all domains
+    zone: str = ""  # DNS zone that contains the domain
     records: tuple[KeptVerdict, ...] = ()
 
 
@@ -29,7 +29,7 @@ class DomainChecks:
         self._database = database
 
     async def of(self, domains: Iterable[str]) -> dict[str, DomainCheck]:
-        """Return the checks of those domains that were ever looked up or are going to be."""
+        """Return the checks by domain; domains that were never checked or scheduled are missing."""
         asked = [(domain,) for domain in domains]
         rows = await self._database.read(lambda tx: tx.run("domain_checks", domains=asked)) if asked else []
         return {row[0]: _read(row) for row in rows}
@@ -42,11 +42,14 @@ class DomainChecks:
         await self._database.write(lambda tx: tx.run("keep_domain_check", **given))
 
     async def watch(self, domain: str, now: int) -> None:
-        """Look it up at once, and then often for a while."""
+        """Schedule an immediate check of the domain, followed by frequent checks for a limited time."""
         await self._database.write(lambda tx: tx.run("watch_domain", domain=domain, now=now))
 
     async def claim(self, now: int, until: int, most: int) -> dict[str, int]:
-        """Claim the domains whose time has come and return when each was changed; nobody else gets them `until`."""
+        """Claim up to `most` due domains, which other processes do not get before `until`.
+
+        Return each domain with the time of its last change.
+        """
         rows = await self._database.write(lambda tx: tx.run("claim_domain_checks", now=now, until=until, most=most))
         return {domain: since or now for domain, since in rows}
 

@@ -1,8 +1,8 @@
-"""Erasing an address of a team: it goes from every row that names it, and a keyed hash of it stays suppressed.
+"""Erasure of an address of a team: removes the address from all rows and suppresses its keyed hash instead.
 
-First one transaction makes sure that nothing to the address is still to be done, and closes the door. Then every
-table is looked through in portions by a reader; only rows that name the address are written. It may be interrupted and
-run again.
+First, one transaction checks that no message to the address is in progress and suppresses the address. Then every table
+is scanned in batches with read transactions; only rows that contain the address are written. An interrupted erasure can
+be run again.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -20,36 +20,36 @@ from heliograph.storage.events import Publisher
 from heliograph.storage.queues import EVERY
 from heliograph.storage.search import index
 
-PORTION = 1000  # rows looked at in one transaction
+PORTION = 1000  # rows scanned in one transaction
 SUBJECT = "[erased]"
 
-Tell = Callable[[str, int], None]  # what was looked through, how many rows of it so far
+Tell = Callable[[str, int], None]  # progress callback: table, number of scanned rows
 
 
 class StillMoving(Exception):
-    """The address cannot be erased yet, or not wholly; says why."""
+    """Raised with the reason if the address cannot be erased yet, or not completely."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     ref: int
     team: str
     forms: Forms
-    name: str  # its keyed hash, as the suppression list has it
+    name: str  # keyed hash of the address, as stored in the suppression list
     webhooks: tuple[str, ...]
     keys: tuple[str, ...]  # public parts of the team's API keys
-    templates: tuple[str, ...] = ()  # and layouts
-    whole: bool = False  # no other team has an account of this address: the instance's audit log is looked through too
+    templates: tuple[str, ...] = ()  # ids of the team's templates and layouts
+    whole: bool = False  # also scan the instance's audit log, because no other team has an account with this address
 
     @property
     def address(self) -> str:
         return self.forms.address
 
 
-# -- looking through everything --------------------------------------------------------------------------------------
+# -- scanning tables -------------------------------------------------------------------------------------------------
 
 
 class TextTable(msgspec.Struct, frozen=True):
-    """A table of texts: rows of `look_NAME` are a place, these texts, and what else an export shows."""
+    """A table to scan for the address: the query `look_NAME` returns a row key, `texts`, and `shown` for exports."""
 
     name: str
     whose: dict[str, Any]
@@ -63,7 +63,7 @@ def events_of(wanted: Wanted) -> TextTable:
 
 
 async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
-    """List every place that is only text, for whoever erases it or shows it."""
+    """Return all tables in which the address can only occur within texts, for erasure and export."""
     team = {"team": wanted.ref}
     imports = [row[0] for row in await database.read(partial(look, query="look_imports", after="", given=team))]
     return [
@@ -82,7 +82,7 @@ async def places_of(database: Database, wanted: Wanted) -> list[TextTable]:
 
 
 async def look_through(database: Database, wanted: Wanted, place: TextTable, tell: Tell) -> AsyncIterator[list[Any]]:
-    """Yield the rows that name the address, in the order of their places."""
+    """Yield batches of rows that contain the address, ordered by row key."""
     given = place.whose | {"needles": wanted.forms.needles()}
     after, done = place.start, 0
     while rows := await database.read(partial(look, query=f"look_{place.name}", after=after, given=given)):
@@ -94,7 +94,7 @@ async def look_through(database: Database, wanted: Wanted, place: TextTable, tel
 
 
 async def look_through_messages(database: Database, wanted: Wanted, tell: Tell) -> AsyncIterator[list[tuple[str]]]:
-    """Yield ids of the messages that may name it."""
+    """Yield batches of ids of messages that may contain the address."""
     given: dict[str, Any] = {"team": wanted.ref, "address": wanted.address, "needles": wanted.forms.needles()}
     after, done = "", 0
     while rows := await database.read(partial(look, query="look_messages", after=after, given=given)):
@@ -117,13 +117,16 @@ class Erasures:
         self._publisher = publisher
 
     async def begin(self, wanted: Wanted, entry: AuditEntry) -> None:
-        """Refuse, or suppress the hash in place of the address. The account's row is the lock that accepts wait on."""
+        """Suppress the hash instead of the address; raises StillMoving if the address is in use.
+
+        Locks the account row, so that concurrent accept transactions wait.
+        """
         await write_serialized(self._database, lambda tx: _begin(tx, wanted, entry), entry.team)
 
     async def sweep(self, wanted: Wanted, now: int, tell: Tell) -> int:
-        """Erase after `begin`, and return how many messages named the address.
+        """Erase the address after `begin` and return the number of messages that contained the address.
 
-        Raises StillMoving when messages that are not sent yet name it: those to others, with the address in their text.
+        Raises StillMoving if unsent messages to other recipients contain the address in their text.
         """
         messages, waiting = await _messages(self._database, wanted, now, self._publisher, tell)
         await _walk(self._database, wanted, events_of(wanted), _events, tell)
@@ -157,7 +160,10 @@ async def _begin(tx: Tx, wanted: Wanted, entry: AuditEntry) -> None:
 
 
 async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
-    """Suppress the hash; of a phone number only when that was suppressed: sends to phones ask no list."""
+    """Suppress the hash of the address.
+
+    A phone number is replaced only if it was suppressed, because sends to phones do not check the suppression list.
+    """
     found = await tx.run("find_suppression", team=wanted.ref, address=wanted.address)
     reason, source, created_at = (found[0][1], found[0][2], found[0][4]) if found else ("manual", None, now)
     if not found and "@" not in wanted.address:
@@ -171,7 +177,7 @@ async def _suppress(tx: Tx, wanted: Wanted, now: int) -> None:
 
 
 async def _messages(database: Database, wanted: Wanted, now: int, publisher: Publisher, tell: Tell) -> tuple[int, int]:
-    """Return how many named the address, and how many of them are still to be sent."""
+    """Erase the address from messages; return the number of erased messages and of unsent, unchanged messages."""
     erased, waiting = 0, 0
     async for ids in look_through_messages(database, wanted, tell):
         changed, kept = await database.write(
@@ -182,17 +188,17 @@ async def _messages(database: Database, wanted: Wanted, now: int, publisher: Pub
 
 
 class _Hit(msgspec.Struct, frozen=True):
-    """A message that names the address."""
+    """A message that contains the address."""
 
     key: int
     record: str
     people: list[Any]  # message, position, address, given, status, …, detail
     forms: Forms
-    stand_ins: dict[str, str]  # the address as given → what replaces it; empty: it is no recipient
+    stand_ins: dict[str, str]  # address as given → its placeholder; empty if the address is not a recipient
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the message has ended for the others: later outcomes of an erased recipient are ignored."""
+        """Return whether all other recipients are final; later outcomes of an erased recipient are ignored."""
         return all(is_final(person[4]) for person in self.people if person[3] not in self.stand_ins)
 
 
@@ -220,7 +226,7 @@ async def _erase_messages(
 
 async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int, publisher: Publisher) -> None:
     keys = [(hit.key,) for hit in hits]
-    await contents.drop(tx, keys)  # the text may name the person
+    await contents.drop(tx, keys)  # the text may contain personal data
     for query in ("purge_blobs", "mark_bodiless"):
         await tx.run(query, messages=keys)
     await tx.run("erase_seen", team=wanted.ref, address=wanted.address, messages=keys)
@@ -252,12 +258,12 @@ async def _write_messages(tx: Tx, wanted: Wanted, hits: list[_Hit], now: int, pu
 
 
 def _record(forms: Forms, text: str) -> str:
-    """Return the answer to its sender, without the address and the subject."""
+    """Return the stored API response of the message without the address and the subject."""
     record: dict[str, Any] = msgspec.json.decode(forms.scrub(text) or "{}")
     return msgspec.json.encode(record | ({"subject": SUBJECT} if record.get("subject") else {})).decode()
 
 
-# -- what is text ----------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------------------------
 
 
 async def _events(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
@@ -265,7 +271,7 @@ async def _events(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
 
 
 async def _write_events(tx: Tx, wanted: Wanted, events: Sequence[Any]) -> None:
-    """Write rows of id, key, subject, recipient, detail; the webhooks' answers to them may name it as well."""
+    """Write events (id, key, subject, recipient, detail), and erase the webhooks' responses to these events."""
     if not events:
         return
     await tx.run("erase_events", events=events)
@@ -289,7 +295,7 @@ async def _walk(
 
 
 async def _texts(database: Database, wanted: Wanted, place: TextTable, now: int, tell: Tell) -> None:
-    """Scrub the texts of a place. Written back are whose they are, the place, which is their key, and the texts."""
+    """Remove the address from the texts of a table. Written rows: owner columns, row key, texts."""
 
     async def change(wanted: Wanted, rows: Sequence[Any], tx: Tx) -> None:
         texts = slice(1, 1 + len(place.texts))

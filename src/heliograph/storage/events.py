@@ -1,6 +1,6 @@
-"""Events in the store: every line of a timeline, and for each published one a delivery to each subscriber.
+"""Stored events: all timeline entries, and for each published event one delivery per subscribed webhook.
 
-A delivery is written in the transaction that makes the change, so an event can neither be lost nor sent too early.
+A delivery is written in the transaction of the change, so that an event is neither lost nor sent before the commit.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,38 +13,38 @@ from heliograph.domain.delivery.lanes import WEBHOOKS
 from heliograph.domain.events import SCHEDULED, StoredEvent
 from heliograph.storage.engine.database import Database, Tx, note
 
-SPAN = 5000  # events that one page looks through
-NEWEST = "evt_~"  # after every id
+SPAN = 5000  # maximum events scanned for one page
+NEWEST = "evt_~"  # greater than every event id
 
 NewId = Callable[[str], str]
-Subscribers = Callable[[int, str, str | None], Collection[str]]  # team, event type, why it failed → its webhooks' ids
-Signer = Callable[[int, str], str | None]  # team, event type → id of the webhook that signs messages' own callbacks
-OWN = "+own"  # behind a webhook's id: the line of the callbacks that it signs, with a window and tries of its own
+Subscribers = Callable[[int, str, str | None], Collection[str]]  # team, event type, failure reason → webhook ids
+Signer = Callable[[int, str], str | None]  # team, event type → webhook that signs per-message callbacks
+OWN = "+own"  # suffix of a webhook id: separate delivery queue of the per-message callbacks that the webhook signs
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table, in the order of its columns."""
+    """A row of the table `event`; the fields have the order of the columns in `insert_events`."""
 
     id: str
     team: int
     subject: str  # public id of the message or verification, address, domain …
     message: int | None = None
     recipient: str | None = None
-    sequence: int | None = 1  # None: noted, in no feed
+    sequence: int | None = 1  # None: only in the timeline, not in the feed
     type: str
     status: str | None = None
     previous_status: str | None = None
     message_status: str | None = None
-    detail: str | None = None  # a message's: the carrier's words; else: the event's data
+    detail: str | None = None  # message events: the carrier's reply; other events: the event's data
     created_at: int
 
 
 class UnknownEvent(Exception):
-    """The team has no event with this id, or not any more."""
+    """Raised if the team has no event with this id, or if the event was deleted."""
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Events, newest first, and where the next page begins."""
+    """A page of events, newest first, and the cursor of the next page."""
 
     events: list[StoredEvent]
     before: str | None
@@ -58,7 +58,7 @@ class Publisher(msgspec.Struct, frozen=True):
     async def publish(self, tx: Tx, events: Sequence[Event]) -> None:
         if not events:
             return
-        subscribers, signer = cache(self.subscribers), cache(self.signer)  # few kinds of events, many of each
+        subscribers, signer = cache(self.subscribers), cache(self.signer)  # few distinct keys occur
         deliveries, own = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
         for event in events:
             if event.sequence is None and event.type != SCHEDULED:
@@ -79,7 +79,7 @@ class Publisher(msgspec.Struct, frozen=True):
 
 
 def _reason(event: Event) -> str | None:
-    """Return our own reason for a message that failed."""
+    """Return the failure reason that this service has set; None if not set."""
     return msgspec.json.decode(event.detail).get("reason") if event.detail else None
 
 
@@ -88,10 +88,10 @@ class Events:
         self._database = database
 
     async def feed(self, team: int, after: str, limit: int) -> list[StoredEvent]:
-        """Return published events that follow the event `after`, oldest first; all of them if it is empty.
+        """Return published events after the event `after` (empty: from the beginning), oldest first.
 
-        One more than the limit if there are more. Transactions of a team may commit in another order than that of their
-        keys: the feed ends before the keys of those that are still open. Raises UnknownEvent.
+        Up to `limit` + 1 events are returned; the extra event shows that there are more. Transactions may commit in a
+        different order than their keys, so the feed ends before the keys of open transactions. Raises UnknownEvent.
         """
 
         async def read(tx: Tx) -> list[StoredEvent]:
@@ -106,7 +106,7 @@ class Events:
         return await self._database.read(read)
 
     async def feed_end(self, team: int, limit: int) -> list[StoredEvent]:
-        """Return the last published events of the feed, newest first; one more than the limit if there are more."""
+        """Return the last `limit` + 1 published events, newest first; the extra event shows that there are more."""
 
         async def read(tx: Tx) -> list[StoredEvent]:
             ((_, end),) = await tx.run("feed_bounds", team=team, after="")
@@ -116,9 +116,9 @@ class Events:
         return await self._database.read(read)
 
     async def newest(self, team: int, types: Sequence[str], before: str, limit: int) -> EventPage:
-        """Return the newest events of these types.
+        """Return a page of the newest events of these types before the event `before`.
 
-        A page may be short, even empty, and yet have a next one: rare types are looked for span by span.
+        One call scans at most SPAN events, so a page can be short or empty and still have a next page.
         """
         span = {"team": team, "before": before, "span": SPAN}
 

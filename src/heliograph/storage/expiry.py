@@ -1,4 +1,4 @@
-"""Fails messages at their `expires_at` while they still wait: in a long queue, or because delivery is paused."""
+"""Fails messages that reach `expires_at` while waiting in a long queue or because delivery is paused."""
 
 from heliograph.domain.delivery.outcome import own
 from heliograph.runtime.clock import Clock
@@ -7,7 +7,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Change, HeldClaim
 
-BATCH = 100  # messages that one transaction fails
+BATCH = 100  # maximum messages failed in one transaction
 TOO_LATE = "it was not handed over before its expires_at"
 
 
@@ -18,7 +18,7 @@ class Expiry:
         self._publisher = publisher
 
     async def fail_expired(self) -> None:
-        """Fail what has expired by each team's own time, in batches; nothing while the clocks disagree."""
+        """Fail expired messages in batches, by each team's clock. Does nothing while the clocks disagree."""
         if self._clock.off():
             return
         for team, first_at in await self._database.read(lambda tx: tx.run("expiring_teams")):

@@ -1,4 +1,4 @@
-"""All that a team's records hold about an address: what erasing it would look through, with nobody else's address."""
+"""Export of a team's data about an address: scans the same tables as an erasure and removes other addresses."""
 
 from functools import partial
 from typing import Any
@@ -56,7 +56,7 @@ class Exports:
         self._database = database
 
     async def all_of(self, wanted: Wanted, now: int, tell: Tell) -> dict[str, list[Shown]]:
-        """Return what is held, by section; all sections are there, and empty where nothing is held."""
+        """Return the stored data about the address by section; sections without data are empty lists."""
         own = ("messages", "events", "verifications", "marketing", "opt_outs")
         held: dict[str, list[Shown]] = {section: [] for section in (*own, *SECTIONS.values())}
         async for ids in look_through_messages(self._database, wanted, tell):
@@ -81,7 +81,7 @@ class Exports:
         return held
 
     async def _own(self, query: str, given: Shown) -> list[Any]:
-        """Return rows of the address itself, without their keys."""
+        """Return all rows of the paginated query, without their keys."""
         found: list[Any] = []
         after = 0
         while rows := await self._database.read(partial(look, query=query, after=after, given=given)):
@@ -91,7 +91,10 @@ class Exports:
 
 
 async def _message(tx: Tx, wanted: Wanted, id_: str) -> Shown | None:
-    """Show it with this person as the only recipient; None when it only contains a longer address, or is gone."""
+    """Return the message with this address as the only recipient.
+
+    None if the message was deleted, or matched only because it contains a longer address.
+    """
     whole = await message_search.whole(tx, wanted.ref, id_, wanted.webhooks)
     if whole is None:
         return None
@@ -104,7 +107,7 @@ async def _message(tx: Tx, wanted: Wanted, id_: str) -> Shown | None:
     timeline = [event for event in whole.events if event.recipient in own]
     content = msgspec.json.decode(facts.content) if facts.content else None
     for file in (content or {}).get("attachments", []):
-        file.pop("base64", None)  # nobody can look into it for others
+        file.pop("base64", None)  # files cannot be searched for addresses of other people
     return {
         "id": facts.id,
         "channel": facts.channel,
@@ -133,7 +136,7 @@ def _row(wanted: Wanted, place: TextTable, row: Any) -> Shown:
 
 
 def _shown(forms: Forms, fields: Shown) -> Shown:
-    """Show fields as JSON has them: texts that are JSON are opened, and times are written as everywhere."""
+    """Return the fields for the export: JSON texts are decoded and times are formatted as timestamps."""
     return {name: _value(forms, name, value) for name, value in fields.items()}
 
 
@@ -145,6 +148,6 @@ def _value(forms: Forms, name: str, value: Any) -> Any:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError:
             pass
-    if name in ("lines", "first_left"):  # of an import
+    if name in ("lines", "first_left"):  # lines of an import file
         return forms.alone([line for line in value if forms.are_in(msgspec.json.encode(line).decode())])
     return forms.alone(value)

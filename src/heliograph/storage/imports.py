@@ -1,6 +1,7 @@
-"""Imports of suppressions: a file is kept in portions, and each comes onto the list in one transaction with its report.
+"""Imports of suppressions: a file is stored in batches; each batch is applied with its report in one transaction.
 
-Any process does the next portion of any import. One that dies leaves its portion undone, and the next one does it.
+Any process can apply the next batch of any import. If a process crashes, its batch is rolled back and another process
+applies the batch.
 """
 
 import asyncio
@@ -20,20 +21,20 @@ from heliograph.storage.events import Publisher
 from heliograph.storage.setup import NewSuppression
 
 PORTION = 500  # lines in one transaction
-WRITTEN = 20  # portions of a new file in one transaction
-OPEN_MAX = 16  # imports that take turns
-SHOWN = 100  # lines left out that the page shows
+WRITTEN = 20  # batches of a new file stored in one transaction
+OPEN_MAX = 16  # maximum imports processed in turn
+SHOWN = 100  # skipped lines shown on the page
 KEPT_MS = 30 * DAY_MS
 ADDED, KNOWN = "added", "already on the list"
 
 
 class KeptLine(msgspec.Struct, frozen=True, array_like=True):
-    """A line of the file."""
+    """A stored line of the import file."""
 
     number: int
     text: str
     reason: str
-    wrong: str  # why it is left out
+    wrong: str  # why the line is skipped; empty if valid
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class Import(msgspec.Struct, frozen=True):
     known: int
     created_at: int
     ended_at: int | None
-    broken: int  # 1: the file was cut short
+    broken: int  # 1 if the import was stopped before the end
 
     @property
     def state(self) -> str:
@@ -54,12 +55,12 @@ class Import(msgspec.Struct, frozen=True):
 
 class ReportedLine(msgspec.Struct, frozen=True):
     line: KeptLine
-    outcome: str  # what happened to it
+    outcome: str  # ADDED, KNOWN or the reason for skipping the line
 
 
 class ImportReport(msgspec.Struct, frozen=True):
     lines: list[ReportedLine]
-    after: int | None  # the portion to continue after; None: there are no more
+    after: int | None  # number of the last batch on this page; None if this is the last page
 
 
 class Imports:
@@ -67,10 +68,10 @@ class Imports:
         self._database = database
         self._clock = clock
         self._publisher = publisher
-        self.begun = asyncio.Event()  # a hint: an import was begun in this process
+        self.begun = asyncio.Event()  # wakeup: set when this process has stored a new import
 
     async def begin(self, id_: str, team: int, lines: Sequence[ReadLine], entry: AuditEntry) -> None:
-        """Keep the file: first its portions, some at a time, then the import itself."""
+        """Store the file: first its batches, WRITTEN per transaction, then the import itself."""
         for start in range(0, len(lines), PORTION * WRITTEN):
             await self._keep(id_, start, lines[start : start + PORTION * WRITTEN])
         wrong = [line for line in lines if line.wrong]
@@ -97,22 +98,22 @@ class Imports:
         ]
         await self._database.write(lambda tx: tx.run("insert_portions", portions=portions))
 
-    # -- onto the list ------------------------------------------------------------------------------------------
+    # -- applying batches ---------------------------------------------------------------------------------------
 
     async def open(self) -> list[str]:
-        """Return the ids of those in progress, least far first."""
+        """Return the ids of imports in progress, those with the fewest processed lines first."""
         rows = await self._database.read(lambda tx: tx.run("open_imports", limit=OPEN_MAX))
         return [row[0] for row in rows]
 
     async def do_portion(self, id_: str) -> bool:
-        """Put an import's next portion on the list; False when there is none, or another process is working on it."""
+        """Apply the next batch of an import; False if the import has ended or another process is working on it."""
         return await self._database.write(lambda tx: _do_portion(tx, id_, self._clock, self._publisher))
 
     async def stop(self, id_: str) -> None:
         now = self._clock.now()
         await self._database.write(lambda tx: tx.run("stop_import", id=id_, now=now))
 
-    # -- looking at them ----------------------------------------------------------------------------------------
+    # -- reading imports ----------------------------------------------------------------------------------------
 
     async def newest(self, team: int, limit: int = 5) -> list[Import]:
         rows = await self._database.read(lambda tx: tx.run("newest_imports", team=team, limit=limit))
@@ -123,12 +124,12 @@ class Imports:
         return Import(*rows[0]) if rows else None
 
     async def first_left(self, id_: str) -> list[KeptLine]:
-        """Return the first lines that are left out."""
+        """Return the first SHOWN skipped lines of the import."""
         rows = await self._database.read(lambda tx: tx.run("first_left", id=id_))
         return msgspec.json.decode(rows[0][0], type=list[KeptLine]) if rows else []
 
     async def report(self, id_: str, after: int, limit: int = WRITTEN) -> ImportReport:
-        """Return lines that are done, with the outcome of each."""
+        """Return the processed lines of up to `limit` batches with their outcomes."""
         rows = await self._database.read(lambda tx: tx.run("done_portions", id=id_, after=after, limit=limit))
         reported = []
         for _, text, added_text in rows:
@@ -151,7 +152,7 @@ async def _do_portion(tx: Tx, id_: str, clock: Clock, publisher: Publisher) -> b
     ((text,),) = await tx.run("find_portion", id=id_, number=number)
     lines = msgspec.json.decode(text, type=list[KeptLine])
     wanted = {address.normal: line for line in lines if not line.wrong and (address := parse_address(line.text))}
-    # In order, so that two imports with the same addresses do not lock each other out.
+    # Sorted, so that two imports with the same addresses cannot deadlock.
     given = [NewSuppression(team, normal, line.text, line.reason) for normal, line in sorted(wanted.items())]
     made = await setup.suppress(tx, given, now, publisher)
     added = [line.number for normal, line in wanted.items() if (team, normal) in made]
@@ -161,7 +162,7 @@ async def _do_portion(tx: Tx, id_: str, clock: Clock, publisher: Publisher) -> b
 
 
 async def purge(tx: Tx, now: int) -> bool:
-    """Delete one portion; returns whether there may be more. Also files whose import never came."""
+    """Delete a batch of expired imports, and of files whose import was never stored; return whether more may exist."""
     before = f"imp_{ulid(now - KEPT_MS, 0)}"
     await tx.run("purge_imports", before=before)
     return len(await tx.run("purge_portions", before=before, limit=WRITTEN)) == WRITTEN

@@ -1,4 +1,4 @@
-"""The test inbox in the store: what simulators delivered to a team since it was last cleared."""
+"""The test inbox: messages and codes that simulators delivered for a team since the inbox was last cleared."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 PAGE = 50
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
-LAST_OF_A_MS = (1 << 80) - 1  # random part of an id
-SCAN = 2000  # records of a channel that one page looks at: quick even when few of them are the inbox's
+LAST_OF_A_MS = (1 << 80) - 1  # greatest random part of an id
+SCAN = 2000  # maximum records of a channel scanned for one page, which limits its cost if few records match
 
 
 class InboxLine(msgspec.Struct, frozen=True):
@@ -32,9 +32,9 @@ class InboxLine(msgspec.Struct, frozen=True):
     opened: int  # 0: unread
     recipient: str
     recipients: int
-    sender: str  # of an email, bare
+    sender: str  # sender address of an email, without the display name
     attachments: int
-    size: int  # bytes of its content, with the attachments that are kept in it
+    size: int  # bytes of the content, including inline attachments
 
 
 class CodeLine(msgspec.Struct, frozen=True):
@@ -42,8 +42,8 @@ class CodeLine(msgspec.Struct, frozen=True):
     phone: str
     status: str
     created_at: int
-    magic: int  # 1: a magic number, whose code is known
-    added: str  # what its sender added, as JSON
+    magic: int  # 1 for a magic number, whose code is fixed
+    added: str  # optional fields of the request, as JSON
 
 
 class InboxRecipient(msgspec.Struct, frozen=True):
@@ -61,37 +61,37 @@ class InboxItem(msgspec.Struct, frozen=True):
     template_id: str | None
     opened: int
     deleted: int
-    content: str | None  # None: retention has taken it
-    size: int  # bytes of it
+    content: str | None  # None if deleted by retention
+    size: int  # bytes of the content
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the inbox with all that was delivered."""
+    """An inbox line with its recipients and content."""
 
     line: InboxLine
     to: list[str]
-    content: str | None  # None: retention has taken it
+    content: str | None  # None if deleted by retention
 
 
 Line = TypeVar("Line", InboxLine, CodeLine)
 
 
 class InboxPage(msgspec.Struct, Generic[Line], frozen=True, kw_only=True):
-    """Newest first."""
+    """A page of inbox lines, newest first."""
 
     lines: list[Line]
-    before: str | None  # the id to continue before; None: there are no more
-    cleared_at: int | None  # None: never
+    before: str | None  # cursor of the next page; None if this is the last page
+    cleared_at: int | None  # None if the inbox was never cleared
 
 
 class InboxSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines. Ids are compared without their prefix, which is of a channel."""
+    """Filter of inbox lines. Ids are compared without their prefix, which depends on the channel."""
 
-    text: str = ""  # a part of the recipient, the subject or the text, in lower case
-    address: str | None = None  # a whole one, in its normal form
-    after: str = ""  # only what is newer than this id
-    since: int | None = None  # only what was made later than this
-    before: str = ""  # only what is older than this id
+    text: str = ""  # lower-case substring of the recipient, subject or text
+    address: str | None = None  # exact normalised address
+    after: str = ""  # only lines newer than this id
+    since: int | None = None  # only lines created after this time
+    before: str = ""  # only lines older than this id
     unread: bool = False
     limit: int = PAGE
 
@@ -105,7 +105,7 @@ class Inbox:
     async def messages(
         self, team: int, channels: Iterable[Channel], carriers: Iterable[str], wanted: InboxSearch
     ) -> InboxPage[InboxLine]:
-        """Return what these carriers took, over all of these channels."""
+        """Return a page of messages that these carriers accepted, over all of these channels."""
         given: dict[str, Any] = {"text": wanted.text, "address": wanted.address, "unread": int(wanted.unread)}
         given["carriers"] = [(id_,) for id_ in carriers]
         prefixes = [PREFIXES[channel] for channel in channels]
@@ -124,7 +124,7 @@ class Inbox:
         return CodeLine(*rows[0]) if rows else None
 
     async def whole(self, lines: Sequence[InboxLine], carriers: Iterable[str], room: Room) -> list[Captured]:
-        """Return these lines with what was delivered, in the same order."""
+        """Return the lines with their recipients and contents, in the same order."""
         await room(sum(line.size for line in lines))
         messages, takers = [(line.key,) for line in lines], [(id_,) for id_ in carriers]
 
@@ -138,7 +138,7 @@ class Inbox:
         return await self._database.read(story) if lines else []
 
     async def sizes(self, lines: Sequence[InboxLine]) -> dict[str, int]:
-        """Return the bytes of each, by id, with the attachments that are files."""
+        """Return the size of each message in bytes by id, including attachments that are stored as files."""
         messages = [(line.key,) for line in lines if line.attachments]
         files = await self._database.read(lambda tx: tx.run("inbox_files", messages=messages)) if messages else []
         more: dict[int, int] = defaultdict(int)
@@ -147,7 +147,7 @@ class Inbox:
         return {line.id: line.size + more[line.key] for line in lines}
 
     async def item(self, team: int, id_: str, carriers: Iterable[str], room: Room) -> InboxItem | None:
-        """Return it whatever its age, also after the inbox was cleared, but not when it was deleted there."""
+        """Return the message, even if the inbox was cleared since; None if not found or deleted from the inbox."""
         takers = [(carrier,) for carrier in carriers]
 
         async def story(tx: Tx) -> tuple[int, InboxItem] | None:
@@ -163,11 +163,11 @@ class Inbox:
         return replace(item, content=await read_content(self._database, key, item.content, item.size, room))
 
     async def mark(self, team: int, id_: str, *, opened: bool) -> None:
-        """Read or unread, for everybody in the team. Nothing that was sent changes, so it has no entry."""
+        """Mark a message as read or unread for the whole team. No audit entry, as the message does not change."""
         await self._database.write(lambda tx: _mark(tx, team, id_, opened=opened))
 
     async def delete(self, team: int, id_: str, entry: AuditEntry) -> bool:
-        """Hide one; return False when it is not there, or was hidden before."""
+        """Hide a message; return False if it does not exist or is already hidden."""
 
         async def story(tx: Tx) -> bool:
             done = await _mark(tx, team, id_, opened=True, deleted=True)
@@ -178,7 +178,7 @@ class Inbox:
         return await write_serialized(self._database, story, entry.team)
 
     async def clear(self, team: int, entry: AuditEntry) -> None:
-        """Hide everything that is there now."""
+        """Hide all messages and codes created until now."""
 
         async def story(tx: Tx) -> None:
             await tx.run("clear_inbox", team=team, at=entry.at)
@@ -193,13 +193,13 @@ async def _mark(tx: Tx, team: int, id_: str, *, opened: bool, deleted: bool = Fa
 
 async def _page(
     tx: Tx,
-    queries: tuple[str, str],  # of the lines, and of the end of what was searched
+    queries: tuple[str, str],  # names of the queries for the lines and for the end of the scanned range
     kind: type[Line],
     team: int,
     prefixes: Sequence[str],
     wanted: InboxSearch,
     given: dict[str, Any],
-    ahead: int,  # of the team's test clock: so much older its ids may be than its times
+    ahead: int,  # offset of the team's test clock in ms: ids can be this much older than `created_at`
 ) -> InboxPage[Line]:
     cleared = await tx.run("inbox_cleared_at", team=team)
     since: int | None = cleared[0][0] if cleared else None
@@ -207,7 +207,7 @@ async def _page(
     times: list[str] = [ulid(at, LAST_OF_A_MS) for at in (since, wish) if at is not None]
     low, high = max([_body(wanted.after), *times]), _body(wanted.before) or "~"
     lines: list[Line] = []
-    ends: list[str] = []  # without prefix: how far the channels were searched that have more
+    ends: list[str] = []  # last scanned id, without prefix, of each channel that has more records
     for prefix in prefixes:
         span = {"team": team, "low": prefix + low, "high": prefix + high, "scan": SCAN}
         rows = await tx.run(queries[0], limit=wanted.limit + 1, **span, **given)
@@ -218,7 +218,7 @@ async def _page(
     if ahead and wanted.since is not None:
         lines = [line for line in lines if line.created_at > wanted.since]
     lines.sort(key=lambda line: _body(line.id), reverse=True)
-    if ends:  # beyond the nearest end, something newer may be missing
+    if ends:  # drop lines older than the newest of these ids: other channels may have newer lines
         lines = [line for line in lines if _body(line.id) >= max(ends)]
     if len(lines) > wanted.limit:
         return InboxPage(lines=lines[: wanted.limit], before=lines[wanted.limit - 1].id, cleared_at=since)

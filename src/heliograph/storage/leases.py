@@ -1,7 +1,7 @@
-"""By which clock leases run: one that all processes of the database share, never the wall clocks of two (ADR 0019).
+"""The clock of leases, shared by all processes of a database instead of comparing wall clocks (ADR 0019).
 
-PostgreSQL has such a clock. The processes of an SQLite file are on one machine: they share its count since the boot,
-and a row that says what time of day that is.
+PostgreSQL provides the shared clock. The processes of an SQLite file run on one machine: they share its monotonic time
+since boot, and a row with the offset from that time to the time of day.
 """
 
 from collections import deque
@@ -12,8 +12,8 @@ from heliograph.domain.limits import CONTACT_MS, LEASE_MS, MINUTE_MS, SECOND_MS
 from heliograph.runtime.clock import OFF_MS, Clock
 from heliograph.storage.engine.database import Tx
 
-CONFIRM_MS = 20 * SECOND_MS  # how often a process whose clock agrees with the row confirms it
-FORGOTTEN_MS = MINUTE_MS  # after which no process still uses the row's time: the clock was set
+CONFIRM_MS = 20 * SECOND_MS  # interval at which a process whose clock agrees with the row renews it
+FORGOTTEN_MS = MINUTE_MS  # a row not confirmed for this long is replaced: the wall clock was changed
 
 Row = tuple[str | None, int, int]  # boot, ahead, seen
 
@@ -21,14 +21,14 @@ Row = tuple[str | None, int, int]  # boot, ahead, seen
 class Leases:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._apart: int | None = None  # from our count to the shared clock, when it was read last
-        self._calm_at = 0  # by our count: from then on leases of others may be over
-        # Commits of this process: for how many ms it had been in contact with the database, and the shared time.
+        self._apart: int | None = None  # offset from our monotonic time to the shared clock at the last read
+        self._calm_at = 0  # monotonic time from which leases of other processes may expire again
+        # Commits of this process: total ms of contact with the database, and the shared time.
         self._commits: deque[tuple[int, int]] = deque()
-        self._committed_at = 0  # by our count
+        self._committed_at = 0  # monotonic time of the last commit
 
     async def now(self, tx: Tx) -> int:
-        """Return the shared clock's time; the wall clock is compared with it."""
+        """Return the time of the shared clock, and compare the wall clock with the shared clock."""
         clock = self._clock
         before = clock.count()
         row = await _read(tx)
@@ -37,23 +37,23 @@ class Leases:
         clock.compare(shared, after - before)
         apart = shared - after
         if self._apart is not None and abs(apart - self._apart) > OFF_MS + after - before:
-            # It was set. Live processes get a full new lease, because heartbeats use the new time.
+            # The shared clock was changed. Running processes get a full new lease, because heartbeats use the new time.
             self._calm_at = after + LEASE_MS
             self._commits.clear()
         self._apart = apart
         return shared
 
     async def until(self, tx: Tx, length: int = LEASE_MS) -> int:
-        """Return the end of a lease that begins now."""
+        """Return the end of a lease of `length` ms that begins now."""
         return await self.now(tx) + length
 
     async def over(self, tx: Tx) -> int:
-        """Return the time by which leases must have ended to be over; 0 while the clocks disagree: then none is."""
+        """Return the cutoff before which leases are expired; 0 (none expires) while clocks disagree."""
         now = await self.now(tx)
         return now if self._clock.count() >= self._calm_at and not self._clock.off() else 0
 
     async def confirm_contact(self, tx: Tx) -> None:
-        """Write a row; once it is durable, the time since the commit before counts as contact with the database."""
+        """Write a row; after the commit, the time since the previous commit counts as contact with the database."""
         shared, count = await self.now(tx), self._clock.count()
         await tx.run("probe")
         tx.afterwards.append(partial(self._add_commit, shared, count))
@@ -62,7 +62,7 @@ class Leases:
         """Return the cutoff before which leases of this length are abandoned; 0 if none is.
 
         A lease is abandoned if it was not renewed while this process was in contact with the database for `length`.
-        An outage is no contact: it also kept the lease's owner from renewing it, and from recording what it has sent.
+        An outage does not count as contact: the owner could neither renew its lease nor record its sent messages.
         """
         if not self._commits or self._clock.off():
             return 0
@@ -77,11 +77,11 @@ class Leases:
             self._commits.popleft()
 
     def off(self) -> int:
-        """Return how far the wall clock is ahead, in ms, when it is wrong: then nothing is claimed."""
+        """Return by how many ms the wall clock is ahead, 0 if correct. No work is claimed while nonzero."""
         return self._clock.off()
 
     async def check(self, read: Callable[..., Awaitable[bool]], write: Callable[..., Awaitable[bool]]) -> None:
-        """Compare the wall clock with the shared one; on SQLite, keep the row that all processes use."""
+        """Compare the wall clock with the shared clock; on SQLite, renew the row that all processes use."""
         if await read(self._stale):
             await write(self._renew)
 
@@ -97,18 +97,21 @@ class Leases:
 
     def _shared(self, row: Row | None) -> int:
         if row is not None and row[0] is None:
-            return row[1]  # PostgreSQL's own
+            return row[1]  # the clock of PostgreSQL
         if row is None or not self._is_of_this_boot(row):
-            return self._clock.wall()  # the first process since the boot
+            return self._clock.wall()  # this is the first process since the boot
         return self._clock.count() + row[1]
 
     def _is_of_this_boot(self, row: Row) -> bool:
-        """Tell whether it is: no process can have seen a time that the count since this boot has not reached."""
+        """Return whether the row was written since the last boot.
+
+        A row whose `seen` time is later than the shared time of this boot must be from an earlier boot.
+        """
         boot, ahead, seen = row
         return boot == self._clock.boot and self._clock.count() + ahead >= seen - OFF_MS
 
     def _renewed(self, row: Row | None) -> Row | None:
-        """Return what the row should be; None when it stays as it is."""
+        """Return the new row; None if the row need not change."""
         if row is not None and row[0] is None:
             return None
         clock, shared = self._clock, self._shared(row)

@@ -1,4 +1,4 @@
-"""The ledger: pages of entries with the credit after each, and what an operator books."""
+"""The ledger: pages of entries with the credit after each entry, spend per month, and bookings of operators."""
 
 from collections.abc import Iterable
 
@@ -13,8 +13,8 @@ from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 
 class Entry(msgspec.Struct, frozen=True):
-    moved: int  # by how much it changed the credit: a capture does not, its hold did
-    balance: int  # the credit that could be spent after it
+    moved: int  # change of the credit; 0 for a capture, because its hold already changed the credit
+    balance: int  # available credit after this entry
     key: int
     kind: str
     amount: int
@@ -23,7 +23,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """Entries before `key`. The ledger only grows, so the credit there stays true and need not be summed again."""
+    """A cursor for entries before `key`, with the credit at that point.
+
+    The ledger is append-only, so the credit stays valid and need not be summed again.
+    """
 
     key: int
     balance: int
@@ -31,20 +34,20 @@ class Cursor(msgspec.Struct, frozen=True):
 
 class LedgerPage(msgspec.Struct, frozen=True, kw_only=True):
     entries: list[Entry]  # newest first
-    following: Cursor | None  # where the next page begins; None: this is the last
+    following: Cursor | None  # cursor of the next page; None if this is the last page
 
 
-SUMMED_MOST = 20_000  # entries at a time: some 10 ms
-COUNTED_MOST = 5_000  # that one transaction, or a page, adds to what was counted before
+SUMMED_MOST = 20_000  # entries summed per query, about 10 ms
+COUNTED_MOST = 5_000  # maximum entries that a transaction or a page adds to the stored sums
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
-    charges: dict[tuple[str, str], Charge]  # by UTC month and by what was sent
-    counted_until: int | None  # when the last entry was that is counted; None: all are
+    charges: dict[tuple[str, str], Charge]  # (UTC month, kind of message) → charge
+    counted_until: int | None  # timestamp of the last summed entry; None if all are
 
 
 class _Sums(msgspec.Struct):
-    """What a team's entries up to a key come to."""
+    """Sums of a team's ledger entries up to a key."""
 
     key: int = 0
     credit: int = 0
@@ -60,7 +63,7 @@ class Ledger:
         return await self._database.read(lambda tx: account(tx, team))
 
     async def accounts(self, teams: Iterable[int]) -> dict[int, Account]:
-        """Return accounts by team; one that is not there is missing."""
+        """Return the accounts by team; teams without an account are missing."""
         rows = await self._database.read(lambda tx: tx.run("find_accounts", teams=[(team,) for team in teams]))
         return {row[0]: to_account(row) for row in rows}
 
@@ -68,7 +71,10 @@ class Ledger:
         return await self._database.read(lambda tx: _page(tx, team, cursor, limit))
 
     async def difference(self, team: int) -> int:
-        """Return how far the account is off the sum of its entries; each is added up once in a process's life."""
+        """Return the absolute difference between the account and the sum of its ledger entries.
+
+        The sums are cached, so that each process reads each entry once.
+        """
         sums = self._sums.setdefault(team, _Sums())
         while True:
             rows = await self._database.read(
@@ -83,15 +89,15 @@ class Ledger:
                 return sum(abs(row[0] - sums.credit) + abs(row[1] - sums.held) for row in rows[:1])
 
     async def count_spend(self, team: int) -> bool:
-        """Count a portion of what was charged since the last time; tells whether there is more."""
+        """Add a batch of new charges to the stored sums; return whether there are more."""
         return await self._database.write(lambda tx: _count_spend(tx, team))
 
     async def spend(self, team: int, since: str) -> Spend:
-        """Return what was charged from that month on: what is counted, and the newest entries beside it."""
+        """Return the charges from the month `since` on: the stored sums plus entries that are not yet in the sums."""
         return await self._database.read(lambda tx: _spend(tx, team, since))
 
     async def book(self, team: int, amount: int, note: str | None, entry: AuditEntry) -> Account:
-        """Top up, or take by a negative amount; ValueError when that is more than there is."""
+        """Add `amount` to the credit; a negative amount is deducted. ValueError if it exceeds the credit."""
         return await write_serialized(self._database, lambda tx: _book(tx, team, amount, note, entry), entry.team)
 
 

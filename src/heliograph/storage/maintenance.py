@@ -1,4 +1,4 @@
-"""Upkeep: the clock, retention, and whether the database answers and is the newest."""
+"""Database maintenance: clock check, retention, health probe, and detection of restored or copied databases."""
 
 from collections.abc import Collection, Mapping
 
@@ -20,7 +20,7 @@ class Upkeep:
         self.can_commit = Probe(database.probe)
 
     async def pause_if_turned_back(self, seen: Mapping[int, int], copied: Collection[int] = ()) -> Comparison:
-        """Pause delivery now if the database is older than what was seen of it, or its file is a copy."""
+        """Pause delivery if the database was restored from an older backup, or if its file is a copy."""
         now, publisher = self._clock.now(), self._setup.publisher
         fresh = int.from_bytes(self._clock.entropy(8)) >> 1
         compared = await self._database.write(
@@ -33,10 +33,10 @@ class Upkeep:
         return compared
 
     async def check_clock(self) -> None:
-        """Compare this process's clock with the one that all share."""
+        """Compare the clock of this process with the clock that all processes share."""
         await self._leases.check(self._database.read, self._database.write)
 
     async def purge(self) -> None:
-        """Delete what retention no longer keeps."""
+        """Delete data whose retention period has ended."""
         teams = [team.record for team in self._setup.current.teams.values()]
         await retention.purge(self._database, self._clock.now(), teams, self._clock.moved)

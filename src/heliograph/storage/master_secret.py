@@ -1,4 +1,4 @@
-"""How the database recognises its master secret, and all that is sealed with it, to be sealed anew (ADR 0038)."""
+"""The digest of the master secret in the database, and re-encryption of all encrypted texts (ADR 0038)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,19 +11,19 @@ from heliograph.domain.setup.snapshot import Setup, to_row
 from heliograph.storage import audit, setup
 from heliograph.storage.engine.database import Database, T, Tx, write_serialized
 
-PORTION = 100  # sealed anew in one transaction
-KEPT = "keys/kept"  # the context of keys that outlive the secret they were derived from
-# Sealed columns: the query that reads one → the one that writes it, and how its contexts begin.
+PORTION = 100  # records or rows re-encrypted in one transaction
+KEPT = "keys/kept"  # encryption context of keys that stay in use after a rotation of the master secret
+# Encrypted columns: read query → (write query, prefix of the encryption contexts).
 COLUMNS = {"sealed_people": ("reseal_people", "totp"), "sealed_chat_hooks": ("reseal_chat_hooks", "chat")}
 
-Fresh = Callable[[str, str], str | None]  # text, context → sealed anew; None: it stays as it is
-Tell = Callable[[int, int], None]  # how many were looked at, of how many
+Fresh = Callable[[str, str], str | None]  # text, context → re-encrypted text; None if unchanged
+Tell = Callable[[int, int], None]  # progress callback: processed, total
 
 
 class KnownSecret(msgspec.Struct, frozen=True):
-    digest: str | None  # None: the database never met one
-    sealed: bool  # something is
-    kept: str | None = None  # sealed: the keys derived from the first secret; None: the secret was never rotated
+    digest: str | None  # None if no secret was registered
+    sealed: bool  # True if the database contains encrypted texts
+    kept: str | None = None  # encrypted keys derived from the first secret; None if the secret was never rotated
 
 
 async def known(tx: Tx) -> KnownSecret:
@@ -32,7 +32,7 @@ async def known(tx: Tx) -> KnownSecret:
 
 
 async def sealed_texts(tx: Tx, records: Setup) -> dict[str, str]:
-    """Return what is sealed, by context."""
+    """Return all encrypted texts by context."""
     found = {c: text for record in records.records.values() for c, text in texts_of(record).items()}
     for query, (_, place) in COLUMNS.items():
         found |= {f"{place}/{id_}": text for id_, text in await tx.run(query)}
@@ -44,33 +44,33 @@ class SecretStore:
     def __init__(self, database: Database, setup_store: "setup.SetupStore") -> None:
         self._database = database
         self._setup = setup_store
-        self.seen = KnownSecret(None, False)  # by this process
+        self.seen = KnownSecret(None, False)  # last state read by this process
 
     async def known(self) -> KnownSecret:
         self.seen = await self._database.read(known)
         return self.seen
 
     async def meet(self, digest: str) -> str:
-        """Returns the one that the database knows: this one, or the one that it met before."""
+        """Register the digest of the secret if none is registered; return the registered digest."""
         met = await self._database.write(lambda tx: _meet(tx, digest))
         self.seen = msgspec.structs.replace(self.seen, digest=met)
         return met
 
     async def change(self, digest: str, entry: AuditEntry) -> bool:
-        """Change the secret that the database knows; return False when it is the same."""
+        """Replace the registered digest and delete the kept keys; return False if the digest is unchanged."""
         return await write_serialized(self._database, lambda tx: _change(tx, digest, entry), entry.team)
 
     async def turn(self, digest: str, kept: str, entry: AuditEntry) -> bool:
-        """Let everybody seal with this one from now on; return False when that is so already."""
+        """Rotate the secret: all processes encrypt with the new secret from now on. False if already registered."""
         return await write_serialized(self._database, lambda tx: _turn(tx, digest, kept, entry), entry.team)
 
     async def texts(self) -> dict[str, str]:
-        """Return all that is sealed, by context."""
+        """Return all encrypted texts by context, after refreshing the setup."""
         current = await self._setup.refresh()
         return await self._database.read(lambda tx: sealed_texts(tx, current))
 
     async def reseal(self, fresh: Fresh, tell: Tell) -> int:
-        """Seal anew what needs it, in portions; returns how many texts did. What changes meanwhile is left alone."""
+        """Re-encrypt texts in batches and return their number. Texts that change concurrently are skipped."""
         current = await self._setup.refresh()
         records = [
             place
@@ -90,7 +90,7 @@ class SecretStore:
         return done
 
     async def _column(self, query: str, place: str, fresh: Fresh) -> list[tuple[str, str, str]]:
-        """Return whose each text is, the text, and what takes its place."""
+        """Return (row id, encrypted text, re-encrypted text) for each text that must be re-encrypted."""
         rows = await self._database.read(lambda tx: tx.run(query))
         news = [(id_, text, fresh(text, f"{place}/{id_}")) for id_, text in rows]
         return [(id_, text, new) for id_, text, new in news if new]
@@ -101,7 +101,7 @@ def _portions(rows: Sequence[T]) -> list[Sequence[T]]:
 
 
 async def _reseal_records(tx: Tx, places: Sequence[tuple[str, str]], fresh: Fresh, seen: Setup) -> int:
-    """Seal the records anew, as they are under the lock."""
+    """Re-encrypt the texts of the records, read again under the setup lock; return the number of texts."""
     current = await setup.locked(tx, seen)
     rows, count = [], 0
     for kind, id_ in places:
@@ -127,7 +127,7 @@ async def _change(tx: Tx, digest: str, entry: AuditEntry) -> bool:
     if await _meet(tx, "") == digest:
         return False
     await tx.run("change_secret", digest=digest)
-    await tx.run("forget_kept_keys")  # nobody can open them any more
+    await tx.run("forget_kept_keys")  # they can no longer be decrypted
     await audit.write(tx, entry)
     return True
 

@@ -1,4 +1,4 @@
-"""Messages: accepted many at a time, and read with their timeline."""
+"""Messages: acceptance in group commits, search, and reads with the timeline."""
 
 from collections.abc import Coroutine, Iterable
 from typing import Any
@@ -66,7 +66,7 @@ class Messages:
         return await self._database.read(lambda tx: accepts.rehearse(tx, item, self._name_of))
 
     async def remembered(self, key_id: str, hash_: str) -> Remembered | None:
-        """Return the answer to a request with this idempotency key, or its lease."""
+        """Return the stored response or lease of this idempotency key; None if not found."""
         found = await self._database.read(lambda tx: accepts.find_remembered(tx, [(key_id, hash_)], self._leases))
         return found.get((key_id, hash_))
 
@@ -86,7 +86,10 @@ class Messages:
         return self._database.read(story)
 
     async def put_away(self, team: int, id_: str, entry: AuditEntry, *, whole: bool) -> bool | None:
-        """Delete its content, or all of it, before its time; False when it has not ended, None when it is not there."""
+        """Delete a message's content, or the whole message, before its retention ends.
+
+        False if the message is not final, None if not found.
+        """
 
         async def story(tx: Tx) -> bool | None:
             rows = await tx.run("find_message", team=team, id=id_)
@@ -103,26 +106,26 @@ class Messages:
         return await self._database.read(lambda tx: message_search.messages(tx, team, seen))
 
     async def lines(self, team: int, ids: Iterable[str]) -> dict[str, MessageLine]:
-        """Return those of the team that are still there, by id."""
+        """Return the team's existing messages among `ids`, by id."""
         asked = [(id_,) for id_ in ids]
         rows = await self._database.read(lambda tx: tx.run("message_lines", team=team, ids=asked)) if asked else []
         return {row[1]: MessageLine(*row) for row in rows}
 
     async def count(self, team: int, wanted: Search, most: int = COUNT_MOST) -> Counted:
-        """Count no further than `most`.
+        """Return the number of matching messages, up to `most`.
 
-        With a part, a key or a sender domain it counts those that may fit, by the index alone.
+        A search by substring, key or sender domain counts index candidates, which may include false matches.
         """
         seen = message_search.seen_by(self._clock, team, wanted)
         return await self._database.read(lambda tx: message_search.count(tx, team, seen, most))
 
     async def states(self, team: int, wanted: Search, most: int = COUNT_MOST) -> dict[str, int]:
-        """Count the messages of a tag or of a template in each state, no further than `most` for each channel."""
+        """Return the number of messages of a tag or template in each state, up to `most` per channel."""
         seen = message_search.seen_by(self._clock, team, wanted)
         return await self._database.read(lambda tx: message_search.states(tx, team, seen, most))
 
     async def outcomes(self, messages: Iterable[int]) -> dict[int, dict[str, int]]:
-        """Count the recipients of each message in each state."""
+        """Return, for each message, the number of recipients in each state."""
         return await self._database.read(lambda tx: message_search.outcomes(tx, messages))
 
     async def facts(self, team: int, id_: str, room: Room) -> MessageRow | None:
@@ -130,7 +133,7 @@ class Messages:
         return await self._filled(found, room) if found else None
 
     async def whole(self, team: int, id_: str, webhooks: Iterable[str], room: Room) -> MessageDetails | None:
-        """Return it with its whole timeline, and what was sent to these webhooks about it."""
+        """Return the message with its timeline and its deliveries to these webhooks; None if not found."""
         found = await self._database.read(lambda tx: message_search.whole(tx, team, id_, webhooks, SMALL))
         return replace(found, facts=await self._filled(found.facts, room)) if found else None
 
