@@ -1,7 +1,8 @@
 -- The accept transaction: a fixed number of statements for any number of messages.
 
 -- name: lock_accounts
--- The rows that racers for credit and quota wait on; in order, so that two batches cannot wait on each other.
+-- Lock and return the accounts of these teams, in team order, so that two batches cannot deadlock.
+-- Concurrent transactions that use credit or quota wait on these rows.
 SELECT team, available, held, month, used, erased, sandbox_day, sandbox_used, octets_day, octets_used,
        opted_out
 FROM account
@@ -11,6 +12,7 @@ FOR UPDATE  --postgres
 ;
 
 -- name: update_accounts
+-- Write back credit, quotas and usage of accounts.
 UPDATE account SET available = r.available, held = r.held, month = r.month, used = r.used,
                    sandbox_day = r.sandbox_day, sandbox_used = r.sandbox_used, octets_day = r.octets_day,
                    octets_used = r.octets_used
@@ -19,22 +21,26 @@ FROM rows(:accounts, team bigint, available bigint, held bigint, month text, use
 WHERE account.team = r.team;
 
 -- name: find_suppressed
+-- Return the suppressed addresses among these (team, address) pairs.
 SELECT s.team, s.address
 FROM rows(:addresses, team bigint, address text) AS r
 JOIN suppression s ON s.team = r.team AND s.address = r.address;
 
 -- name: find_marketing
+-- Return the marketing sends to each address since the given time.
 SELECT m.team, m.address, m.created_at
 FROM rows(:addresses, team bigint, address text, since bigint) AS r
 JOIN marketing m ON m.team = r.team AND m.address = r.address AND m.created_at > r.since
 ORDER BY m.created_at;
 
 -- name: insert_marketing
+-- Record marketing sends for the frequency limit.
 INSERT INTO marketing (team, address, created_at)
 SELECT team, address, created_at FROM rows(:rows, team bigint, address text, created_at bigint) AS r;
 
 -- name: next_message_keys
--- So that the rows of all tables are written at once. On SQLite whoever writes is alone; PostgreSQL has a sequence.
+-- Reserve `count` message keys before the insert, so that the rows of all tables are written at once.
+-- SQLite has a single writer, so the next keys are computed; PostgreSQL has a sequence.
 WITH RECURSIVE next AS (                                                                                  --sqlite
     SELECT max(coalesce((SELECT max(key) FROM message), 0),                                               --sqlite
                coalesce((SELECT c.next FROM counter c WHERE c.name = 'message'), 0)) + 1 AS key           --sqlite
@@ -44,6 +50,7 @@ SELECT nextval('message_key_seq') FROM generate_series(1, :count)               
 ;
 
 -- name: insert_messages, many rows at once
+-- Insert accepted messages.
 INSERT INTO message (key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price,
                      charge, sequence, created_at, has_body, record, batch, trace)
 SELECT key, id, team, channel, status, sandbox, key_id, template_id, template_version, country, price, charge, 0,
@@ -53,32 +60,41 @@ FROM rows(:messages, key bigint, id text, team bigint, channel text, status text
           record text, batch text, trace text) AS r;
 
 -- name: insert_contents
+-- Insert the contents of messages.
 INSERT INTO content (message, body) SELECT message, body FROM rows(:contents, message bigint, body text) AS r;
 
 -- name: insert_shared_contents
+-- Insert contents that refer to a text shared by several messages.
 INSERT INTO content (message, body, shared)
 SELECT message, body, shared FROM rows(:contents, message bigint, body text, shared bigint) AS r;
 
 -- name: insert_shared_texts
+-- Insert texts that several messages share.
 INSERT INTO shared_text (key, body) SELECT key, body FROM rows(:texts, key bigint, body text) AS r;
 
 -- name: insert_blobs
+-- Link attachment files to their messages.
 INSERT INTO blob (hash, message) SELECT hash, message FROM rows(:blobs, hash text, message bigint) AS r;
 
 -- name: insert_tags
+-- Insert the tags of messages and verifications.
 INSERT INTO tag (team, tag, id) SELECT team, tag, id FROM rows(:tags, team bigint, tag bigint, id text) AS r;
 
 -- name: insert_callbacks
+-- Insert the callback URLs of individual messages.
 INSERT INTO callback (message, url) SELECT message, url FROM rows(:callbacks, message bigint, url text) AS r;
 
 -- name: insert_recipients, many rows at once
+-- Insert the recipients of accepted messages.
 INSERT INTO recipient (message, position, address, given, kind, status, updated_at, late)
 SELECT message, position, address, given, kind, status, updated_at, 0
 FROM rows(:recipients, message bigint, position smallint, address text, given text, kind text, status text,
           updated_at bigint) AS r;
 
 -- name: insert_outbox, many rows at once
--- Epochs begin with the time: SQLite gives a key again when its row is gone, and a lost claim must not fit the new one.
+-- Queue recipients for delivery.
+-- The epoch starts with the current time: SQLite reuses the key of a deleted row, and a lost claim on the old row must
+-- not match the new row.
 INSERT INTO outbox (lane, team, message, position, promises, due_at, first_at, expires_at, attempt, deferrals, claims,
                     epoch)
 SELECT lane, team, message, position, promises, due_at, first_at, expires_at, 0, '{}', 0, first_at
@@ -86,18 +102,21 @@ FROM rows(:outbox, lane text, team bigint, message bigint, position smallint, pr
           first_at bigint, expires_at bigint) AS r;
 
 -- name: insert_ledger, many rows at once
+-- Append entries to the ledger.
 INSERT INTO ledger (team, kind, amount, subject, created_at, turn)
 SELECT team, kind, amount, subject, created_at, turn
 FROM rows(:entries, team bigint, kind text, amount bigint, subject text, created_at bigint, turn bigint) AS r;
 
 -- name: find_idempotency
--- The owner of one that has an answer is what was made.
+-- Return stored responses and leases of idempotency keys.
+-- In a row with a response, `owner` is the id of the created object.
 SELECT i.key_id, i.hash, i.fingerprint, i.status, i.response, i.lease_until, i.expires_at, i.owner
 FROM rows(:keys, key_id text, hash text) AS r
 JOIN idempotency i ON i.key_id = r.key_id AND i.hash = r.hash;
 
 -- name: remember_idempotency
--- Takes a key that is new, expired by its team's time or abandoned; a row that is missing in the answer was taken by another process.
+-- Take idempotency keys that are new, expired by the team's clock, or abandoned; return the hashes taken.
+-- A key that is missing in the result was taken by another process.
 INSERT INTO idempotency (key_id, hash, fingerprint, owner, lease_until, status, response, expires_at)
 SELECT key_id, hash, fingerprint, owner, lease_until, status, response, expires_at
 FROM rows(:keys, key_id text, hash text, fingerprint text, owner text, lease_until bigint, status bigint,
@@ -110,7 +129,9 @@ WHERE idempotency.expires_at <= excluded.expires_at - :window OR (idempotency.st
 RETURNING hash;
 
 -- name: complete_idempotency
--- The lease too: an execution that froze beyond it must not answer for one that took the key later in this process.
+-- Store the response of an idempotent request, if the caller still holds the lease on its key.
+-- The lease end is compared too: an execution that stalled beyond its lease must not answer for a later execution in
+-- the same process.
 UPDATE idempotency SET owner = r.made, status = r.status, response = r.response, expires_at = r.expires_at
 FROM rows(:keys, key_id text, hash text, owner text, lease_until bigint, made text, status bigint, response text,
           expires_at bigint) AS r

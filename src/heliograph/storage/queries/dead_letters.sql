@@ -1,8 +1,9 @@
--- What waits, and the dead letters. `substr` is that of the index recipient_dead: it keeps these away from all others.
+-- Backlogs and dead letters.
+-- The `substr` expression is that of the partial index recipient_dead, so that only dead letters are read.
 
 -- name: waiting_by_team
--- What is due, what is to be tried later, when the first was due, and since when the oldest is tried again and again. Skips from team to team along the index, and counts
--- no further than `most`.
+-- Return per lane and team: due and later rows, the first due time, and the start of the oldest retry.
+-- Skips from team to team along the index, and counts no further than `most`.
 WITH RECURSIVE waiting (lane, team) AS (
     SELECT l.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL)
     FROM rows(:lanes, lane text) AS l
@@ -22,11 +23,13 @@ SELECT w.lane, w.team,
 FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: working_by_team
+-- Return the number of claimed rows and the first due time per lane and team.
 SELECT lane, team, count(*), min(due_at) FROM outbox WHERE owner IS NOT NULL GROUP BY lane, team;
 
 -- name: waiting_deliveries
--- Skips from webhook to webhook along the index, and counts no further than `most`. Each try moves due_at: how long the
--- oldest waits counts from its first one.
+-- Return the backlog, failure start and oldest delivery of each webhook with waiting deliveries.
+-- Skips from webhook to webhook along the index, and counts no further than `most`. Each attempt changes due_at, so the
+-- age of the oldest delivery is counted from its first attempt.
 WITH RECURSIVE waiting (webhook) AS (
     SELECT min(webhook) FROM delivery WHERE state = 'waiting'
     UNION ALL
@@ -43,6 +46,7 @@ SELECT w.webhook,
 FROM waiting w LEFT JOIN endpoint e ON e.webhook = w.webhook WHERE w.webhook IS NOT NULL;
 
 -- name: dead_letters
+-- Return a page of dead letters that failed by `until`, newest message first.
 SELECT r.message, r.position, m.id, m.team, m.channel, m.has_body, r.given, r.updated_at
 FROM recipient r JOIN message m ON m.key = r.message
 WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"' AND (r.message, r.position) < (:message, :position)
@@ -50,16 +54,18 @@ WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"' AND (r.message, r.posi
 ORDER BY r.message DESC, r.position DESC LIMIT :limit;
 
 -- name: count_dead
+-- Return the number of dead letters, up to `most`.
 SELECT count(*) FROM (SELECT 1 FROM recipient WHERE substr(detail, 1, 23) = '{"reason":"quarantined"' LIMIT :most) AS d;
 
 -- name: dead_letter
+-- Return one dead letter with the details of its message.
 SELECT r.message, r.position, m.id, m.team, m.channel, m.has_body, r.given, r.updated_at, m.price, m.charge, r.carrier,
        m.created_at, r.detail
 FROM recipient r JOIN message m ON m.key = r.message
 WHERE r.message = :message AND r.position = :position AND substr(r.detail, 1, 23) = '{"reason":"quarantined"';
 
 -- name: find_dead
--- Of these, the dead letters whose content is kept.
+-- Return the keys among these that are dead letters and whose content still exists.
 SELECT r.message, r.position
 FROM rows(:letters, message bigint, position smallint) AS p
 JOIN recipient r ON r.message = p.message AND r.position = p.position
@@ -68,6 +74,7 @@ WHERE substr(r.detail, 1, 23) = '{"reason":"quarantined"'
 ORDER BY r.message, r.position;
 
 -- name: leave_dead_letters
+-- Give dead letters a new status and detail, so that they leave the dead-letter queue.
 UPDATE recipient SET status = :status, detail = :detail, updated_at = :now
 FROM rows(:letters, message bigint, position smallint) AS p
 WHERE recipient.message = p.message AND recipient.position = p.position
@@ -75,7 +82,8 @@ WHERE recipient.message = p.message AND recipient.position = p.position
 RETURNING recipient.message;
 
 -- name: reopen_messages
--- An email that is `failed` would stay so: no state comes after it.
+-- Reopen messages whose dead letters are retried.
+-- The status `failed` is reset to `sending`, because no other state can follow `failed`.
 UPDATE message SET ended_at = NULL, charge = r.charge, turn = r.turn,
                    status = CASE WHEN status = 'failed' THEN 'sending' ELSE status END
 FROM rows(:messages, key bigint, charge text, turn bigint) AS r

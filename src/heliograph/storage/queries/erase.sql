@@ -1,14 +1,16 @@
--- Erasing an address of a team: look through its rows in portions, and change those that name it.
--- A look returns the rows of a portion that may name it, and the last row, where the next portion begins: its place, the
--- texts that are changed, and what else an export shows.
--- Rows that are written say whose they are: were that asked for apart, SQLite would read all of the team.
+-- Erasure of an address of a team: scans its rows in batches and changes rows that contain the address.
+-- A `look_` query returns the rows of a batch that may contain the address, and the last row, where the next batch
+-- begins. Columns: row key, texts to change, further columns for exports.
+-- Written rows include their owner columns: without these, SQLite would read all rows of the team.
 
 -- name: mark_erased
+-- Mark the account as having erased addresses; this also locks the account row.
 UPDATE account SET erased = 1 WHERE team = :team RETURNING team;
 
 -- The queue has no index by message, since every accept would pay for it: these read what the team has in it.
 
 -- name: moving_messages
+-- Return the number of queued or claimed messages to the address.
 WITH queue AS (
     SELECT o.message FROM rows(:lanes, lane text) AS l
     JOIN outbox o ON o.lane = l.lane AND o.team = :team AND o.owner IS NULL
@@ -18,25 +20,31 @@ WITH queue AS (
 SELECT count(DISTINCT q.message) FROM queue q JOIN recipient r ON r.message = q.message AND r.address = :address;
 
 -- name: moving_verifications
+-- Return the number of pending verifications of the address.
 SELECT count(*) FROM verification
 INDEXED BY verification_by_phone  --sqlite
 WHERE team = :team AND phone = :address AND status = 'pending' AND (owner IS NOT NULL OR expires_at > :now);
 
 -- name: moving_imports
+-- Return the number of running suppression imports of the team.
 SELECT count(*) FROM suppression_import WHERE team = :team AND ended_at IS NULL;
 
 -- name: erase_marketing
+-- Delete the marketing sends to the address.
 DELETE FROM marketing WHERE team = :team AND address = :address;
 
 -- name: erase_opt_outs
+-- Replace the phone number of opt-outs by its hash.
 UPDATE opt_out SET phone = :name WHERE team = :team AND phone = :address;
 
 -- name: look_marketing
+-- Return a batch of marketing sends to the address.
 SELECT key, created_at FROM marketing WHERE team = :team AND address = :address AND key > :after
 ORDER BY key LIMIT :limit;
 
 -- name: look_messages
--- Counted, since PostgreSQL would answer EXISTS by reading all recipients.
+-- Return a batch of message ids with a flag that shows whether the message may contain the address.
+-- count(*) instead of EXISTS, for which PostgreSQL would read all recipients.
 WITH seen AS (
     SELECT key, id, record FROM message WHERE team = :team AND id > :after ORDER BY id LIMIT :limit
 ), found AS MATERIALIZED (
@@ -50,7 +58,8 @@ WITH seen AS (
 SELECT id, hit FROM found WHERE hit OR id = (SELECT max(id) FROM seen) ORDER BY id;
 
 -- name: lock_erased
--- CROSS: else SQLite reads all messages of the team.
+-- Lock messages and return their records and contents.
+-- CROSS JOIN: otherwise SQLite reads all messages of the team.
 SELECT m.key, m.record, c.body FROM rows(:ids, id text) AS r
 CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
 JOIN message m ON m.team = :team AND m.id = r.id        --postgres
@@ -60,6 +69,7 @@ FOR UPDATE OF m  --postgres
 ;
 
 -- name: working_messages
+-- Return the messages among these that are queued or claimed.
 WITH wanted AS (SELECT message FROM rows(:messages, message bigint) AS r)
 SELECT o.message FROM rows(:lanes, lane text) AS l
 JOIN outbox o ON o.lane = l.lane AND o.team = :team AND o.owner IS NULL
@@ -69,45 +79,56 @@ SELECT message FROM outbox
 WHERE owner IS NOT NULL AND team = :team AND message IN (SELECT message FROM wanted);
 
 -- name: events_of
+-- Return the events of messages.
 SELECT e.key, e.id, e.subject, e.recipient, e.detail, e.message FROM rows(:messages, message bigint) AS r
 JOIN event e ON e.message = r.message;
 
 -- name: erase_records
+-- Replace the records of messages.
 UPDATE message SET record = r.record FROM rows(:records, key bigint, record text) AS r WHERE message.key = r.key;
 
 -- name: end_erased
+-- Mark messages as final and return their batches.
 UPDATE message SET ended_at = :now
 WHERE ended_at IS NULL AND key IN (SELECT message FROM rows(:messages, message bigint) AS r)
 RETURNING batch;
 
 -- name: erase_recipients
+-- Replace address and detail of recipients.
 UPDATE recipient SET address = r.address, given = r.given, detail = r.detail
 FROM rows(:recipients, message bigint, position smallint, address text, given text, detail text) AS r
 WHERE recipient.message = r.message AND recipient.position = r.position;
 
 -- name: erase_seen
+-- Delete the address from the recipient search index.
 DELETE FROM seen_recipient WHERE (span, team, address, message) IN (
     SELECT message >> 12, CAST(:team AS bigint), CAST(:address AS text), message
     FROM rows(:messages, message bigint) AS r);
 
 -- name: look_suppressions
--- A bounce of several recipients may name it in the words that suppressed another.
+-- Return a batch of suppressions whose detail may contain the address.
+-- A bounce of several recipients can contain the address in the detail of another suppressed address.
 portion(suppression WHERE team = :team | address | detail | reason, created_at);
 
 -- name: erase_suppressions
+-- Replace the details of suppressions.
 UPDATE suppression SET detail = r.detail FROM rows(:rows, team bigint, address text, detail text) AS r
 WHERE suppression.team = r.team AND suppression.address = r.address;
 
 -- name: look_events
+-- Return a batch of events that may contain the address.
 portion(event WHERE team = :team | id | subject, recipient, detail | type, created_at, key);
 
 -- name: erase_events
+-- Replace the texts of events.
 UPDATE event SET subject = r.subject, recipient = r.recipient, detail = r.detail
 FROM rows(:events, id text, key bigint, subject text, recipient text, detail text) AS r
 WHERE event.key = r.key AND event.id = r.id;
 
 -- name: erase_deliveries
--- One that waits is as after a replay: a try that is on its way, with the address in it, records nothing.
+-- Replace the subject of webhook deliveries.
+-- A waiting delivery is changed as by a replay, so that an attempt in progress, which contains the address, records
+-- nothing.
 UPDATE delivery SET subject = r.subject,
                     attempt = CASE WHEN state = 'waiting' THEN attempt + 1 ELSE attempt END,
                     earlier = CASE WHEN state = 'waiting' THEN attempt + 1 ELSE earlier END
@@ -115,9 +136,11 @@ FROM rows(:deliveries, key bigint, subject text) AS r
 WHERE delivery.key = r.key;
 
 -- name: erase_answers
+-- Clear the webhooks' responses to deliveries.
 UPDATE attempt SET answer = '' WHERE delivery IN (SELECT key FROM rows(:deliveries, key bigint, subject text) AS r);
 
 -- name: look_verifications
+-- Return a batch of verifications of the address.
 SELECT key, id, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        coalesce(given, phone), channels, resent, wrong, error_message, added, created_at, expires_at
 FROM verification
@@ -125,9 +148,11 @@ INDEXED BY verification_by_phone  --sqlite
 WHERE team = :team AND phone = :address AND key > :after ORDER BY key LIMIT :limit;
 
 -- name: added_to_verifications
+-- Return the optional fields of the address's verifications, for deleting their tags.
 SELECT team, id, added FROM verification WHERE team = :team AND phone = :address AND added <> '{}';
 
 -- name: erase_verifications
+-- Replace the address by a placeholder in a batch of finished verifications.
 UPDATE verification SET phone = :stand_in, given = NULL, prefix = '', error_message = NULL, added = '{}'
 WHERE key IN (SELECT key FROM verification
               WHERE team = :team AND phone = :address
@@ -135,64 +160,78 @@ WHERE key IN (SELECT key FROM verification
 RETURNING key;
 
 -- name: look_idempotency
+-- Return a batch of stored responses that may contain the address.
 portion(idempotency WHERE key_id = :key_id | hash | response | status, expires_at);
 
 -- name: erase_idempotency
+-- Replace stored responses.
 UPDATE idempotency SET response = r.response FROM rows(:rows, key_id text, hash text, response text) AS r
 WHERE idempotency.key_id = r.key_id AND idempotency.hash = r.hash;
 
 -- name: look_audit
+-- Return a batch of the team's audit entries that may contain the address.
 portion(audit WHERE team = :team_id | key | subject, detail | action, at);
 
 -- name: look_instance_audit
+-- Return a batch of audit entries without a team that may contain the address.
 portion(audit WHERE team IS NULL | key | subject, detail | action, at);
 
 -- name: look_versions
+-- Return a batch of template versions that may contain the address.
 portion(template_version WHERE template = :template | version | body | template, at);
 
 -- name: erase_versions
+-- Replace the bodies of template versions.
 UPDATE template_version SET body = r.body FROM rows(:rows, template text, version bigint, body text) AS r
 WHERE template_version.template = r.template AND template_version.version = r.version;
 
 -- name: look_refused
+-- Return a batch of refused requests whose message may contain the address.
 portion(request_log WHERE team = :team AND refused = 1 | id | message | route, status, code, at);
 
 -- name: erase_refused
+-- Replace the messages of refused requests.
 UPDATE request_log SET message = r.message FROM rows(:rows, team bigint, id text, message text) AS r
 WHERE request_log.id = r.id;
 
 -- name: look_imports
+-- Return a batch of the team's imports with their first skipped lines.
 SELECT i.id, i.first_left, i.created_at FROM suppression_import i
 WHERE i.team = :team AND i.id > :after ORDER BY i.id LIMIT :limit;
 
 -- name: erase_imports
+-- Replace the skipped lines of imports.
 UPDATE suppression_import SET first_left = r.first_left FROM rows(:rows, team bigint, id text, first_left text) AS r
 WHERE suppression_import.id = r.id;
 
 -- name: look_portions
+-- Return batches of import lines that may contain the address.
 portion(import_portion WHERE import_id = :import_id | number | lines |);
 
 -- name: erase_portions
+-- Replace the lines of import batches.
 UPDATE import_portion SET lines = r.lines FROM rows(:rows, import_id text, number bigint, lines text) AS r
 WHERE import_portion.import_id = r.import_id AND import_portion.number = r.number;
 
 -- name: look_early
--- They are of no team, and live for a minute.
+-- Return a batch of early delivery reports; these belong to no team and are kept for one minute.
 SELECT key, report, created_at FROM early_report WHERE key > :after ORDER BY key LIMIT :limit;
 
 -- name: erase_early
--- By key and text: SQLite may have given the key to another one since it was read.
+-- Replace early delivery reports, matched by key and text.
+-- SQLite may have reused the key for another report since it was read.
 UPDATE early_report SET report = r.report FROM rows(:rows, key bigint, seen text, report text) AS r
 WHERE early_report.key = r.key AND early_report.report = r.seen;
 
 -- name: look_returns
--- They live for an hour.
+-- Return a batch of early bounce reports, which are kept for one hour.
 SELECT key, report, created_at FROM early_return WHERE key > :after ORDER BY key LIMIT :limit;
 
 -- name: erase_returns
+-- Replace early bounce reports, matched by key and text.
 UPDATE early_return SET report = r.report FROM rows(:rows, key bigint, seen text, report text) AS r
 WHERE early_return.key = r.key AND early_return.report = r.seen;
 
 -- name: forget_recipient
--- The trace of a removed sandbox recipient: its id has the address.
+-- Delete the tombstone of a removed sandbox recipient, because its id contains the address.
 DELETE FROM setting WHERE kind = 'recipient' AND id = :id AND body IS NULL;

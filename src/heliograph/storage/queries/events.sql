@@ -1,6 +1,7 @@
--- Events and their subscribers.
+-- Events, their webhook deliveries, and the event feed.
 
 -- name: insert_events, many rows at once
+-- Insert events.
 INSERT INTO event (id, team, subject, message, recipient, sequence, type, status, previous_status,
                    message_status, detail, created_at)
 SELECT id, team, subject, message, recipient, sequence, type, status, previous_status, message_status, detail,
@@ -13,13 +14,15 @@ WHERE pg_advisory_xact_lock_shared(hashtext('events ' || current_schema() || ' '
 ;
 
 -- name: insert_deliveries, many rows at once
+-- Queue deliveries of events to subscribed webhooks.
 INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, created_at)
 SELECT webhook, team, event, subject, 'waiting', 0, 0, created_at
 FROM rows(:deliveries, webhook text, team bigint, event text, subject text, created_at bigint) AS r;
 
 -- name: insert_own_deliveries
--- Of messages whose team has an endpoint that signs callbacks: the event is told to the message's own address, when it has
--- one, whatever the endpoint listens to, else to the endpoint if it listens. `own` marks a line of its own.
+-- Queue deliveries of message events for teams whose webhook signs per-message callbacks.
+-- An event goes to the message's callback URL if it has one, otherwise to the webhook if it is subscribed. `own` is the
+-- suffix of the separate queue for callback URLs.
 INSERT INTO delivery (webhook, team, event, subject, state, attempt, due_at, created_at)
 SELECT CASE WHEN c.url IS NULL THEN r.webhook ELSE r.webhook || :own END, r.team, r.event, r.subject, 'waiting', 0, 0,
        r.created_at
@@ -29,9 +32,10 @@ LEFT JOIN callback c ON c.message = r.message
 WHERE c.url IS NOT NULL OR r.heard = 1;
 
 -- name: feed_bounds
--- The key of the event `after`, and the key before which the feed is complete: no transaction that is still open has a
--- smaller one. On PostgreSQL the locks are read after the snapshot that finds the newest key, and the feed after both.
--- Pairs are compared here and below so that PostgreSQL does not go by event_pkey, through the events of all teams.
+-- Return the key of the event `after`, and the key before which the feed is complete.
+-- The feed is complete up to the smallest key that an open transaction can have. On PostgreSQL, the locks are read
+-- after the snapshot that finds the newest key, and the feed after both.
+-- Row comparisons here and below keep PostgreSQL from using event_pkey, which covers the events of all teams.
 SELECT b.key,
        b.newest + 1  --sqlite
        CASE WHEN b.newest > coalesce(b.key, 0) THEN (                                                            --postgres
@@ -46,6 +50,7 @@ FROM (SELECT (SELECT i.key FROM event i WHERE i.team = :team AND i.id = :after) 
               ORDER BY e.team DESC, e.key DESC LIMIT 1) AS newest) b;
 
 -- name: feed
+-- Return published events between two keys, oldest first.
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
        coalesce(e.detail, x.record),
        m.record, m.sandbox, r.kind
@@ -57,6 +62,7 @@ WHERE (e.team, e.key) > (:team, :after) AND (e.team, e.key) < (:team, :end) AND 
 ORDER BY e.team, e.key LIMIT :limit;
 
 -- name: feed_end
+-- Return the last published events before a key, newest first.
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
        coalesce(e.detail, x.record),
        m.record, m.sandbox, r.kind
@@ -68,7 +74,8 @@ WHERE (e.team, e.key) > (:team, 0) AND (e.team, e.key) < (:team, :end) AND e.seq
 ORDER BY e.team DESC, e.key DESC LIMIT :limit;
 
 -- name: newest_events
--- Looks through `span` events at most, so that a rare type costs no more than a frequent one.
+-- Return the newest events of these types before an id.
+-- Scans at most `span` events, so that a rare type costs no more than a frequent one.
 SELECT e.id, e.type, e.sequence, e.created_at, e.recipient, e.status, e.previous_status, e.message_status,
        coalesce(e.detail, x.record),
        m.record, m.sandbox, r.kind
@@ -81,5 +88,6 @@ WHERE e.type IN (SELECT type FROM rows(:types, type text) AS t)
 ORDER BY e.id DESC LIMIT :limit;
 
 -- name: span_of_events
+-- Return the number of events in the scanned range and its smallest id.
 SELECT count(*), min(id) FROM (SELECT id FROM event WHERE team = :team AND id < :before AND sequence IS NOT NULL
                                ORDER BY id DESC LIMIT :span) e;
