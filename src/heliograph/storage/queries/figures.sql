@@ -1,6 +1,7 @@
--- The overview: outcomes counted by channel and hour, and the small tables that say how a team is doing.
+-- Statistics of the overview: outcomes per channel and hour, and the queues of a team.
 
 -- name: count_figures
+-- Add outcomes to the counters per team, hour and channel.
 INSERT INTO figure (team, hour, channel, sent, delivered, bounced, complained, failed, read)
 SELECT team, hour, channel, sent, delivered, bounced, complained, failed, read
 FROM rows(:counts, team bigint, hour bigint, channel text, sent bigint, delivered bigint, bounced bigint,
@@ -14,7 +15,8 @@ ON CONFLICT (team, hour, channel) DO UPDATE SET sent = figure.sent + excluded.se
                                                 read = figure.read + excluded.read;
 
 -- name: team_figures
--- Sums of `width` ms each, the first of which begins `since` then: a day is the reader's day.
+-- Return a team's counters in intervals of `width` ms from `since` on.
+-- `since` is the start of a day in the reader's time zone, so that days match that time zone.
 SELECT hour - (hour - CAST(:since AS bigint)) % CAST(:width AS bigint), channel, CAST(sum(sent) AS BIGINT), CAST(sum(delivered) AS BIGINT),
        CAST(sum(bounced) AS BIGINT), CAST(sum(complained) AS BIGINT), CAST(sum(failed) AS BIGINT),
        CAST(sum(read) AS BIGINT)
@@ -22,15 +24,15 @@ FROM figure WHERE team = :team AND hour >= :since
 GROUP BY 1, 2;
 
 -- name: instance_figures
--- What each team has sent since then, and of its emails how many bounced and were complained about.
--- By `+team` SQLite does not walk the whole table in the order of teams.
+-- Return the sends of each team since a time, and its email sends, bounces and complaints.
+-- `+team` keeps SQLite from reading the whole table in team order.
 SELECT +team, CAST(sum(sent) AS BIGINT), CAST(sum(CASE WHEN channel = 'email' THEN sent ELSE 0 END) AS BIGINT),
        CAST(sum(CASE WHEN channel = 'email' THEN bounced ELSE 0 END) AS BIGINT),
        CAST(sum(CASE WHEN channel = 'email' THEN complained ELSE 0 END) AS BIGINT)
 FROM figure WHERE hour >= :since GROUP BY 1;
 
 -- name: figures_of_teams
--- As above, of some teams and further back.
+-- Return the same totals as instance_figures, for the given teams.
 SELECT f.team, CAST(sum(f.sent) AS BIGINT), CAST(sum(CASE WHEN f.channel = 'email' THEN f.sent ELSE 0 END) AS BIGINT),
        CAST(sum(CASE WHEN f.channel = 'email' THEN f.bounced ELSE 0 END) AS BIGINT),
        CAST(sum(CASE WHEN f.channel = 'email' THEN f.complained ELSE 0 END) AS BIGINT)
@@ -38,13 +40,14 @@ FROM rows(:teams, team bigint) AS t JOIN figure f ON f.team = t.team AND f.hour 
 GROUP BY f.team;
 
 -- name: sent_by_hour
+-- Return the number of sends of each team per hour.
 SELECT f.team, f.hour, CAST(sum(f.sent) AS BIGINT)
 FROM rows(:teams, team bigint) AS t JOIN figure f ON f.team = t.team AND f.hour >= :since
 GROUP BY f.team, f.hour;
 
 -- name: team_queue
--- By lane: how many wait, counted no further than `most`, and when the oldest was due. The order is that of
--- outbox_due: without it PostgreSQL may read the whole queue.
+-- Return per lane the number of waiting rows, up to `most`, and the first due time.
+-- ORDER BY matches the index outbox_due: without it, PostgreSQL may read the whole queue.
 SELECT l.lane,
        (SELECT count(*) FROM (SELECT 1 FROM outbox o WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL
                               ORDER BY o.due_at LIMIT :most) AS waiting),
@@ -52,7 +55,8 @@ SELECT l.lane,
 FROM rows(:lanes, lane text) AS l;
 
 -- name: team_held
--- How many of a channel wait for a reason on our own side: of the `most` that are due next in each of its queues.
+-- Return how many messages of a channel wait for a reason on our side (held_at).
+-- Only the next `most` due rows of each lane are counted.
 SELECT (SELECT count(*) FROM (SELECT o.message, o.held_at FROM outbox o
                               WHERE o.lane = l.lane AND o.team = :team AND o.owner IS NULL
                               ORDER BY o.due_at LIMIT :most) AS next
@@ -60,5 +64,6 @@ SELECT (SELECT count(*) FROM (SELECT o.message, o.held_at FROM outbox o
 FROM rows(:lanes, lane text) AS l;
 
 -- name: purge_figures
+-- Delete a batch of old counters.
 DELETE FROM figure WHERE (team, hour, channel) IN (
     SELECT team, hour, channel FROM figure WHERE hour <= :before ORDER BY hour LIMIT :limit) RETURNING 1;

@@ -1,7 +1,8 @@
--- Due work: claim under a lease, keep the lease alive, give it back.
+-- The delivery queue: claims under a lease, heartbeats and releases.
 
 -- name: waiting_teams
--- With the time when each one's first work is due. Skips from team to team along the index, so that a team with 100,000 rows costs one step.
+-- Return the teams with waiting rows per lane, and when the first row of each is due.
+-- Skips from team to team along the index, so that a team with 100,000 rows costs one step.
 WITH RECURSIVE waiting (lane, team) AS (
     SELECT l.lane, (SELECT min(o.team) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL)
     FROM rows(:lanes, lane text) AS l
@@ -14,9 +15,9 @@ SELECT w.lane, w.team,
 FROM waiting w WHERE w.team IS NOT NULL;
 
 -- name: claim
--- Each team's work that is due by its own time.
--- PostgreSQL skips rows that another worker is claiming; SQLite has one writer at a time. MATERIALIZED: PostgreSQL would
--- run the subquery once for each row of a table that it believes to be small, and each run would lock other rows.
+-- Claim up to `share` rows of each team that are due by the team's clock.
+-- PostgreSQL skips rows that another worker is claiming; SQLite has a single writer. MATERIALIZED: otherwise PostgreSQL
+-- may run the subquery once per row of a table that it considers small, and each run would lock other rows.
 WITH picked AS MATERIALIZED (
     SELECT o.key FROM rows(:teams, team bigint, now bigint) AS t  --sqlite
     JOIN outbox o ON o.key IN (                                   --sqlite
@@ -35,12 +36,15 @@ RETURNING key, epoch, team, message, position, promises, first_at, attempt, defe
           absent_at, due_at, expires_at, held_at, claims;
 
 -- name: suspects
--- The literal is that of the index outbox_suspect: without it the whole queue would be read.
+-- Return the number of due poison-message candidates.
+-- The literal is that of the index outbox_suspect: without it, the whole queue would be read.
 SELECT count(*) FROM outbox o WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
    AND o.due_at <= :now + coalesce((SELECT m.ahead FROM rows(:moved, team bigint, ahead bigint) AS m WHERE m.team = o.team), 0);
 
 -- name: claim_suspect
--- If its worker dies, others go first, and it waits: the longer, the more often that happened.
+-- Claim one poison-message candidate, to be retried in isolation.
+-- Its next due time is set in advance: if the worker crashes, the row waits longer after each crash and others go
+-- first.
 WITH picked AS MATERIALIZED (
     SELECT o.key FROM outbox o
     WHERE o.owner IS NULL AND o.claims >= 2 AND o.alone < :deaths
@@ -56,6 +60,7 @@ RETURNING key, epoch, team, message, position, promises, first_at, attempt, defe
           absent_at, due_at, expires_at, held_at, claims;
 
 -- name: claimed_recipients
+-- Return recipient, message and suppression of claimed rows.
 SELECT r.message, r.position, r.address, r.given, m.id, m.channel, m.sandbox, m.country, m.trace, s.created_at
 FROM rows(:places, message bigint, position smallint) AS p
 JOIN recipient r ON r.message = p.message AND r.position = p.position
@@ -63,7 +68,7 @@ JOIN message m ON m.key = r.message
 LEFT JOIN suppression s ON s.team = m.team AND s.address = r.address;
 
 -- name: waiting_rows
--- What of a message has not been tried yet and is in nobody's hands.
+-- Lock and return a message's rows that were neither attempted nor claimed.
 SELECT key, epoch, position, expires_at FROM outbox
 WHERE lane = :lane AND team = :team AND owner IS NULL AND due_at = :due_at AND message = :message AND attempt = 0
       AND claims = 0 AND promises IS NULL AND held_at IS NULL
@@ -71,7 +76,7 @@ FOR UPDATE SKIP LOCKED  --postgres
 ;
 
 -- name: wake_held
--- What waits for a carrier that is back: due since it was due at first.
+-- Make rows due again that wait for a carrier that is available again; they get their original due time.
 WITH picked AS MATERIALIZED (
     SELECT o.key FROM rows(:lanes, lane text) AS l
     JOIN outbox o ON o.lane = l.lane AND o.due_at > :now AND o.held_at IS NOT NULL AND o.owner IS NULL
@@ -81,16 +86,20 @@ WITH picked AS MATERIALIZED (
 UPDATE outbox SET due_at = held_at WHERE key IN (SELECT p.key FROM picked p) RETURNING key;
 
 -- name: move_rows
+-- Set the due time of rows.
 UPDATE outbox SET due_at = :due_at WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 
 -- name: change_record
+-- Replace the record of a message.
 UPDATE message SET record = :record WHERE key = :message;
 
 -- name: contents
+-- Return the contents of messages.
 SELECT c.message, c.body FROM rows(:messages, message bigint) AS p JOIN whole_content c ON c.message = p.message;
 
 -- name: heartbeat
--- Only what is really in work: a claim whose answer was lost on the way must run out. As `fence`: also what was freed.
+-- Renew the leases of claims in progress, including claims that were freed but not claimed again (see fence).
+-- Only claims in progress are listed: a claim whose result was lost must expire.
 UPDATE outbox SET owner = :owner, lease_until = :lease_until
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch
@@ -98,27 +107,32 @@ WHERE outbox.key = r.key AND outbox.epoch = r.epoch
 RETURNING outbox.key;
 
 -- name: release_claims
--- Given back untouched: the claim does not count. `|| ''`: see fence.
+-- Release claims that were not worked on, so that these claims do not count.
+-- `|| ''`: see fence.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = claims - r.shared, alone = outbox.alone - r.alone
 FROM rows(:claims, key bigint, epoch bigint, shared smallint, alone smallint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
 -- name: join_others
+-- Undo the isolation count of claims whose worker now also handles other messages.
 UPDATE outbox SET alone = alone - 1
 FROM rows(:claims, key bigint, epoch bigint) AS r
 WHERE outbox.key = r.key AND outbox.epoch = r.epoch AND outbox.owner || '' = :owner;
 
 -- name: take_back
--- After a restart: what this owner had claimed is free again at once; those claims stay counted.
+-- Release all claims of an owner at once, after its restart; the claims stay counted.
 UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner = :owner;
 
 -- name: reclaim
+-- Release claims whose lease has expired.
 UPDATE outbox SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL AND lease_until <= :over RETURNING key;
 
 -- name: find_poison
+-- Return messages whose workers crashed `deaths` times in isolation.
 SELECT key, epoch, message, position, team FROM outbox
 WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NULL
 LIMIT 100;
 
 -- name: drop_poisoned_reports
+-- Delete simulated reports whose workers crashed `deaths` times in isolation.
 DELETE FROM outbox WHERE owner IS NULL AND claims >= 2 AND alone >= :deaths AND promises IS NOT NULL;

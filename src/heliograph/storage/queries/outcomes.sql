@@ -1,9 +1,10 @@
--- Recording outcomes and reports: state, money, events, suppressions and the next attempt in one transaction.
+-- Recording of outcomes and reports: state, money, events, suppressions and the next attempt in one transaction.
 
 -- name: fence
--- Of the claims that a worker reports on, those that are still its own, or were freed and not claimed again since.
+-- Lock and return the claims among these that the caller still holds, or that were freed and not claimed again.
 -- `claims` is 0 once an outcome of the claim is recorded.
--- `|| ''` keeps SQLite from the index on owner: it would read all our claims for each one (100 claims: 20 times slower).
+-- `|| ''` keeps SQLite from using the index on owner: it would read all our claims for each row (100 claims: 20 times
+-- slower).
 SELECT o.key, o.epoch FROM rows(:claims, key bigint, epoch bigint) AS r
 JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch
  AND (o.owner || '' = :owner OR (o.owner IS NULL AND o.claims > 0))
@@ -11,7 +12,7 @@ FOR UPDATE OF o  --postgres
 ;
 
 -- name: fence_claimed_again
--- Of the claims that were lost, those whose message is still to be sent by whoever claimed it since.
+-- Lock and return lost claims whose message is still queued under a later claim.
 SELECT r.key, r.epoch FROM rows(:claims, key bigint, epoch bigint, message bigint, position smallint) AS r
 JOIN outbox o ON o.key = r.key AND o.epoch > r.epoch AND o.message = r.message AND o.position = r.position
  AND o.promises IS NULL
@@ -19,31 +20,36 @@ FOR UPDATE OF o  --postgres
 ;
 
 -- name: fence_unclaimed
+-- Lock and return the rows among these that are unclaimed and unchanged.
 SELECT o.key, o.epoch FROM rows(:claims, key bigint, epoch bigint) AS r
 JOIN outbox o ON o.key = r.key AND o.epoch = r.epoch AND o.owner IS NULL
 FOR UPDATE OF o SKIP LOCKED  --postgres
 ;
 
 -- name: places_by_carrier_id
--- IN, not a join: SQLite would read all that the carrier ever had, and look for each in the ids.
+-- Return the recipients with these carrier message ids.
+-- IN instead of a join: SQLite would read all rows of the carrier and look up each in the ids.
 SELECT r.carrier_id, r.message, r.position FROM recipient r
 WHERE r.carrier = :carrier AND r.carrier_id IN (SELECT carrier_id FROM rows(:ids, carrier_id text) AS i)
 ORDER BY r.message;
 
 -- name: told_of
+-- Return status and detail of the events of messages.
 SELECT e.message, e.status, e.detail FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
 
 -- name: parts_by_carrier_id
+-- Return the SMS parts with these carrier message ids.
 SELECT p.carrier_id, p.message, p.position, p.number FROM part p
 WHERE p.carrier = :carrier AND p.carrier_id IN (SELECT carrier_id FROM rows(:ids, carrier_id text) AS i);
 
 -- name: parts_of
+-- Return the states of all SMS parts of recipients.
 SELECT p.message, p.position, p.status FROM rows(:places, message bigint, position smallint) AS r
 JOIN part p ON p.message = r.message AND p.position = r.position
 ORDER BY p.message, p.position, p.number;
 
 -- name: insert_parts
--- A carrier may count its ids from the beginning again: the newest message has it.
+-- Insert SMS parts; if a carrier reuses an id, the newest message gets the id.
 INSERT INTO part (carrier, carrier_id, message, position, number)
 SELECT carrier, carrier_id, message, position, number
 FROM rows(:parts, carrier text, carrier_id text, message bigint, position smallint, number smallint) AS r
@@ -52,21 +58,25 @@ ON CONFLICT (carrier, carrier_id) DO UPDATE SET message = excluded.message, posi
                                                 number = excluded.number, status = NULL;
 
 -- name: update_parts
+-- Set the states of SMS parts; only unknown and failed states can change.
 UPDATE part SET status = r.status
 FROM rows(:parts, carrier text, carrier_id text, status text) AS r
 WHERE part.carrier = r.carrier AND part.carrier_id = r.carrier_id
   AND (part.status IS NULL OR part.status = 'failed');
 
 -- name: insert_early_reports
+-- Store delivery reports that arrived before the carrier message id was recorded.
 INSERT INTO early_report (carrier, carrier_id, report, created_at)
 SELECT carrier, carrier_id, report, created_at
 FROM rows(:reports, carrier text, carrier_id text, report text, created_at bigint) AS r;
 
 -- name: any_early_report
+-- Return a row if an early delivery report is stored.
 SELECT 1 FROM early_report WHERE created_at > :since LIMIT 1;
 
 -- name: take_early_reports
--- Counted, since PostgreSQL may answer EXISTS by reading all recipients.
+-- Delete and return early delivery reports whose carrier message id is now known.
+-- count(*) instead of EXISTS, for which PostgreSQL may read all recipients.
 DELETE FROM early_report WHERE created_at > :since AND 0 < (
     (SELECT count(*) FROM recipient r WHERE r.carrier = early_report.carrier AND r.carrier_id = early_report.carrier_id)
     + (SELECT count(*) FROM part p WHERE p.carrier = early_report.carrier AND p.carrier_id = early_report.carrier_id)
@@ -76,15 +86,16 @@ DELETE FROM early_report WHERE created_at > :since AND 0 < (
 RETURNING key, carrier, carrier_id, report;
 
 -- name: place_of
--- A recipient by its message's id: the team is not known to who asks, and the index on ids begins with it. SQLite
--- would walk through the messages first.
+-- Return a recipient by message id and position.
+-- The caller does not know the team, and the index on ids begins with the team, so all accounts are tried. CROSS JOIN:
+-- otherwise SQLite starts with the messages.
 SELECT m.key, r.carrier_id, r.address FROM account a
 CROSS JOIN message m ON m.team = a.team AND m.id = :id  --sqlite
 JOIN message m ON m.team = a.team AND m.id = :id        --postgres
 JOIN recipient r ON r.message = m.key AND r.position = :position;
 
 -- name: messages_by_id
--- As `place_of`, for many.
+-- Return the keys of messages by id, without knowing the team (see place_of).
 SELECT m.id, m.key FROM rows(:ids, id text) AS i
 CROSS JOIN account a
 CROSS JOIN message m ON m.team = a.team AND m.id = i.id  --sqlite
@@ -92,21 +103,25 @@ JOIN message m ON m.team = a.team AND m.id = i.id        --postgres
 ;
 
 -- name: told_to
+-- Return recipient, status and detail of the events of messages.
 SELECT e.message, e.recipient, e.status, e.detail
 FROM rows(:messages, message bigint) AS r JOIN event e ON e.message = r.message;
 
 -- name: insert_callback_seen
+-- Record a carrier callback; no row if the callback was already processed.
 INSERT INTO callback_seen (carrier, id, created_at) VALUES (:carrier, :id, :created_at)
 ON CONFLICT (carrier, id) DO NOTHING RETURNING 1;
 
 -- name: delete_callback_seen
+-- Delete the record of a callback, so that it can be processed again.
 DELETE FROM callback_seen WHERE carrier = :carrier AND id = :id;
 
 -- name: early_return_at
+-- Return the early bounce report of a recipient.
 SELECT report FROM early_return WHERE message = :message AND position = :position;
 
 -- name: note_absent
--- When each domain was first said not to exist, without a pause of :kept in between.
+-- Record that domains do not exist, and return when each was first reported without a gap of :kept.
 INSERT INTO absent_domain (team, domain, first_at, last_at)
 SELECT r.team, r.domain, r.at, r.at FROM rows(:told, team bigint, domain text, at bigint) AS r
 WHERE true
@@ -117,14 +132,17 @@ ON CONFLICT (team, domain) DO UPDATE SET
 RETURNING team, domain, first_at;
 
 -- name: insert_early_return
+-- Store a bounce that arrived before the send was recorded.
 INSERT INTO early_return (message, position, report, created_at) VALUES (:message, :position, :report, :created_at)
 ON CONFLICT (message, position) DO NOTHING;
 
 -- name: any_early_return
+-- Return a row if a stored early bounce can now be processed.
 SELECT 1 FROM early_return e JOIN recipient r ON r.message = e.message AND r.position = e.position
 WHERE e.created_at > :since AND r.carrier_id IS NOT NULL LIMIT 1;
 
 -- name: take_early_returns
+-- Delete and return early bounces whose send is now recorded.
 DELETE FROM early_return WHERE created_at > :since AND EXISTS (
     SELECT 1 FROM recipient r
     WHERE r.message = early_return.message AND r.position = early_return.position AND r.carrier_id IS NOT NULL
@@ -132,6 +150,7 @@ DELETE FROM early_return WHERE created_at > :since AND EXISTS (
 RETURNING message, position, report;
 
 -- name: lock_messages
+-- Lock and return messages, in key order.
 SELECT key, id, team, channel, status, sandbox, price, charge, sequence, turn, created_at, batch
 FROM message
 WHERE key IN (SELECT message FROM rows(:messages, message bigint) AS r)
@@ -140,17 +159,20 @@ FOR UPDATE  --postgres
 ;
 
 -- name: recipients_of
+-- Return the recipients of messages.
 SELECT r.message, r.position, r.address, r.given, r.status, r.late, r.carrier, r.carrier_id, r.detail
 FROM rows(:messages, message bigint) AS p
 JOIN recipient r ON r.message = p.message
 ORDER BY r.message, r.position;
 
 -- name: update_messages
+-- Write back status, charge, sequence and end of messages.
 UPDATE message SET status = r.status, charge = r.charge, sequence = r.sequence, ended_at = r.ended_at
 FROM rows(:messages, key bigint, status text, charge text, sequence bigint, ended_at bigint) AS r
 WHERE message.key = r.key;
 
 -- name: update_recipients
+-- Write back status, carrier and detail of recipients.
 UPDATE recipient SET status = r.status, updated_at = r.updated_at, late = r.late, carrier = r.carrier,
                      carrier_id = r.carrier_id, detail = r.detail
 FROM rows(:recipients, message bigint, position smallint, status text, updated_at bigint, late smallint,
@@ -158,6 +180,7 @@ FROM rows(:recipients, message bigint, position smallint, status text, updated_a
 WHERE recipient.message = r.message AND recipient.position = r.position;
 
 -- name: insert_suppressions
+-- Insert suppressions and return the new ones.
 INSERT INTO suppression (team, address, email, reason, source_message_id, detail, created_at)
 SELECT team, address, email, reason, source_message_id, detail, created_at
 FROM rows(:suppressions, team bigint, address text, email text, reason text, source_message_id text, detail text,
@@ -167,10 +190,11 @@ ON CONFLICT (team, address) DO NOTHING
 RETURNING team, address;
 
 -- name: delete_outbox
+-- Delete rows of the queue.
 DELETE FROM outbox WHERE key IN (SELECT key FROM rows(:keys, key bigint) AS r);
 
 -- name: promise
--- What was handed over, or one of its reports, becomes the work of the next report.
+-- Turn the queue row of a sent message, or of a simulated report, into the row of the next simulated report.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = 0, deferrals = '{}', uncertain = NULL,
                   absent_at = NULL, expires_at = NULL, held_at = NULL, lane = r.lane, promises = r.promises,
                   due_at = r.due_at, first_at = r.first_at
@@ -178,6 +202,7 @@ FROM rows(:promises, key bigint, lane text, promises text, due_at bigint, first_
 WHERE outbox.key = r.key;
 
 -- name: postpone
+-- Release claims and set the next attempt with its counters.
 UPDATE outbox SET owner = NULL, lease_until = NULL, claims = 0, alone = 0, attempt = r.attempt, due_at = r.due_at,
                   deferrals = r.deferrals, uncertain = r.uncertain, absent_at = r.absent_at, held_at = r.held_at,
                   first_at = coalesce(r.first_at, outbox.first_at)

@@ -1,7 +1,8 @@
--- What requests leave: the log of them, newest first, and when API keys were last used.
+-- The request log, newest first, and the last use of API keys.
 
 -- name: note_requests
--- Again after an answer of the database that was lost: what is there stays.
+-- Insert requests into the log.
+-- The insert may be repeated after a lost database response, so existing rows are kept.
 INSERT INTO request_log (id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused)
 SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused
 FROM rows(:requests, id text, team bigint, at bigint, key text, route text, status smallint, code text, message text,
@@ -10,27 +11,30 @@ WHERE true
 ON CONFLICT (id) DO NOTHING;
 
 -- name: list_requests
--- Of one kind: who wants both asks twice. An empty text and 0 mean any.
+-- Return a page of either refused or accepted requests, newest first; '' and 0 match any value.
 SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused FROM request_log
 WHERE team = :team AND refused = :refused AND id < :before AND id >= :since
   AND status BETWEEN :low AND :high AND (:key = '' OR key = :key) AND (:route = '' OR route = :route)
   AND (:code = '' OR code = :code) ORDER BY id DESC LIMIT :limit;
 
 -- name: find_request
+-- Return one request of a team.
 SELECT id, team, at, key, route, status, code, message, more, took_ms, replayed, subject, refused FROM request_log
 WHERE team = :team AND id = :id;
 
 -- name: requests_pulse
+-- Return the newest accepted and refused request of a team, as a page version.
 SELECT (SELECT max(id) FROM request_log WHERE team = :team AND refused = 0),
        (SELECT max(id) FROM request_log WHERE team = :team AND refused = 1);
 
 -- name: purge_requests
+-- Delete a batch of requests older than an id.
 DELETE FROM request_log
 WHERE id IN (SELECT id FROM request_log WHERE id < :before ORDER BY id LIMIT :limit) RETURNING id;
 
 -- name: trim_requests
--- Of the teams that made requests lately, what is beyond the newest :most of each kind. `+ 0` keeps SQLite from the
--- index on team: it would read all of it.
+-- Delete requests beyond the newest :most of each kind, for teams with recent requests.
+-- `+ 0` keeps SQLite from using the index on team, all of which it would read.
 DELETE FROM request_log WHERE id IN (
     SELECT o.id
     FROM (SELECT DISTINCT team + 0 AS team, refused + 0 AS refused FROM request_log WHERE id > :since) t
@@ -40,10 +44,12 @@ DELETE FROM request_log WHERE id IN (
     LIMIT :limit) RETURNING id;
 
 -- name: note_key_use
--- Several processes write the same key: the latest use stays. In order, so that they do not lock each other out.
+-- Record the last use of API keys; a later time is never overwritten.
+-- Ordered by key, so that concurrent processes cannot deadlock.
 INSERT INTO key_use (key, used_at)
 SELECT key, used_at FROM rows(:uses, key text, used_at bigint) AS r WHERE true ORDER BY key
 ON CONFLICT (key) DO UPDATE SET used_at = excluded.used_at WHERE excluded.used_at > key_use.used_at;
 
 -- name: key_uses
+-- Return the last use of API keys.
 SELECT u.key, u.used_at FROM rows(:keys, key text) AS r JOIN key_use u ON u.key = r.key;

@@ -1,12 +1,14 @@
--- What the pages about messages and verifications read. Ids are ordered by time within a channel's prefix.
+-- Queries of the pages about messages and verifications. Ids are ordered by time within a channel's prefix.
 
 -- name: insert_seen
+-- Add recipients to the recipient search index.
 INSERT INTO seen_recipient (span, team, address, message)
 SELECT message >> 12, team, address, message FROM rows(:seen, team bigint, address text, message bigint) AS r
 WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: purge_seen
+-- Delete messages from the recipient search index.
 DELETE FROM seen_recipient
 WHERE (span, team, address, message) IN (
     SELECT r.message >> 12, m.team, p.address, r.message FROM rows(:messages, message bigint) AS r
@@ -15,11 +17,13 @@ WHERE (span, team, address, message) IN (
 );
 
 -- name: search_messages
+-- Return a page of messages by id range and creation time, newest first.
 SELECT key, id, channel, status, template_id, created_at, record FROM message
 WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after AND created_at < :created_before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: message_lines
+-- Return messages of a team by id.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM rows(:ids, id text) AS r
 CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
@@ -27,7 +31,8 @@ JOIN message m ON m.team = :team AND m.id = r.id        --postgres
 ;
 
 -- name: tagged_messages
--- CROSS, and the tag alone in the order: else the databases walk through all messages of the team.
+-- Return a page of messages with a tag, newest first.
+-- CROSS JOIN, and ORDER BY on the tag only: otherwise the databases scan all messages of the team.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record FROM tag t
 CROSS JOIN message m ON m.team = t.team AND m.id = t.id  --sqlite
 JOIN message m ON m.team = t.team AND m.id = t.id        --postgres
@@ -40,14 +45,16 @@ WHERE t.team = :team AND t.tag = :tag AND t.id > :low AND t.id < :high
 ORDER BY t.id DESC LIMIT :limit;
 
 -- name: wrong_messages
--- With a recipient that it went wrong for, at any time: more than one event may say so.
+-- Return ids of messages that had a bounced, complained or failed recipient at any time.
+-- DISTINCT, because several events of a message can match.
 SELECT DISTINCT subject FROM event
 WHERE team = :team AND status = :status AND subject > :low AND subject < :high
   AND message IS NOT NULL AND status IN ('bounced', 'complained', 'failed')
 ORDER BY subject DESC LIMIT :limit;
 
 -- name: wrong_still
--- Of these, those for which it still holds: a late receipt mends a failure.
+-- Return the messages among these that still have a recipient in this state.
+-- A late delivery report can replace a failure.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record, m.key_id
 FROM rows(:ids, id text) AS r
 CROSS JOIN message m ON m.team = :team AND m.id = r.id  --sqlite
@@ -56,9 +63,11 @@ WHERE m.created_at > :created_after AND m.created_at < :created_before
   AND (SELECT count(*) FROM recipient p WHERE p.message = m.key AND p.status = :status) > 0;
 
 -- name: count_messages
+-- Return the number of messages in an id range, up to `most`.
 SELECT count(*) FROM (SELECT 1 FROM message WHERE team = :team AND id > :low AND id < :high LIMIT :most) AS counted;
 
 -- name: count_in_states
+-- Return the number of messages in these states and templates, up to `most`.
 SELECT count(*) FROM (
     SELECT 1 FROM rows(:states, status text, template text) AS r
     CROSS JOIN message i ON i.team = :team AND i.status = r.status                     --sqlite
@@ -71,7 +80,8 @@ SELECT count(*) FROM (
 ) AS counted;
 
 -- name: states_of_tagged
--- CROSS: else SQLite reads all messages of the team.
+-- Return the number of messages with a tag by status, for the newest `most`.
+-- CROSS JOIN: otherwise SQLite reads all messages of the team.
 SELECT m.status, count(*) FROM (
     SELECT id FROM tag WHERE team = :team AND tag = :tag AND id > :low AND id < :high ORDER BY id DESC LIMIT :most
 ) AS t
@@ -80,6 +90,7 @@ JOIN message m ON m.team = :team AND m.id = t.id        --postgres
 GROUP BY m.status;
 
 -- name: count_wrong
+-- Return the number of messages that had a recipient in this state, up to `most`.
 SELECT count(*) FROM (
     SELECT DISTINCT subject FROM event
     WHERE team = :team AND status = :status AND subject > :low AND subject < :high
@@ -88,11 +99,13 @@ SELECT count(*) FROM (
 ) AS counted;
 
 -- name: recipients_in_states
+-- Return the number of recipients of each message by status.
 SELECT p.message, p.status, count(*) FROM rows(:messages, message bigint) AS r
 JOIN recipient p ON p.message = r.message GROUP BY p.message, p.status;
 
 -- name: templates_in_states
--- Each template that messages in these states have, '' for none. Skips from one to the next along the index.
+-- Return the templates of messages in these states, '' for none.
+-- Skips from template to template along the index.
 WITH RECURSIVE used (status, template) AS (
     SELECT r.status, (SELECT coalesce(template_id, '') FROM message WHERE team = :team AND status = r.status
                       ORDER BY coalesce(template_id, '') LIMIT 1)
@@ -105,7 +118,7 @@ WITH RECURSIVE used (status, template) AS (
 SELECT status, template FROM used WHERE template IS NOT NULL;
 
 -- name: messages_in_states
--- The newest of each state and template, and of all these the newest.
+-- Return the newest messages in these states and templates.
 WITH found AS MATERIALIZED (
     SELECT m.key, m.id FROM rows(:states, status text, template text) AS r
     JOIN message m ON m.key IN (                                                                        --sqlite
@@ -123,17 +136,20 @@ SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM found f JOIN message m ON m.key = f.key ORDER BY m.id DESC;
 
 -- name: key_below
--- Of the newest message that is not newer than this id.
+-- Return the newest message with an id not greater than `id`.
 SELECT key, id FROM message WHERE team = :team AND id <= :id ORDER BY id DESC LIMIT 1;
 
 -- name: seen_spans
--- Apart: asked for both at once, SQLite would read the whole table.
+-- Return the first and the last span of the recipient search index.
+-- Two subqueries: with both in one, SQLite would read the whole table.
 SELECT (SELECT min(span) FROM seen_recipient), (SELECT max(span) FROM seen_recipient);
 
 -- name: seen_span_below
+-- Return the last span below a span.
 SELECT max(span) FROM seen_recipient WHERE span < :span;
 
 -- name: search_seen
+-- Return messages to an address from the given spans of the recipient search index, newest first.
 SELECT m.key, m.id, m.channel, m.status, m.template_id, m.created_at, m.record
 FROM rows(:spans, span bigint) AS r
 JOIN seen_recipient s ON s.span = r.span AND s.team = :team AND s.address = :address AND s.message < :before
@@ -145,8 +161,9 @@ WHERE m.created_at > :created_after AND m.created_at < :created_before
 ORDER BY m.key DESC LIMIT :limit;
 
 -- name: search_unseen
--- What waits for its first hand-over is not among the seen yet. Reads what the team has in the queue (see erase.sql).
--- CROSS: else SQLite walks through all messages, since they are asked for in the order of their keys.
+-- Return queued messages to an address, which are not in the recipient search index before the first attempt.
+-- Reads all queued rows of the team (see erase.sql). CROSS JOIN: otherwise SQLite scans all messages, because the
+-- result is ordered by key.
 WITH queue AS (
     SELECT o.message FROM rows(:lanes, lane text) AS l
     JOIN outbox o ON o.lane = l.lane AND o.team = :team AND o.owner IS NULL
@@ -165,20 +182,22 @@ WHERE m.key < :before AND m.created_at > :created_after AND m.created_at < :crea
 ORDER BY m.key DESC LIMIT :limit;
 
 -- name: message_facts
--- What is longer than :most is read by itself, once there is room for it.
+-- Return a message with its content, if the content is not longer than :most.
+-- Longer contents are read separately, after a memory reservation.
 SELECT m.key, m.id, m.channel, m.status, m.sandbox, m.key_id, m.template_id, m.template_version, m.country, m.price,
        m.charge, m.created_at, m.ended_at, m.record,
        CASE WHEN c.octets <= :most THEN c.body END, m.batch, coalesce(c.octets, 0)
 FROM message m LEFT JOIN whole_content c ON c.message = m.key WHERE m.team = :team AND m.id = :id;
 
 -- name: message_pulse
--- Changes whenever the timeline does.
+-- Return the version of a message page, which changes with the timeline.
 SELECT m.ended_at, (SELECT max(e.key) FROM event e WHERE e.message = m.key) FROM message m
 WHERE m.team = :team AND m.id = :id;
 
 -- name: team_pulse
--- Changes with what the lists and the overview of a team show: the newest rows, and counters that grow in the same
--- transactions, so that a row with an earlier id that is written later is noticed too. The ends of indexes alone.
+-- Return the version of a team's lists and overview.
+-- Contains the newest rows, and counters that grow in the same transactions, so that a row with an earlier id that is
+-- written later is noticed too. Reads only the ends of indexes.
 SELECT (SELECT max(id) FROM message WHERE team = :team AND id < :email),
        (SELECT max(id) FROM message WHERE team = :team AND id < :sms),
        (SELECT max(id) FROM message WHERE team = :team),
@@ -193,7 +212,7 @@ FROM (SELECT max(id) AS newest, CAST(sum(wrong) AS BIGINT) AS wrong,
 LEFT JOIN account a ON a.team = :team;
 
 -- name: webhook_pulse
--- The first page of its deliveries, and its health.
+-- Return the version of a webhook page: its first page of deliveries and its failure state.
 SELECT max(event), count(*), CAST(sum(attempt) AS BIGINT), CAST(sum(created_at) AS BIGINT),
        count(CASE WHEN state = 'waiting' THEN 1 END),
        (SELECT failing_since FROM endpoint WHERE webhook = :webhook)
@@ -201,8 +220,9 @@ FROM (SELECT event, attempt, created_at, state FROM delivery WHERE webhook = :we
       ORDER BY event DESC LIMIT :shown) AS shown;
 
 -- name: queues_pulse
--- Counted no further than `most`: what moves in a longer queue moves its ends. What waits is told by when it is due: a
--- simulator's report waits in the row that was handed over.
+-- Return the version of the queues page.
+-- Counts no further than `most`: a longer queue changes at its ends. Waiting rows are represented by the sum of due_at,
+-- because a simulated report reuses the row of the sent message.
 SELECT (SELECT min(key) FROM outbox), (SELECT max(key) FROM outbox),
        (SELECT CAST(sum(due_at) AS BIGINT) FROM (SELECT due_at FROM outbox WHERE owner IS NULL LIMIT :most) AS waiting),
        (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE owner IS NOT NULL LIMIT :most) AS working),
@@ -212,6 +232,7 @@ SELECT (SELECT min(key) FROM outbox), (SELECT max(key) FROM outbox),
                               LIMIT :most) AS dead);
 
 -- name: deliveries_of_events
+-- Return the deliveries of these (webhook, event) pairs.
 SELECT d.key, d.event, d.webhook, d.state, d.attempt FROM rows(:pairs, webhook text, event text) AS r
 JOIN delivery d ON d.webhook = r.webhook AND d.event = r.event
 ORDER BY d.key;
@@ -219,6 +240,7 @@ ORDER BY d.key;
 -- A pending one past its time is expired, whether or not housekeeping has written it down.
 
 -- name: search_verifications
+-- Return a page of verifications by id range and creation time, newest first.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
        coalesce(given, phone), channel, channels, resent, added, reason
@@ -227,7 +249,8 @@ WHERE team = :team AND id > :low AND id < :high AND created_at > :created_after 
 ORDER BY id DESC LIMIT :limit;
 
 -- name: verifications_in_state
--- `stored` is the state that is written down. SQLite would take the unique index on ids.
+-- Return a page of verifications in a state, newest first.
+-- `stored` is the state in the table. INDEXED BY: otherwise SQLite uses the unique index on ids.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
        coalesce(given, phone), channel, channels, resent, added, reason
@@ -239,12 +262,14 @@ WHERE team = :team AND status = :stored AND id > :low AND id < :high
 ORDER BY id DESC LIMIT :limit;
 
 -- name: find_verification
+-- Return one verification of a team.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
        coalesce(given, phone), channel, channels, resent, added, reason
 FROM verification WHERE team = :team AND id = :id;
 
 -- name: tagged_verifications
+-- Return a page of verifications with a tag, newest first.
 SELECT v.id, v.phone, CASE WHEN v.status = 'pending' AND v.expires_at <= :now THEN 'expired' ELSE v.status END,
        v.sandbox, v.wrong, v.price, v.charge, v.error_message, v.key_id, v.created_at, v.expires_at, v.simulated,
        coalesce(v.given, v.phone), v.channel, v.channels, v.resent, v.added, v.reason
@@ -259,7 +284,8 @@ WHERE t.team = :team AND t.tag = :tag AND t.id > :low AND t.id < :high
 ORDER BY t.id DESC LIMIT :limit;
 
 -- name: search_phone
--- Along the index on phones: nobody is verified so often that order would matter to its cost.
+-- Return a page of verifications of a phone, newest first.
+-- Uses the index on phones: a phone has so few verifications that sorting is cheap.
 SELECT id, phone, CASE WHEN status = 'pending' AND expires_at <= :now THEN 'expired' ELSE status END,
        sandbox, wrong, price, charge, error_message, key_id, created_at, expires_at, simulated,
        coalesce(given, phone), channel, channels, resent, added, reason

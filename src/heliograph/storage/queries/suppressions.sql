@@ -1,6 +1,7 @@
--- The suppression list as the dashboard reads it: newest first, searched over :scan entries at a time.
+-- The suppression list of the dashboard: newest first, searched in batches of :scan entries.
 
 -- name: search_suppressions
+-- Return suppressions whose address contains `text`, within the next :scan entries.
 WITH seen AS (
     SELECT created_at, address FROM suppression WHERE team = :team AND (created_at, address) < (:at, :before)
     ORDER BY created_at DESC, address DESC LIMIT :scan
@@ -12,6 +13,7 @@ WHERE strpos(seen.address, :text) > 0  --postgres
 ORDER BY s.created_at DESC, s.address DESC LIMIT :limit;
 
 -- name: searched_suppressions_end
+-- Return the last of the next :scan entries and their number.
 WITH seen AS (
     SELECT created_at, address FROM suppression WHERE team = :team AND (created_at, address) < (:at, :before)
     ORDER BY created_at DESC, address DESC LIMIT :scan

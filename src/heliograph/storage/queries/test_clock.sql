@@ -1,9 +1,10 @@
--- A team's test clock: what is due next by it, and all that is deleted when it is turned off.
+-- A team's test clock: the next due work by that clock, and the deletion of data when the clock is turned off.
 
 -- name: next_due
--- The first work of a team by its own time, whoever has it in hand: messages, webhooks, emails that were put off, codes.
--- What is tried alone is put off beforehand, in case its worker dies: while it is in hand, it is due.
--- CROSS and the plus signs: else SQLite reads all messages and verifications of the team.
+-- Return when the team's first work is due by its clock, whether claimed or not.
+-- Covers messages, webhooks, deferred emails and codes. A row that is retried in isolation has its due time moved in
+-- advance, in case its worker crashes; while it is claimed, it counts as due.
+-- CROSS JOIN and the plus signs: otherwise SQLite reads all messages and verifications of the team.
 SELECT min(due_at) FROM (
     SELECT (SELECT min(o.due_at) FROM outbox o WHERE o.lane = l.lane AND o.owner IS NULL AND o.team = :team) AS due_at
     FROM rows(:lanes, lane text) AS l
@@ -22,50 +23,61 @@ SELECT min(due_at) FROM (
 ) AS waiting;
 
 -- name: end_messages
--- Not those that are still to be sent from when the team was live.
+-- Mark the team's messages as final, except unsent messages from before the sandbox.
 UPDATE message SET ended_at = coalesce(ended_at, created_at)
 WHERE team = :team AND (sandbox <> 0 OR ended_at IS NOT NULL) RETURNING key;
 
 -- name: added_of_team
+-- Return the optional fields of a team's verifications, for deleting their tags.
 SELECT team, id, added FROM verification WHERE team = :team AND added <> '{}';
 
 -- name: forget_work
+-- Delete queue rows whose message was deleted.
 DELETE FROM outbox WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.key = outbox.message);
 
 -- name: forget_tries
+-- Delete the attempts of webhook deliveries.
 DELETE FROM attempt WHERE delivery IN (
     SELECT d.key FROM rows(:webhooks, webhook text) AS r JOIN delivery d ON d.webhook = r.webhook);
 
 -- name: forget_deliveries
+-- Delete the deliveries of webhooks.
 DELETE FROM delivery WHERE webhook IN (SELECT webhook FROM rows(:webhooks, webhook text) AS r);
 
 -- name: forget_events
+-- Delete events of a team that have no message.
 DELETE FROM event WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.key = event.message);
 
 -- name: forget_verifications
--- Not one whose code is being sent: its process settles the hold.
+-- Delete the team's verifications, except those whose code is being sent: their process settles the hold.
 DELETE FROM verification WHERE team = :team AND owner IS NULL;
 
 -- name: forget_batches
+-- Delete batches without messages.
 DELETE FROM batch WHERE team = :team AND NOT EXISTS (SELECT 1 FROM message m WHERE m.batch = batch.id);
 
 -- name: forget_received
+-- Delete the inbound emails of a team.
 DELETE FROM received WHERE team = :team;
 
 -- name: forget_marketing
+-- Delete the marketing sends of a team.
 DELETE FROM marketing WHERE team = :team;
 
 -- name: forget_conversion
+-- Delete the conversion counters of a team.
 DELETE FROM conversion WHERE team = :team;
 
 -- name: forget_answers
+-- Delete the records of automatic replies of a team.
 DELETE FROM text_answer WHERE team = :team;
 
 -- name: forget_counts
+-- Reset the usage counters of an account.
 UPDATE account SET month = '', used = 0, sandbox_day = 0, sandbox_used = 0, octets_day = 0, octets_used = 0
 WHERE team = :team;
 
 -- name: forget_keys
--- Remembered answers of the team's keys whose message is gone.
+-- Delete stored responses of the team's API keys whose message was deleted.
 DELETE FROM idempotency WHERE key_id IN (SELECT id FROM setting WHERE kind = 'key' AND team = :team)
   AND NOT EXISTS (SELECT 1 FROM message m WHERE m.team = :ref AND m.id = idempotency.owner);

@@ -1,8 +1,9 @@
--- What templates said before.
+-- Earlier versions of templates.
 
 -- name: keep_versions
--- What is not content may change within a version; who made it and when stays, from its publication on.
--- (the databases read JSON differently)
+-- Insert or update template versions.
+-- Fields other than the content may change within a version; author and time stay the same from publication on. The
+-- databases read JSON differently.
 INSERT INTO template_version (template, version, body, person, at)
 SELECT template, version, body, person, at
 FROM rows(:versions, template text, version bigint, body text, person text, at bigint) AS r
@@ -16,13 +17,16 @@ ON CONFLICT (template, version) DO UPDATE SET body = excluded.body,
     );
 
 -- name: forget_versions
+-- Delete the versions of a template up to a version.
 DELETE FROM template_version WHERE template = :template AND version <= :version;
 
 -- name: list_versions
+-- Return a page of versions with author and time, newest first.
 SELECT v.version, coalesce(p.email, v.person), v.at
 FROM template_version v LEFT JOIN person p ON p.id = v.person
 WHERE v.template = :template AND v.version < :before
 ORDER BY v.version DESC LIMIT :limit;
 
 -- name: find_version
+-- Return the body of a template version.
 SELECT body FROM template_version WHERE template = :template AND version = :version;
