@@ -17,7 +17,6 @@ ON CONFLICT (domain) DO UPDATE SET checked_at = excluded.checked_at, since = exc
 INSERT INTO domain_check (domain, since, next_at) VALUES (:domain, :now, :now)
 ON CONFLICT (domain) DO UPDATE SET since = excluded.since, next_at = excluded.next_at;
 
--- Whoever moves the time on has them; another process finds them no longer due.
 -- name: claim_domain_checks
 -- Claim due checks by moving their time to `until`, so that other processes skip these checks.
 UPDATE domain_check SET next_at = :until

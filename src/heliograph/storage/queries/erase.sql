@@ -7,7 +7,7 @@
 -- Mark the account as having erased addresses; this also locks the account row.
 UPDATE account SET erased = 1 WHERE team = :team RETURNING team;
 
--- The queue has no index by message, since every accept would pay for it: these read what the team has in it.
+-- The outbox has no index on message, which would slow down every accept, so the queries below read the team's rows.
 
 -- name: moving_messages
 -- Return the number of queued or claimed messages to the address.

@@ -8,7 +8,8 @@ SELECT id, team, subject, message, recipient, sequence, type, status, previous_s
        created_at
 FROM rows(:events, id text, team bigint, subject text, message bigint, recipient text, sequence bigint,
           type text, status text, previous_status text, message_status text, detail text, created_at bigint) AS r
--- Until it ends, the transaction tells readers of each team's feed that its keys are not below the next one (ADR 0043).
+-- A shared advisory lock, held until the transaction ends, shows feed readers of each team the smallest key that the
+-- transaction can use (ADR 0043).
 WHERE pg_advisory_xact_lock_shared(hashtext('events ' || current_schema() || ' ' || r.team),                     --postgres
     (SELECT last_value + is_called::int FROM event_key_seq)::bit(32)::int) IS NOT NULL                            --postgres
 ;

@@ -37,7 +37,7 @@ FROM person p WHERE p.email > :after AND p.email LIKE :pattern ESCAPE '!' ORDER 
 UPDATE person SET password = :password WHERE id = :id;
 
 -- name: set_proven
--- Set whether the password of an account is verified.
+-- Set whether an account is verified.
 UPDATE person SET proven = :proven WHERE id = :id;
 
 -- name: set_name

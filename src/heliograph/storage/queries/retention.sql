@@ -1,7 +1,7 @@
--- Periodic work: what has expired is deleted, in small portions.
+-- Retention: periodic deletion of expired data in small batches.
 
--- What is deleted by age alone. The age is asked twice where a row may be renewed: PostgreSQL asks the outer one again
--- after it waited for the one that renewed it.
+-- Rows that are deleted by age only. The age is checked twice if a row can be renewed: PostgreSQL checks the outer
+-- condition again after waiting for a transaction that renewed the row.
 
 -- name: purge_idempotency
 -- Delete a batch of expired idempotency keys.
@@ -13,8 +13,8 @@ DELETE FROM idempotency WHERE expires_at <= :before AND (key_id, hash) IN (
 DELETE FROM marketing WHERE key IN (
     SELECT key FROM marketing WHERE created_at <= :before ORDER BY created_at LIMIT :limit) RETURNING 1;
 
--- What a team keeps is looked for team by team along its index. `own` has the teams that keep it for a time of their
--- own: what happened up to `before` goes. CROSS: else SQLite reads the whole index and asks for each row's team.
+-- Data with a retention per team is read team by team along an index. `own`: teams with their own retention; data up to
+-- `before` is deleted. CROSS JOIN: otherwise SQLite reads the whole index and looks up the team of each row.
 
 -- name: ended_messages
 -- Return a batch of final messages whose retention has ended, with or without content (`has_body`).

@@ -237,7 +237,7 @@ SELECT d.key, d.event, d.webhook, d.state, d.attempt FROM rows(:pairs, webhook t
 JOIN delivery d ON d.webhook = r.webhook AND d.event = r.event
 ORDER BY d.key;
 
--- A pending one past its time is expired, whether or not housekeeping has written it down.
+-- A pending verification after `expires_at` is shown as expired, even if its row was not updated yet.
 
 -- name: search_verifications
 -- Return a page of verifications by id range and creation time, newest first.

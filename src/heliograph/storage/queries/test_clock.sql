@@ -23,7 +23,7 @@ SELECT min(due_at) FROM (
 ) AS waiting;
 
 -- name: end_messages
--- Mark the team's messages as final, except unsent messages from before the sandbox.
+-- Mark the team's messages as final, except live messages (sandbox = 0) that are not final yet.
 UPDATE message SET ended_at = coalesce(ended_at, created_at)
 WHERE team = :team AND (sandbox <> 0 OR ended_at IS NOT NULL) RETURNING key;
 
