@@ -23,10 +23,10 @@ from heliograph.storage import notice_queue
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
 NEWEST = (1 << 62) - 1
-FOREVER = 1 << 47  # later than any time
+FOREVER = 1 << 47  # upper bound of times in ms
 WALK = 20_000  # maximum lines scanned for one page that filters by person or action
 WALK_PORTION = 5_000  # links verified in one transaction
-PORTION = 200  # entries linked in one transaction: SQLite has one writer, and the chain one end
+PORTION = 200  # entries linked in one transaction; small, because it blocks SQLite's writer and the head of the chain
 
 
 class AuditLine(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.events import Publisher
 from heliograph.storage.setup import NewSuppression
 
-PORTION = 500  # lines in one transaction
+PORTION = 500  # lines of a batch, applied in one transaction
 WRITTEN = 20  # batches of a new file stored in one transaction
 OPEN_MAX = 16  # maximum imports processed in turn
 SHOWN = 100  # skipped lines shown on the page

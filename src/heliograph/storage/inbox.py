@@ -29,12 +29,12 @@ class InboxLine(msgspec.Struct, frozen=True):
     status: str
     created_at: int
     summary: str
-    opened: int  # 0: unread
+    opened: int  # 0 if unread
     recipient: str
     recipients: int
     sender: str  # sender address of an email, without the display name
     attachments: int
-    size: int  # bytes of the content, including inline attachments
+    size: int  # bytes of the content, including attachments stored within it
 
 
 class CodeLine(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from heliograph.storage.engine.database import Tx
 CONFIRM_MS = 20 * SECOND_MS  # interval at which a process whose clock agrees with the row renews it
 FORGOTTEN_MS = MINUTE_MS  # a row not confirmed for this long is replaced: the wall clock was changed
 
-Row = tuple[str | None, int, int]  # boot, ahead, seen
+Row = tuple[str | None, int, int]  # boot id, offset from monotonic to shared time, last confirmed shared time
 
 
 class Leases:
@@ -59,7 +59,7 @@ class Leases:
         tx.afterwards.append(partial(self._add_commit, shared, count))
 
     def abandoned(self, length: int = LEASE_MS) -> int:
-        """Return the cutoff before which leases of this length are abandoned; 0 if none is.
+        """Return the cutoff before which leases of this length are abandoned; 0 if no lease is.
 
         A lease is abandoned if it was not renewed while this process was in contact with the database for `length`.
         An outage does not count as contact: the owner could neither renew its lease nor record its sent messages.
