@@ -1,4 +1,4 @@
-"""The outbox: due work, claimed in batches under a lease, fairly over teams."""
+"""The outbox: due deliveries and reports, claimed in batches under a lease, with fair shares for all teams."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One recipient of one message (or one report that became due), ours until the lease ends."""
+    """One recipient of one message (or one due simulator report), leased to this process."""
 
     key: int
     epoch: int
@@ -40,27 +40,27 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
     channel: Channel
     sandbox: bool
-    caught: bool = False  # only a simulator may have it
+    caught: bool = False  # captured: only a simulator may receive the message
     country: str | None
     address: str
     given: str  # the address as the caller wrote it
     content: bytes
-    reports: tuple[DueReport, ...]  # not empty: apply the first report, keep the rest for later
+    reports: tuple[DueReport, ...]  # if not empty: apply the first report, keep the others for later
     first_at: int
     due_at: int
     attempt: int
     deferrals: dict[str, int]
-    uncertain: str | None  # the carrier that may have sent it
-    absent_at: int | None = None  # when the recipient's domain was first said not to exist
-    held_at: int | None = None  # when it was due at first, if it waited for a reason on our own side
+    uncertain: str | None  # the carrier that may have sent the message
+    absent_at: int | None = None  # when the recipient's domain was first reported not to exist
+    held_at: int | None = None  # original due time, if the message waited for a reason on our side
     priority: Priority = "normal"
-    queue: str  # in which it waited
-    suppressed: bool = False  # the address, when it was claimed
-    scheduled: bool = False  # for a later time than that of its send, and not tried yet
+    queue: str  # the queue in which the row waited
+    suppressed: bool = False  # whether the address was suppressed at claim time
+    scheduled: bool = False  # scheduled for later than its request, and not attempted yet
     expires_at: int | None = None
-    alone: bool = False  # nothing else is in its worker's hands
-    reclaimed: bool = False  # the outcome of an earlier claim was not recorded, and still may be
-    trace: str | None = None  # the traceparent that its request left
+    alone: bool = False  # its worker processes nothing else meanwhile
+    reclaimed: bool = False  # an earlier claim has no recorded outcome, and may still get one
+    trace: str | None = None  # traceparent of the request
 
     @property
     def held(self) -> HeldClaim:
@@ -68,24 +68,24 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that was to be moved or called back."""
+    """Result of rescheduling or canceling a message."""
 
     record: str
     status: str
-    done: bool  # False: it is in somebody's hands, or has ended
+    done: bool  # False if a worker has claimed the message, or the message is final
     expires_at: int | None = None
 
 
 class LaneDepth(msgspec.Struct, frozen=True):
     lane: str
     waiting: int = 0
-    since: int | None = None  # when the oldest was due, or first tried where it is tried again
+    since: int | None = None  # oldest due time, or first attempt of a message in retry
 
 
 MessageId = tuple[int, str]  # team, id
-Now = tuple[int, Mapping[int, int]]  # everybody's time, and how far teams are ahead of it
-DUE_AT = 11  # of the columns that a claim returns
-WAKE_MOST = 2000  # rows in one transaction
+Now = tuple[int, Mapping[int, int]]  # current time, and the test-clock offset of each team in ms
+DUE_AT = 11  # index of `due_at` in the columns that a claim returns
+WAKE_MOST = 2000  # rows per transaction
 CANCELED = "it was canceled before it was sent"
 
 _deferrals = msgspec.json.Decoder(dict[str, int])
@@ -95,9 +95,10 @@ _reports = msgspec.json.Decoder(tuple[DueReport, ...])
 async def claim(
     tx: Tx, owner: str, lane: str, most: int, room: Mapping[Priority, int], turn: int, now: Now, leases: Leases
 ) -> tuple[list[Any], list[Priority]]:
-    """Claim at most `room` of each priority; `turn` is how many this process has claimed of the lane before.
+    """Claim at most `most` due rows of a lane, and at most `room` of each priority.
 
-    Returns rows in the order of their turns, and their priorities.
+    `turn`: rows that this process has claimed from the lane before. Returns the rows in priority rotation, and the
+    priority of each row.
     """
     due = {priority: teams for priority, teams in (await _due_teams(tx, lane, now)).items() if room[priority]}
     if not due:
@@ -108,7 +109,8 @@ async def claim(
     given = {"owner": owner, "lease_until": lease_until}
     wishes = Counter(take_turns(turn, most, {priority: room[priority] for priority in due}))
     taken = {p: await _claim_fairly(tx, queue_of(lane, p), due[p], wishes[p], now, given) for p in due}
-    # What one priority leaves over goes to those that got all they may, so a short batch means an empty lane.
+    # Capacity left by one priority goes to priorities that used their whole share, so a short batch means an empty
+    # lane.
     for priority, rows in taken.items():
         rest = min(most - sum(map(len, taken.values())), room[priority] - len(rows))
         if rest > 0 and len(rows) == wishes[priority]:
@@ -123,16 +125,16 @@ async def claim(
 
 
 async def _release_surplus(tx: Tx, owner: str, rows: Sequence[Any], *, shared: int) -> None:
-    """Release rows that a claiming query took beyond its limit: no worker would have them until their lease ends."""
+    """Release rows claimed beyond the limit: no worker would process them until their lease expires."""
     if rows:
         log.error("claimed more than requested", rows=len(rows))
         await tx.run("release_claims", owner=owner, claims=[(row[0], row[1], shared, 1 - shared) for row in rows])
 
 
 async def apply_due(tx: Tx, rows: Sequence[Any], lane: str, now: Now, owner: str, publisher: Publisher) -> set[int]:
-    """Apply the reports among what was claimed, in the same transaction: nobody is handed anything. Returns their keys.
+    """Apply the due simulator reports among the claimed rows in the claiming transaction; return their keys.
 
-    What a simulated phone answers is left: it is taken first.
+    Replies from a simulated phone are skipped: the worker must process the reply text first.
     """
     at, moved = now
     held, changes = set[HeldClaim](), []
@@ -146,9 +148,9 @@ async def apply_due(tx: Tx, rows: Sequence[Any], lane: str, now: Now, owner: str
 
 
 async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: Now, given: dict[str, Any]) -> list[Any]:
-    """Every team with due work gets the same share of the batch: none starves another (P9).
+    """Claim up to `most` rows of a queue with an equal share per team, so that no team starves another (P9).
 
-    What small teams leave over goes to those that filled their share.
+    Capacity left by teams with little work goes to teams that used their whole share.
     """
     at, moved = now
     turn = at % len(teams)
@@ -166,7 +168,7 @@ async def _claim_fairly(tx: Tx, queue: str, teams: list[int], most: int, now: No
 
 
 def _in_turn(rows: list[Any]) -> list[Any]:
-    """Order them one of each team after the other, each team's oldest first: databases return them in any order."""
+    """Interleave rows by team, each team's oldest first; databases return claimed rows in any order."""
     before = Counter[int]()
     placed = []
     for row in sorted(rows, key=itemgetter(DUE_AT, 0)):
@@ -176,7 +178,10 @@ def _in_turn(rows: list[Any]) -> list[Any]:
 
 
 async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
-    """Return the teams with due work, the most urgent first; it is noted when the next of the others' is due."""
+    """Return the teams with due work by priority, most urgent first.
+
+    Sets a wakeup for the time at which the next waiting row becomes due.
+    """
     rows = await tx.run("waiting_teams", lanes=[(queue_of(lane, priority),) for priority in PRIORITIES])
     at, moved = now
     waits = [(queue, team, due_at - at - moved.get(team, 0)) for queue, team, due_at in rows]
@@ -187,7 +192,10 @@ async def _due_teams(tx: Tx, lane: str, now: Now) -> dict[Priority, list[int]]:
 
 
 async def claim_suspect(tx: Tx, owner: str, now: Now, leases: Leases) -> list[Claim]:
-    """Claim one message whose workers died with it, if any is due: to be handed over while nothing else is (P14)."""
+    """Claim one due poison-message candidate, to be processed in isolation (P14).
+
+    A candidate is a message whose worker died while processing it.
+    """
     lease_until = await leases.until(tx)
     if leases.off():
         return []
@@ -203,7 +211,7 @@ async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = F
         return []
     asked = {(row[3], row[4]) for row, _ in rows}
     places = {(place[0], place[1]): place for place in await tx.run("claimed_recipients", places=list(asked))}
-    if len(places) < len(asked):  # a report about what was purged while delivery was paused
+    if len(places) < len(asked):  # a report about a message purged while delivery was paused
         await tx.run("delete_outbox", keys=[(row[0],) for row, _ in rows if (row[3], row[4]) not in places])
         rows = [one for one in rows if (one[0][3], one[0][4]) in places]
     messages = [(message,) for message in {row[3] for row, _ in rows if row[5] is None}]
@@ -252,7 +260,10 @@ async def _read(tx: Tx, rows: Sequence[tuple[Any, Priority]], *, alone: bool = F
 
 
 async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int, str, str, list[Any]] | None:
-    """Find key, status and record of a message, and its rows if all of them wait untouched."""
+    """Return key, status and record of a message, and its outbox rows if no recipient was claimed yet.
+
+    None if not found.
+    """
     team, id_ = whose
     found = await tx.run("find_message", team=team, id=id_)
     if not found:
@@ -267,6 +278,7 @@ async def _find_waiting(tx: Tx, whose: MessageId, channel: Channel) -> tuple[int
 
 
 async def heartbeat(tx: Tx, owner: str, claims: Sequence[Claim], leases: Leases) -> set[int]:
+    """Renew the leases of the claims; return the keys still owned by `owner`."""
     if not claims:
         return set()
     held = [(c.key, c.epoch) for c in claims]
@@ -281,13 +293,16 @@ async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
 
 
 async def join(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
-    """Note that they are no longer alone: if their worker dies now, it says nothing about them."""
+    """Record that the claims are no longer processed in isolation: a worker's death no longer incriminates them."""
     if alone := [(c.key, c.epoch) for c in claims if c.alone]:
         await tx.run("join_others", owner=owner, claims=alone)
 
 
 class Outbox:
-    """`owner` is this process's name: stable over its restarts, different from every other live process's."""
+    """Claims, renews, records and reschedules deliveries for this process.
+
+    `owner`: name of this process, stable over restarts and unique among live processes.
+    """
 
     def __init__(self, database: Database, clock: Clock, owner: str, leases: Leases, setup: SetupStore) -> None:
         self._database = database
@@ -299,14 +314,14 @@ class Outbox:
             database, lambda tx, items: outcomes.record(tx, items, owner=owner, publisher=publisher)
         )
         self._turns: Counter[str] = Counter()
-        self._began: set[str] = set()  # lanes that were claimed from
+        self._began: set[str] = set()  # lanes from which this process has claimed
         self.queue = Probe(self.depth)
 
     async def claim(self, lane: str, most: int, room: Mapping[Priority, int] | None = None) -> list[Claim]:
-        """Claim at most `room` of each priority; None means any.
+        """Claim up to `most` rows of a lane, at most `room` of each priority (None: no limit per priority).
 
-        Reports that are due are applied at once, but not by a lane's first claim: what the process before died of
-        comes first, and only a claim that is kept counts its deaths (P14).
+        Due simulator reports are applied at once, except in the first claim of a lane: a report that killed the
+        previous process must be claimed, because only a kept claim counts its deaths (P14).
         """
         now, turn, leases = (self._clock.now(), self._clock.moved), self._turns[lane], self._leases
         rooms = room or dict.fromkeys(PRIORITIES, most)
@@ -316,14 +331,14 @@ class Outbox:
             done = await apply_due(tx, rows, lane, now, self._owner, self._publisher) if apply else ()
             left = [(row, priority) for row, priority in zip(rows, priorities, strict=True) if row[0] not in done]
             if done and (len(rows) == most or any(n == rooms[one] for one, n in Counter(priorities).items())):
-                note(tx, lane)  # more may be due, and who claims does not see that
+                note(tx, lane)  # more rows may be due, which the caller cannot see from the claims returned
             return await _read(tx, left), len(rows)
 
         try:
             claims, count = await self._database.write(lambda tx: story(tx, apply=lane in self._began))
         except StoreUnavailable:
             raise
-        except Exception as error:  # each alone, so that only the broken one fails
+        except Exception as error:  # apply reports one at a time, so that only the broken report fails
             log.error("reports not applied together", lane=lane, error=type(error).__name__)
             claims, count = await self._database.write(lambda tx: story(tx, apply=False))
         self._began.add(lane)
@@ -334,7 +349,7 @@ class Outbox:
         await self._database.write(lambda tx: release(tx, self._owner, claims))
 
     async def suspects(self) -> int:
-        """Count the messages that wait to be tried alone."""
+        """Return the number of poison-message candidates that wait to be processed in isolation."""
         given = {"deaths": DEATHS_MAX, "now": self._clock.now(), "moved": list(self._clock.moved.items())}
         ((count,),) = await self._database.read(lambda tx: tx.run("suspects", **given))
         return int(count)
@@ -344,19 +359,19 @@ class Outbox:
         return await self._database.write(lambda tx: claim_suspect(tx, self._owner, now, self._leases))
 
     async def join(self, claims: Sequence[Claim]) -> None:
-        """Note that what was claimed to be tried alone is not alone any more."""
+        """Record that the claims are no longer processed in isolation."""
         await self._database.write(lambda tx: join(tx, self._owner, claims))
 
     async def heartbeat(self, claims: Sequence[Claim]) -> set[int]:
-        """Renew the leases of these claims; return the keys of those that are still ours."""
+        """Renew the leases of the claims; return the keys still owned by this process."""
         return await self._database.write(lambda tx: heartbeat(tx, self._owner, claims, self._leases))
 
     def record(self, change: Change) -> Awaitable[bool]:
-        """Record the change; False when the claim is no longer ours and nothing was written."""
+        """Record a change. Returns False if the claim was lost and nothing was written."""
         return self._changes.submit(change)
 
     async def cancel(self, whose: MessageId, channel: Channel) -> Waiting | None:
-        """Call back what no worker has touched; None: there is no such message."""
+        """Cancel a message that no worker has claimed. None if not found."""
         now, publisher = self._clock.of(whose[0]), self._publisher
 
         async def story(tx: Tx) -> Waiting | None:
@@ -383,7 +398,7 @@ class Outbox:
     async def reschedule(
         self, whose: MessageId, channel: Channel, due_at: int, check: Callable[[Waiting], None]
     ) -> Waiting | None:
-        """Move what waits for its time, if `check` allows it; None: there is no such message."""
+        """Change the due time of a message that still waits, if `check` does not raise. None if not found."""
 
         async def story(tx: Tx) -> Waiting | None:
             found = await _find_waiting(tx, whose, channel)
@@ -403,7 +418,7 @@ class Outbox:
         return await self._database.write(story)
 
     async def wake(self, lane: str) -> None:
-        """Make due what waited for a carrier that is back, the oldest first."""
+        """Make messages due that waited for an unavailable carrier, oldest first."""
         now, queues = self._clock.now(), [(queue_of(lane, priority),) for priority in PRIORITIES]
 
         async def story(tx: Tx) -> int:
@@ -414,7 +429,7 @@ class Outbox:
             pass
 
     async def take_back(self) -> None:
-        """Free, at start, what a former run of this process had claimed."""
+        """Release, at startup, everything that an earlier run of this process had claimed."""
         now, publisher = self._clock.now(), self._publisher
 
         async def story(tx: Tx) -> None:
@@ -426,7 +441,10 @@ class Outbox:
         await self._database.write(story)
 
     async def reclaim(self) -> int:
-        """Free the claims of the dead, put poison aside; returns how many messages were put aside."""
+        """Release claims of dead processes and move poison messages to the dead-letter queue.
+
+        Returns the number of messages moved.
+        """
         now, publisher, leases = self._clock.now(), self._publisher, self._leases
         await self._database.write(leases.confirm_contact)
 
@@ -439,7 +457,7 @@ class Outbox:
         return await self._database.write(story)
 
     async def depth(self) -> list[LaneDepth]:
-        """Return the depth of every lane; a team's waiting rows are counted up to DEPTH_MOST."""
+        """Return the depth of every lane; waiting rows are counted up to DEPTH_MOST per team."""
         now = self._clock.now()
         found = {lane: LaneDepth(lane) for lane in SLOTS}
         for queue in await self._database.read(lambda tx: queues(tx, now, DEPTH_MOST)):

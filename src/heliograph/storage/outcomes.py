@@ -1,4 +1,4 @@
-"""Recording what carriers said: fenced by the claim, moved by the rules, written in one transaction."""
+"""Records carrier outcomes: checks the claim's fencing token and applies state changes in one transaction."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,12 +33,12 @@ from heliograph.storage.accept import lock_accounts, save_accounts
 from heliograph.storage.engine.database import Tx, note
 from heliograph.storage.events import Event, Publisher
 
-# How long a report may be faster than our own record of the hand-over; a mail server may take ten minutes to say that
-# it took a mail which it returned long ago.
+# How long a report may arrive before our own record of the send. A mail server may take ten minutes to acknowledge an
+# email that has bounced long before.
 EARLY_MS = MINUTE_MS
 EARLY_RETURN_MS = HOUR_MS
 
-# Why an email that was counted against the quota was not sent: for reasons of ours, and certainly not.
+# Reasons of our own for which an email counted against the quota was certainly not sent.
 UNUSED = ("canceled", "expired", "suspended", "suppressed", "no_carrier", "out_of_reach", "not_ready")
 COUNTED = ("delivered", "bounced", "failed", "complained")
 PUT_OFF = "deferred"
@@ -47,43 +47,43 @@ SETTLE = {"capture": pricing.capture, "release": pricing.release}
 
 
 class Later(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how a hand-over is tried again."""
+    """Time and counters of the next delivery attempt."""
 
     due_at: int
-    attempt: int  # hand-overs with a recorded outcome
-    deferrals: dict[str, int] = {}  # by carrier
-    uncertain: str | None = None  # the carrier that may have sent it
-    absent_at: int | None = None  # when the recipient's domain was first said not to exist
-    first_at: int | None = None  # when the time to try began; None: when it did before
-    held_at: int | None = None  # when it was due at first, if it waits for a reason on our own side
+    attempt: int  # delivery attempts with a recorded outcome
+    deferrals: dict[str, int] = {}  # count by carrier
+    uncertain: str | None = None  # the carrier that may have sent the message
+    absent_at: int | None = None  # when the recipient's domain was first reported not to exist
+    first_at: int | None = None  # start of the retry period; None keeps the recorded start
+    held_at: int | None = None  # original due time, if the message waits for a reason on our side
 
 
 class HeldClaim(msgspec.Struct, frozen=True, array_like=True):
-    """A row of the outbox as it was claimed; claimed again, it has another epoch."""
+    """Key and epoch of a claimed outbox row; the epoch changes with every claim (fencing token)."""
 
     key: int
     epoch: int
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to one recipient, and what is to be done about it."""
+    """Outcome for one recipient and the actions that follow from this outcome."""
 
     at: int
     message: int
     position: int
-    wanted: str | None  # the state to move to; None: nothing but the timeline changes
-    note: str | None = None  # a line of the timeline alone, of this type
-    delay: dict[str, str | None] | None = None  # to be told as `email.delayed`
+    wanted: str | None  # the target state; None changes only the timeline
+    note: str | None = None  # type of an entry that is added to the timeline only
+    delay: dict[str, str | None] | None = None  # data to publish as `email.delayed`
     detail: dict[str, Any] = {}
     suppress: str | None = None
-    absent: bool = False  # its domain is said not to exist
-    accepted: bool = False  # a carrier took it: captures the hold
+    absent: bool = False  # the recipient's domain is reported not to exist
+    accepted: bool = False  # a carrier accepted the message: captures the credit hold
     carrier: str | None = None
     carrier_id: str | None = None
-    parts: tuple[str, ...] = ()  # the carrier's ids of a long message's parts
+    parts: tuple[str, ...] = ()  # carrier ids of the parts of a long message
     claim: HeldClaim | None = None
     again: Later | None = None
-    quiet: bool = False  # it waits as it did before: nothing new for the timeline
+    quiet: bool = False  # still waiting for the same reason: add nothing to the timeline
     reports: Sequence[DueReport] = ()
     lane: str = ""
     asked: Sequence[Asked] = ()
@@ -92,7 +92,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     def reported(
         cls, claim: HeldClaim, message: int, position: int, reports: Sequence[DueReport], lane: str, at: int
     ) -> Self:
-        """Apply a simulator's report that has become due; those after it wait for their own time."""
+        """Return the change for the first, due report of a simulator; later reports stay scheduled."""
         (_, report), *rest = reports
         return cls(
             at=at,
@@ -108,7 +108,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct):
-    """A message as it is locked, and changed before it is written."""
+    """A locked message; its fields are changed in memory before the row is written."""
 
     key: int
     id: str
@@ -126,7 +126,7 @@ class Message(msgspec.Struct):
 
 
 class RecipientRow(msgspec.Struct):
-    """As `recipients_of` has it."""
+    """Row of the query `recipients_of`."""
 
     message: int
     position: int
@@ -141,16 +141,20 @@ class RecipientRow(msgspec.Struct):
 
 
 async def lock_messages(tx: Tx, keys: Sequence[tuple[int]]) -> dict[int, Message]:
-    """Lock messages before accounts: in the same order everywhere, two transactions never wait for each other."""
+    """Lock messages and return each by key.
+
+    Every transaction locks messages before accounts, which prevents deadlocks.
+    """
     return {row[0]: Message(*row) for row in await tx.run("lock_messages", messages=keys)}
 
 
 async def record(
     tx: Tx, changes: Sequence[Change], *, owner: str | None, publisher: Publisher, held: set[HeldClaim] | None = None
 ) -> list[bool | Exception]:
-    """Write the changes; return False for one whose claim is no longer ours, or whose message is gone.
+    """Write the changes; return False for each change whose claim was lost.
 
-    What is `held` was claimed in this transaction.
+    `held`: claims made in this transaction, which need no fencing query. A change to a deleted message or an erased
+    recipient has no effect.
     """
     live = await _fence(tx, changes, owner) if held is None else held
     ours = [c for c in changes if c.claim is None or c.claim in live]
@@ -159,12 +163,12 @@ async def record(
     keys = [(key,) for key in {c.message for c in ours}]
     messages = await lock_messages(tx, keys)
     recipients = {(row[0], row[1]): RecipientRow(*row) for row in await tx.run("recipients_of", messages=keys)}
-    # A report about an erased address would bring it back.
+    # A report about an erased address would store the address again.
     known = [c for c in ours if c.message in messages and not is_erased(recipients[c.message, c.position].address)]
     if [c for c in known if c.absent]:
         known = await _spare_first_absence(tx, known, messages, recipients)
     await _apply(tx, _Rows(publisher), known, messages, recipients)
-    parts = {  # each id once: PostgreSQL writes no row twice in one statement
+    parts = {  # each id once: PostgreSQL cannot upsert a row twice in one statement
         (c.carrier, id_): (c.carrier, id_, c.message, c.position, number)
         for c in ours
         for number, id_ in enumerate(c.parts, start=1)
@@ -181,7 +185,7 @@ async def record(
 async def _spare_first_absence(
     tx: Tx, changes: Sequence[Change], messages: dict[int, Message], recipients: dict[tuple[int, int], RecipientRow]
 ) -> list[Change]:
-    """Let a domain that is told to be absent for the first time end its mail and silence nobody (contract 6)."""
+    """Fail messages to a domain first reported absent only recently, without suppressing the address (contract 6)."""
 
     def place(change: Change) -> tuple[int, str]:
         address = recipients[change.message, change.position].address
@@ -206,10 +210,10 @@ async def report_by_carrier(
     early: bool = False,
     skip_known: bool = False,
 ) -> list[bool | Exception]:
-    """Apply reports that name the carrier's own ids; return False for an id that this carrier never got.
+    """Apply reports that are keyed by the carrier's ids; return False for each id unknown for this carrier.
 
-    With `early`, those are kept for a while: the hand-over may not be recorded yet. With `skip_known`, what the
-    timeline has verbatim is left out.
+    `early`: store reports with unknown ids for a while, because the send may not be recorded yet. `skip_known`: skip
+    reports that the timeline already contains verbatim.
     """
     ids = [(carrier_id,) for carrier_id in {carrier_id for carrier_id, _ in reports}]
     places = {row[0]: (row[1], row[2]) for row in await tx.run("places_by_carrier_id", carrier=carrier, ids=ids)}
@@ -229,7 +233,10 @@ async def report_by_carrier(
 
 
 async def hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], at: int) -> set[str]:
-    """Note receipts that codes wait for: after a delivery no other channel has its turn, after a failure the next."""
+    """Record delivery receipts of verification codes and return the carrier ids that matched.
+
+    A delivered code stops the fallback to the next channel; a failed code starts the fallback now.
+    """
     receipts = {id_: at if report.status == "failed" else None for id_, report in reports if report.status in RECEIPTS}
     if not receipts:
         return set()
@@ -237,6 +244,7 @@ async def hear_of_codes(tx: Tx, carrier: str, reports: Sequence[CarrierReport], 
 
 
 async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
+    """Return the changes that the timeline does not contain yet, without duplicates."""
     keys = [(key,) for key in {c.message for c in changes}]
     await lock_messages(tx, keys)
     rows = await tx.run("told_of", messages=keys)
@@ -246,7 +254,7 @@ async def _new(tx: Tx, changes: Sequence[Change]) -> list[Change]:
 
 
 async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: dict[str, Any], at: int) -> list[Change]:
-    """Make one change for each receipt of a part: to the state of the whole, as far as it is known."""
+    """Return one change per receipt of a message part, to the combined state of all parts known so far."""
     known = [(id_, report) for id_, report in reports if id_ in parts]
     if not known:
         return []
@@ -269,7 +277,10 @@ async def _fold(tx: Tx, carrier: str, reports: Sequence[CarrierReport], parts: d
 
 
 async def report_returned(tx: Tx, id_: str, position: int, report: Report, *, at: int, publisher: Publisher) -> None:
-    """Report a mail that came back to its signed sender, which names one recipient; keep it if it is early."""
+    """Record a bounce that arrived at the signed return address of one recipient.
+
+    The report is stored for later if the send is not recorded yet.
+    """
     for message_, handed_over, _ in await tx.run("place_of", id=id_, position=position):
         if handed_over:
             await record(tx, [to_change(message_, position, report, at)], owner=None, publisher=publisher)
@@ -299,7 +310,7 @@ async def any_early(tx: Tx, at: int) -> bool:
 
 
 async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
-    """Apply reports that came before the record of their hand-over, and whose hand-over is recorded now."""
+    """Apply reports that arrived before the record of their send, if the send is recorded now."""
     rows = await tx.run("take_early_reports", since=at - EARLY_MS)
     reports: dict[str, list[CarrierReport]] = defaultdict(list)
     for _, carrier, carrier_id, report in sorted(rows):
@@ -315,7 +326,10 @@ async def apply_early(tx: Tx, *, at: int, publisher: Publisher) -> None:
 
 
 async def quarantine(tx: Tx, *, now: int, moved: Mapping[int, int], publisher: Publisher) -> int:
-    """Fail messages whose workers died three times handling nothing else, and release their holds (P14)."""
+    """Fail messages whose worker died three times while processing only that message; release their holds (P14).
+
+    Returns the number of failed messages.
+    """
     await tx.run("drop_poisoned_reports", deaths=DEATHS_MAX)
     rows = await tx.run("find_poison", deaths=DEATHS_MAX)
     changes = [
@@ -338,10 +352,11 @@ async def quarantine(tx: Tx, *, now: int, moved: Mapping[int, int], publisher: P
 
 
 async def _fence(tx: Tx, changes: Sequence[Change], owner: str | None) -> set[HeldClaim]:
-    """Return the claims whose outcome counts.
+    """Return the claims whose outcome may be recorded.
 
-    They have epochs: a batch has a key twice when a process froze and reclaimed what it had lost. What a carrier
-    accepted also counts after the message was claimed again, so that it is not sent a second time.
+    Claims are compared with their epochs: a batch contains a key twice if a process froze and then claimed the same row
+    again. A message that a carrier accepted counts even if the message was claimed again since, so that it is not sent
+    twice.
     """
     claims = [c.claim for c in changes if c.claim]
     if not claims:
@@ -370,16 +385,16 @@ class _Rows:
         self.events: list[Event] = []
         self.suppressions: list[tuple[Any, ...]] = []
         self.money: list[tuple[Message, str, int]] = []
-        self.unused: list[tuple[Message, str]] = []  # an email that was counted and is not sent, and to whom
-        self.seen: list[tuple[int, str, int]] = []  # team, address and message of first hand-overs
+        self.unused: list[tuple[Message, str]] = []  # emails counted against the quota but not sent, with the address
+        self.seen: list[tuple[int, str, int]] = []  # team, address and message of first delivery attempts
         self.opt_outs: list[tuple[int, str, str, str, int]] = []
-        self.writers: dict[tuple[str, str], tuple[int, int]] = {}  # phone and channel: who wrote to it, and when
+        self.writers: dict[tuple[str, str], tuple[int, int]] = {}  # (phone, channel) → (last sending team, time)
         self.counts: dict[tuple[int, int], reputation.Counts] = defaultdict(reputation.Counts)  # by team and hour
         self.steps: list[stats.Step] = []
-        self.delays: list[tuple[Any, ...]] = []  # of emails that were put off, by us …
-        self.relayed_delays: list[tuple[Any, ...]] = []  # … and by a provider
+        self.delays: list[tuple[Any, ...]] = []  # delays of emails that we deferred
+        self.relayed_delays: list[tuple[Any, ...]] = []  # delays reported by a provider
         self.told_delays: list[tuple[int, int, int]] = []
-        self.told: list[Callable[[], None]] = []  # what the metrics are told when all is written
+        self.told: list[Callable[[], None]] = []  # metric updates to run after the commit
 
     def tell(
         self,
@@ -425,7 +440,7 @@ async def _apply(
         found = recipients[change.message, change.position]
         is_sms = messages[change.message].channel == "sms"
         if is_sms and found.detail and f'"{SENDER}"' in found.detail and SENDER not in change.detail:
-            used = msgspec.json.decode(found.detail).get(SENDER)  # which receipts do not repeat
+            used = msgspec.json.decode(found.detail).get(SENDER)  # receipts do not repeat the sender
             change = replace(change, detail=change.detail | {SENDER: used})
         _move(rows, change, messages[change.message], found, by_message[change.message])
         touched[change.message, change.position] = found
@@ -459,7 +474,7 @@ async def _apply(
 async def _note_delays(tx: Tx, rows: _Rows) -> None:
     if rows.delays:
         await tx.run("insert_delays", delays=rows.delays)
-    if rows.relayed_delays:  # each once: PostgreSQL writes no row twice in one statement
+    if rows.relayed_delays:  # each key once: PostgreSQL cannot upsert a row twice in one statement
         await tx.run("insert_relayed_delays", delays=list({row[:2]: row for row in rows.relayed_delays}.values()))
     if rows.told_delays:
         await tx.run("settle_delays", delays=rows.told_delays)
@@ -476,7 +491,7 @@ def written(detail: dict[str, Any]) -> str | None:
 
 
 def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, everyone: list[RecipientRow]) -> None:
-    """Move a recipient and its message as far as the change leads, and collect what follows from that."""
+    """Apply a change to a recipient and its message; collect the rows to write for its consequences."""
     detail = written(change.detail)
     recipient.updated_at = change.at
     if change.claim and recipient.carrier is None:
@@ -487,7 +502,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
     recipient.carrier_id = change.carrier_id or recipient.carrier_id
     if change.note in (None, PUT_OFF):
         recipient.detail = detail or recipient.detail
-    # A recipient that was handed over once is no longer queued, even if it was deferred.
+    # After a first delivery attempt a recipient is no longer queued, even if the attempt was deferred.
     wanted = recipient.status if change.note else change.wanted or "sending"
     path = message_states.move(moved.channel, recipient.status, wanted, late_used=bool(recipient.late))
     rows.steps.append((moved.team, moved.channel, change.at, recipient.status, path))
@@ -512,7 +527,8 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
         rows.money.append((moved, kind, change.at))
     if path and path[-1] == "failed":
         _fail(rows, change, moved, recipient, is_real=is_real)
-    # Also about what had failed, but not again about what is known: somebody may have lifted that suppression.
+    # Also suppress if the recipient had already failed. Do not repeat a suppression for a known state: a user may have
+    # removed it.
     if change.suppress and (path or recipient.status == "failed") and is_real:
         rows.suppressions.append(
             (moved.team, recipient.address, recipient.given, change.suppress, moved.id, detail, change.at)
@@ -522,12 +538,12 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
 def _remark(
     rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, detail: str | None, *, has_moved: bool
 ) -> None:
-    """Tell what a change says beside a new status, or in place of one."""
+    """Add the timeline entries of a change that come with a new status or replace one."""
     status = recipient.status
     if change.note and change.note != event.DELAYED:
         rows.tell(change, moved, recipient, change.note, None, status, None, detail)
     elif not change.note and (not has_moved or not change.wanted) and not change.quiet:
-        # A report that changes nothing, or a hand-over that is to be tried again: timeline only.
+        # A report that changes nothing, or a send to be retried: only the timeline gets an entry.
         type_ = "ignored" if change.wanted else PUT_OFF
         rows.tell(change, moved, recipient, type_, change.wanted, status, None, detail)
     if change.delay:
@@ -539,7 +555,7 @@ def _remark(
 
 
 def _fail(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, *, is_real: bool) -> None:
-    """Collect what a failure means: quota that was not used, a phone that has opted out."""
+    """Collect the consequences of a failure: unused quota to return, or a phone that has opted out."""
     if moved.channel == "email":
         if is_real and not moved.sandbox and change.detail.get("reason") in UNUSED:
             rows.unused.append((moved, recipient.address))
@@ -548,7 +564,7 @@ def _fail(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
 
 
 def _put_off(rows: _Rows, change: Change) -> None:
-    """Let a delay be told after a while, unless it is told now."""
+    """Schedule the event `email.delayed` for a deferred email; mark the delay as published if it is published now."""
     place = (change.message, change.position, change.at)
     due_at = change.at + TOLD_MS
     if change.claim:
@@ -562,7 +578,7 @@ def _put_off(rows: _Rows, change: Change) -> None:
 def _count(
     rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, path: Sequence[str], *, is_real: bool
 ) -> None:
-    """Count the way that a recipient goes, for the reputation of its team and for the metrics."""
+    """Update reputation counters and metrics for a recipient's state transition."""
     if (
         is_real
         and moved.channel == "email"
@@ -571,7 +587,7 @@ def _count(
         place = (moved.team, change.at - change.at % HOUR_MS)
         rows.counts[place] = rows.counts[place].plus(counted)
     ends = path[-1]
-    if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own reasons are no bounces
+    if ends not in COUNTED or (ends == "failed" and "reason" in change.detail):  # our own failures are not bounces
         return
     if not is_real:
         who = SIMULATOR
@@ -614,9 +630,10 @@ async def _suppress(tx: Tx, rows: _Rows) -> None:
 
 
 def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: int | None = None) -> Event:
-    """Make the event.
+    """Return the event `type_` for a suppression.
 
-    `row` has team, address, email, reason, source message, detail, made at; `at` is when, if later.
+    `row`: team, address, email, reason, source message, detail, creation time. `at`: time of the event if later than
+    the creation.
     """
     team, address, email, reason, source, detail, made_at = row
     data = {
@@ -638,7 +655,7 @@ def suppression_event(publisher: Publisher, type_: str, row: Sequence[Any], at: 
 
 
 async def _settle_outbox(tx: Tx, changes: Iterable[Change]) -> None:
-    """Settle the work: what is done leaves, what to try again or to report later waits for its time."""
+    """Delete finished outbox rows; reschedule rows that have a retry or further simulator reports."""
     done, later, promised = [], [], []
     for change in changes:
         if change.claim is None:

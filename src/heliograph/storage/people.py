@@ -1,7 +1,7 @@
-"""The people of the dashboard: accounts, roles and links.
+"""Stores dashboard users: accounts, roles, invitations and links.
 
-What changes something takes its audit entry along and writes both in one transaction. What becomes of a role is
-decided by `domain/accounts/people.py`, on what the transaction has locked.
+Every change is written with its audit entry in one transaction. `domain/accounts/people.py` decides role changes, based
+on the rows that the transaction has locked.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
-# What links are for; `ticket` is held between the password and the code.
+# Validity by purpose of the link; a `ticket` is valid between password and TOTP code.
 LINK_MS = {
     "first": 7 * DAY_MS,
     "invite": 7 * DAY_MS,
@@ -25,7 +25,7 @@ LINK_MS = {
     "demo": DAY_MS,
     "ticket": 10 * MINUTE_MS,
 }
-OF_A_PERSON = (  # what goes with who is forgotten, the person last; the audit log keeps the id
+OF_A_PERSON = (  # deletions when a user is removed, the user last; the audit log keeps the id
     "delete_memberships",
     "delete_invitations",
     "delete_recovery",
@@ -49,8 +49,8 @@ class PersonLine(msgspec.Struct, frozen=True):
     teams: int
     seen_at: int | None
     observer: int
-    issuer: str | None  # the identity provider that they are connected to
-    offered: str | None  # the instance role that they are invited to
+    issuer: str | None  # identity provider linked to the account
+    offered: str | None  # instance role in a pending invitation
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -60,22 +60,22 @@ class Member(msgspec.Struct, frozen=True):
     role: str
     has_password: int
     has_totp: int
-    invited: int  # and has not accepted yet: the role counts for nothing
-    issuer: str | None  # as above
+    invited: int  # 1 if the invitation is pending: the role is not in effect
+    issuer: str | None  # identity provider linked to the account
 
 
-# Why somebody whom a provider let in is nobody here: the address is not verified, it is nobody's and gets no role, or
-# its account is another one's at that provider.
+# Why a provider sign-in is rejected: the address is not verified, no account has the address and none may be created,
+# or the account is linked to another identity of this provider.
 Stranger = Literal["unverified", "unknown", "taken"]
-Judge = Callable[[Standing], RoleChange | None]  # None: there is nothing to change
+Judge = Callable[[Standing], RoleChange | None]  # returns None if nothing is to be changed
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody whom an identity provider let in."""
+    """A user authenticated by an identity provider."""
 
     issuer: str
-    subject: str  # how the provider names the person, for ever
-    email: str  # in normal form, and verified by the provider; empty: it is not
+    subject: str  # the provider's permanent id of the user
+    email: str  # normalised and verified by the provider; empty if not verified
     name: str
 
 
@@ -87,7 +87,7 @@ class IdentityLine(msgspec.Struct, frozen=True):
 
 class Offered(msgspec.Struct, frozen=True):
     person: Person
-    token: str  # of the link to accept by; empty: there is nothing to accept
+    token: str  # token of the invitation link; empty if there is nothing to accept
 
 
 class People:
@@ -110,7 +110,7 @@ class People:
         return Person(*rows[0]) if rows else None
 
     async def lines(self, search: str = "", after: str = "", limit: int = 50) -> list[PersonLine]:
-        """List people by address, and one more than the limit when there are more."""
+        """Return users ordered by address, with one more than `limit` if there are more."""
         wild = "".join(f"!{c}" if c in "!%_" else c for c in search.lower())
         rows = await self._database.read(
             lambda tx: tx.run("list_people", pattern=f"%{wild}%", after=after, limit=limit + 1)
@@ -118,7 +118,10 @@ class People:
         return [PersonLine(*row) for row in rows]
 
     async def offer(self, email: str, name: str, teams: Collection[str], judge: Judge) -> Offered:
-        """Change what the person with this address is in these teams; made when new, who is nobody to the judge."""
+        """Change the roles of the user with this address in `teams`, as `judge` decides.
+
+        Creates the account if missing; `judge` then sees no user.
+        """
 
         async def story(tx: Tx) -> Offered:
             is_new = not await tx.run("find_person_by_email", email=email)
@@ -130,7 +133,10 @@ class People:
         return await write_serialized(self._database, story, next(iter(teams), None))
 
     async def change(self, person: str, teams: Collection[str] | None, judge: Judge) -> bool:
-        """Change what somebody is in these teams (None: in all of theirs); return whether there was something to do."""
+        """Change a user's roles in `teams` (None: all teams of the user), as `judge` decides.
+
+        Returns whether anything changed.
+        """
 
         async def story(tx: Tx) -> bool:
             standing = await _locked(tx, person, teams)
@@ -142,7 +148,7 @@ class People:
         return await write_serialized(self._database, story, next(iter(teams or ()), None))
 
     async def _apply(self, tx: Tx, person: str, change: RoleChange) -> str:
-        """Write what becomes of somebody; return the token of the link that they get."""
+        """Write a role change; return the token of the new link, or an empty string."""
         for team, role in change.roles.items():
             if not team:
                 await tx.run("set_operator", id=person, **flags_of(role))
@@ -175,7 +181,7 @@ class People:
         return Person(*row)
 
     async def add_first(self, token: str, email: str, name: str, password: str, change: RoleChange) -> Person | None:
-        """Follow the first operator's link; None when it is no longer valid, or somebody was first."""
+        """Create the first operator from the setup link. None if the link is invalid or an account exists."""
         now = self._clock.now()
 
         async def story(tx: Tx) -> Person | None:
@@ -213,9 +219,10 @@ class People:
     # -- an identity provider -------------------------------------------------------------------------------
 
     async def identify(self, who: Identity, entry: AuditEntry, *, may_add: bool) -> Person | Stranger:
-        """Find who it is whom a provider let in: by its name for them, else by the address that it verified.
+        """Return the account of a provider identity, or why the sign-in is rejected.
 
-        A password that is not proven ends: whoever chose it gets nothing of what the provider gives.
+        The account is matched by the provider's subject, else by the verified address. Creates an account if `may_add`. If an existing account's address was not verified, its password, TOTP, sessions
+        and passkeys are removed, because another person may have chosen that password.
         """
 
         async def story(tx: Tx) -> Person | Stranger:
@@ -248,9 +255,9 @@ class People:
         return [IdentityLine(*row) for row in rows]
 
     async def forget_identities(self, person: str, entry: AuditEntry) -> None:
-        """Forget them: the next sign-in with a provider finds the account by its address.
+        """Unlink all provider identities and end all sessions.
 
-        Sessions end: some may be its.
+        The next provider sign-in matches by email address.
         """
 
         async def story(tx: Tx) -> None:
@@ -264,7 +271,7 @@ class People:
     # -- the second factor ----------------------------------------------------------------------------------
 
     async def set_totp(self, id_: str, sealed: str, codes: Sequence[str], step: int, entry: AuditEntry) -> None:
-        """Turn it on with its recovery codes; the code of the step is used."""
+        """Turn on TOTP with these recovery codes; mark the code of `step` as used."""
 
         async def story(tx: Tx) -> None:
             await _set_totp(tx, id_, sealed, codes)
@@ -283,7 +290,7 @@ class People:
         await write_serialized(self._database, story, entry.actor)
 
     async def use_totp_step(self, id_: str, step: int) -> bool:
-        """Use the step; return False when a code of this step or a later one was used already."""
+        """Mark a TOTP step as used. Returns False if this step or a later one was used before."""
         return bool(await self._database.write(lambda tx: tx.run("use_totp_step", id=id_, step=step)))
 
     async def use_recovery(self, id_: str, code: str) -> bool:
@@ -300,21 +307,21 @@ class People:
         return dict(await self._database.read(lambda tx: tx.run("memberships", person=person)))
 
     async def members(self, team: str) -> list[Member]:
-        """Return the members, and those who are invited."""
+        """Return the members of a team and the users invited to it."""
         return [Member(*row) for row in await self._database.read(lambda tx: tx.run("members_of", team=team))]
 
     # -- invitations ----------------------------------------------------------------------------------------
 
     async def invitations(self, person: str) -> dict[str, str]:
-        """Map each team to the role; an empty team means to run the instance."""
+        """Map each team to the role in the user's invitation; an empty team means the instance."""
         return dict(await self._database.read(lambda tx: tx.run("invitations", person=person)))
 
     # -- links ----------------------------------------------------------------------------------------------
 
     async def make_link(self, link: Link, entry: AuditEntry, *, without_code: bool = False) -> str:
-        """Make a token that does once what the link says; an earlier link for the same purpose is revoked.
+        """Return the token of a new single-use link; revokes an earlier link for the same purpose.
 
-        When asked, it drops the code at sign-in, for somebody who lost the phone.
+        `without_code` also removes TOTP, for a user who lost the phone.
         """
 
         async def story(tx: Tx) -> str:
@@ -326,7 +333,7 @@ class People:
         return await write_serialized(self._database, story, entry.actor)
 
     async def make_ticket(self, link: Link) -> str:
-        """Make the ticket that stands between the password and the code."""
+        """Return the ticket token that is valid between the password and the TOTP code."""
         return await self._database.write(lambda tx: self._insert_link(tx, link))
 
     async def _insert_link(self, tx: Tx, link: Link) -> str:
@@ -339,13 +346,13 @@ class People:
         return token
 
     async def find_link(self, token: str) -> Link | None:
-        """Return the link while it is valid."""
+        """Return the link of a token. None if not valid."""
         now = self._clock.now()
 
         return await self._database.read(lambda tx: _find_link(tx, "find_link", token, now))
 
     async def use_link(self, token: str, purpose: str) -> Link | None:
-        """Return the link while it is valid, and make it invalid."""
+        """Consume a link and return it. None if not valid or for another purpose."""
         now = self._clock.now()
         link = await self._database.write(lambda tx: _find_link(tx, "use_link", token, now))
         return link if link and link.purpose == purpose else None
@@ -353,15 +360,15 @@ class People:
     async def follow(
         self, token: str, judge: Callable[[Link, Standing], RoleChange | None], password: str | None, kept_session: str
     ) -> Person | None:
-        """Choose a password by a link, and accept what it is for; all of it or nothing.
+        """Set a password through a link and accept its invitation, in one transaction.
 
-        None: the link is no longer valid, or the judge says that it is not good for this; then it stays as it was.
+        None if the link is invalid or `judge` rejects its use; the link then stays unused.
         """
         now = self._clock.now()
 
         async def story(tx: Tx) -> Person | None:
             for row in await tx.run("find_link", hash=hashed(token), now=now):
-                await lock_person(tx, row[0])  # first: nobody changes what the link is judged by
+                await lock_person(tx, row[0])  # lock first, so that the facts for `judge` cannot change
             link = await _find_link(tx, "find_link", token, now)
             change = judge(link, await _standing(tx, link.person)) if link else None
             if not link or not change or not await tx.run("use_link", hash=hashed(token), now=now):
@@ -383,7 +390,10 @@ async def lock_person(tx: Tx, id_: str) -> Person | None:
 
 
 async def _disown(tx: Tx, person: str) -> None:
-    """Remove all ways in: whoever chose the password, or used it, may not be who has the address (ADR 0020)."""
+    """Remove the password and all other credentials of an account.
+
+    The person who chose the password may not own the address (ADR 0020).
+    """
     await tx.run("set_password", id=person, password=None)
     await _set_totp(tx, person, None, ())
     await tx.run("delete_sessions", person=person, kept="")
@@ -399,7 +409,7 @@ async def _set_totp(tx: Tx, person: str, sealed: str | None, codes: Sequence[str
 
 
 async def _locked(tx: Tx, person: str, teams: Collection[str] | None) -> Standing:
-    """Return what somebody is, with the roles that others have in these teams; all of it locked."""
+    """Lock and return a user's roles, with the roles that other users have in `teams`."""
     if teams is None:
         teams = ["", *sorted((await _standing(tx, person)).roles.keys() - {""})]
     others = {team: await _held_by_others(tx, team, person) for team in teams}
@@ -432,7 +442,7 @@ async def _set_password(tx: Tx, person: str, password: str, kept_session: str = 
 
 
 async def _find_link(tx: Tx, query: str, token: str, now: int) -> Link | None:
-    """Return the link while the rule under which it was made still holds."""
+    """Return the link if the rule under which it was made still holds. None otherwise."""
     rows = await tx.run(query, hash=hashed(token), now=now)
     link = Link(*rows[0]) if rows else None
     if link and still_holds(link, await _standing(tx, link.person), await _standing(tx, link.maker)):

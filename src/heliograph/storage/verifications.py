@@ -1,4 +1,4 @@
-"""Verifications in the store: start (limits, hold, key), again, finish (charge, answer), check (five guesses)."""
+"""Stores verifications: start (limits, credit hold), resend, finish (charge, response) and check (five guesses)."""
 
 import hmac
 from collections import defaultdict
@@ -53,43 +53,43 @@ PREFIX_WINDOW_MS = 10 * MINUTE_MS
 
 
 class Recent(msgspec.Struct):
-    """What the phone and its surroundings have asked for lately, oldest first."""
+    """Recent starts of a phone number and of its prefix, oldest first, for the velocity limits."""
 
     phone_starts: list[int]
     prefix_starts: list[int]
     wrong_today: int
-    tallies: list[Tally]  # in the order of its places
-    known: bool  # it verified within 30 days
+    tallies: list[Tally]  # counters of the last day, ordered as `areas(phone)`
+    known: bool  # the phone completed a verification within 30 days
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
     key_id: str
-    phone: str  # or the normal form of an email address
-    given: str | None = None  # an email address as the caller wrote it
+    phone: str  # or a normalised email address
+    given: str | None = None  # the email address as the caller wrote it
     prefix: str
-    channels: Sequence[str] = ("sms",)  # in the order in which they are tried
+    channels: Sequence[str] = ("sms",)  # in fallback order
     magic: bool
     sandbox: bool
-    caught: bool = False  # only simulators get it, whoever it is for
+    caught: bool = False  # captured: goes only to simulators, whatever the recipient
     salt: str
     digest: str
     price: int
     created_at: int
     expires_at: int
     credit_low: int = 0  # notify when credit falls below; 0 = never
-    sandbox_most: int | None = None  # a day, over real carriers; None: it is not counted
-    owner: str  # the process that will ask the carrier
-    check: Callable[[Recent], None]  # raises when a limit is reached
+    sandbox_most: int | None = None  # maximum per day over real carriers; None if not counted
+    owner: str  # the process that will call the carrier
+    check: Callable[[Recent], None]  # raises if a limit is reached
     retry_key: IdempotencyKey | None = None
     added: Added = Added()
 
 
 class Resend(msgspec.Struct, frozen=True, kw_only=True):
-    """The same code once more, under the limits of a start."""
+    """Request to send the same code again, under the limits of a start."""
 
-    start: Start  # free of charge
+    start: Start  # its price is 0
     digest: Callable[[str], str]  # salt → digest of the code that would be sent
 
 
@@ -97,19 +97,19 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     team: int
     key_id: str
-    status: str  # pending or failed; what went out before stays pending
+    status: str  # pending or failed; a verification whose code was sent before stays pending
     error_message: str | None
     response: bytes
     at: int
     owner: str
     retry_key: IdempotencyKey | None = None
-    simulated: bool = False  # a simulator took it: nobody received it
+    simulated: bool = False  # a simulator accepted the code; no real recipient got it
     asked: Sequence[Asked] = ()
-    channel: str = "sms"  # the one used last
-    next_at: int | None = None  # when the next channel's turn comes, unless a receipt comes first
-    carrier: str | None = None  # whose receipt that is
+    channel: str = "sms"  # the last channel used
+    next_at: int | None = None  # when to use the next channel, unless a receipt arrives first
+    carrier: str | None = None  # the carrier that will send the receipt
     carrier_id: str | None = None
-    counted_at: int | None = None  # when it was counted as a start
+    counted_at: int | None = None  # when the start was counted; None if the start is not to be uncounted
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """A code that is to go out by its next channel."""
+    """A code that is due to be sent over its next channel."""
 
     team: int
     id: str
@@ -151,13 +151,17 @@ class Claimed(msgspec.Struct, frozen=True):
     channels: str
     expires_at: int
     sandbox: int
-    added: str  # as JSON
+    added: str  # JSON
 
 
 async def start(
     tx: Tx, items: Sequence[Start], publisher: Publisher, leases: Leases
 ) -> list[Sent[Any] | None | Exception]:
-    """Begin each. None says to go and ask a carrier; an answer says that this key was served before."""
+    """Begin each verification under the limits.
+
+    For each item: None if the caller must now send the code, a stored response if the idempotency key was used before,
+    or the refusal.
+    """
     accounts = await lock_accounts(tx, {item.team for item in items})
     credit = {team: account.available for team, account in accounts.items()}
     remembered = await find_remembered(tx, [(i.key_id, i.retry_key.hash) for i in items if i.retry_key], leases)
@@ -189,20 +193,21 @@ async def start(
 
 
 def tell(tx: Tx, outcome: str, count: int = 1) -> None:
-    """Count it in the metrics, once it is written."""
+    """Count `outcome` in the metrics after the commit."""
     tx.afterwards.append(lambda: metrics.verified[outcome].inc(count))
 
 
 async def rehearse(tx: Tx, item: Start) -> None:
-    """Decide as `start` does and write nothing (dry_run)."""
+    """Check limits and credit as `start` does, without writing (dry_run)."""
     accounts = await lock_accounts(tx, {item.team})
     _decide(item, await _lately(tx, [item]), accounts[item.team])
 
 
 async def again(tx: Tx, item: Resend, leases: Leases) -> Sent[Any] | None:
-    """Count it and take the verification, so that its carriers can be asked; raises what forbids that.
+    """Count a resend and lease the verification to this process, so that the caller can send the code again.
 
-    An answer: this key was served before.
+    Returns the stored response if the idempotency key was used before, otherwise None. Raises a refusal if the
+    verification has ended, is being sent, or a limit is reached.
     """
     start_, now = item.start, item.start.created_at
     row = (await _lock(tx, [(start_.team, start_.id)]))[start_.team, start_.id]
@@ -210,7 +215,7 @@ async def again(tx: Tx, item: Resend, leases: Leases) -> Sent[Any] | None:
     remembered = await find_remembered(tx, keys, leases)
     if start_.retry_key and (replay := replayed(remembered, start_.key_id, start_.retry_key, now)):
         return replay
-    is_same = hmac.compare_digest(row.digest, item.digest(row.salt))  # not after the master secret was replaced
+    is_same = hmac.compare_digest(row.digest, item.digest(row.salt))  # differs after the master secret was replaced
     if verification.current_status(row.status, now, row.expires_at) != "pending" or not is_same:
         raise VerificationEnded(param="id")
     if row.owner is not None:
@@ -228,7 +233,7 @@ async def again(tx: Tx, item: Resend, leases: Leases) -> Sent[Any] | None:
 
 
 async def cancel(tx: Tx, team: int, id_: str, now: int, publisher: Publisher) -> None:
-    """Cancel it if it is pending; what has ended stays as it is."""
+    """Cancel a pending verification; no effect in any other state."""
     row = (await _lock(tx, [(team, id_)])).get((team, id_))
     if row and verification.current_status(row.status, now, row.expires_at) == "pending":
         await tx.run("cancel_verification", team=team, id=id_, error=CANCELED)
@@ -237,14 +242,15 @@ async def cancel(tx: Tx, team: int, id_: str, now: int, publisher: Publisher) ->
 
 
 async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[None | Exception]:
+    """Record the results of sends: settle the credit hold, store the idempotent response, publish failures."""
     rows = await _lock(tx, [(i.team, i.id) for i in items])
     accounts = await lock_accounts(tx, {i.team for i in items})
     done, entries, events, keys, failed = [], [], [], [], []
     for item in items:
         row = rows.get((item.team, item.id))
         if row is None or row.owner != item.owner:
-            # Housekeeping took us for dead and gave it up, or its team was forgotten: the answer still says what the
-            # carrier said.
+            # Housekeeping considered this process dead and failed the verification, or the team was deleted. The
+            # response to the caller still reports the carrier's result.
             continue
         price, charge = row.price, row.charge
         if charge == "held":
@@ -282,7 +288,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
     if entries:
         await save_accounts(tx, accounts.values())
         await tx.run("insert_ledger", entries=entries)
-    await conversion.count(tx, failed)  # no code went out, so none was lost
+    await conversion.count(tx, failed)  # no code was sent, so the start does not count as an unentered code
     await publisher.publish(tx, events)
     if keys:
         await tx.run("complete_idempotency", keys=keys)
@@ -293,6 +299,7 @@ async def finish(tx: Tx, items: Sequence[Finish], publisher: Publisher) -> list[
 
 
 async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[CheckResult | Exception]:
+    """Compare each candidate code; count wrong guesses and publish `verified` or `exhausted`."""
     rows = await _lock(tx, list({(i.team, i.id) for i in items}))
     states = {area: (row.status, row.wrong) for area, row in rows.items()}
     results: list[CheckResult | Exception] = []
@@ -301,7 +308,7 @@ async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[Ch
         area = (item.team, item.id)
         row = rows.get(area)
         if row is None:
-            item.digest("00" * 16)  # the same work as for a known one, so that timing reveals nothing
+            item.digest("00" * 16)  # do the same work as for a known id, so that timing reveals nothing
             results.append(VerificationNotFound(f"No verification {item.id}. {VerificationNotFound.fix}", param="id"))
             continue
         status, wrong = states[area]
@@ -323,9 +330,10 @@ async def check(tx: Tx, items: Sequence[Check], publisher: Publisher) -> list[Ch
 
 
 async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher) -> int:
-    """Fail verifications whose process died in mid-dispatch, this owner's and those whose lease is over.
+    """Fail verifications whose process died while sending: those of `owner`, and those whose lease expired by `over`.
 
-    Nobody got the id of such a one, unless its code went out before.
+    Returns the number of failed verifications. No caller has received the id of such a verification, unless its code
+    was sent before; then only the lease is released.
     """
     ids = await tx.run("abandoned_verifications", over=over, owner=owner)
     if not ids:
@@ -349,13 +357,13 @@ async def give_up(tx: Tx, owner: str, over: int, now: int, publisher: Publisher)
     ]
     if items:
         await finish(tx, items, publisher)
-    # A code that went out before still works; the one that was due goes out by another process.
+    # A code sent before stays valid; another process sends the code over the channel that was due.
     await tx.run("free_verifications", ids=[(row.team, row.id) for row in rows.values() if row.sent])
     return len(items)
 
 
 def _decide(item: Start, lately: "_Lately", account: Account) -> None:
-    """Decide; raises when a limit is reached or credit is short."""
+    """Take sandbox quota, check the velocity limits and hold credit; raises a refusal if one of these fails."""
     if item.sandbox_most is not None:
         pricing.take_sandbox(account, item.sandbox_most, item.created_at)
     if not item.magic:
@@ -364,14 +372,15 @@ def _decide(item: Start, lately: "_Lately", account: Account) -> None:
 
 
 class _Lately(msgspec.Struct, frozen=True):
-    """What was asked for before the starts of a batch, and, as each is taken, by them."""
+    """Recent starts before a batch, extended by each accepted start of the batch."""
 
-    phones: dict[tuple[int, str], list[tuple[int, int]]]  # start, wrong codes
+    phones: dict[tuple[int, str], list[tuple[int, int]]]  # (time of the start, wrong codes)
     prefixes: dict[tuple[int, str], list[int]]
     tallies: dict[tuple[int, str], Tally]
     known: set[tuple[int, str]]
 
     def recent(self, item: Start) -> Recent:
+        """Return the velocity window of a start."""
         phone, today = self.phones[item.team, item.phone], item.created_at - item.created_at % DAY_MS
         return Recent(
             [at for at, _ in phone],
@@ -382,6 +391,7 @@ class _Lately(msgspec.Struct, frozen=True):
         )
 
     def add(self, item: Start) -> None:
+        """Count an accepted start for the items after it in the batch."""
         self.phones[item.team, item.phone].append((item.created_at, 0))
         self.prefixes[item.team, item.prefix].append(item.created_at)
         for area in areas(item.phone):
@@ -393,7 +403,7 @@ async def _lately(tx: Tx, items: Sequence[Start]) -> _Lately:
     asked = {(item.team, item.phone): item.created_at for item in limited}
     lately = _Lately(defaultdict(list), defaultdict(list), await conversion.tallies(tx, asked), set())
     if asked:
-        # A code can be sent again as long as its verification lives, and each time counts like a start.
+        # A code can be resent until its verification expires, and each resend counts like a start.
         day = {place: now - DAY_MS for place, now in asked.items()}
         phones = [(*place, since - VERIFICATION_MS) for place, since in day.items()]
         for team, phone, at, wrong, resent in await tx.run("phone_starts", phones=phones):
@@ -519,14 +529,14 @@ class Verifications:
         await self._database.write(lambda tx: cancel(tx, team, id_, now, self._publisher))
 
     async def claim_codes(self, owner: str, limit: int) -> list[Claimed]:
-        """Claim those whose next channel's turn has come, for this process to ask its carriers."""
+        """Claim verifications whose next channel is due, so that this process sends their codes."""
         now = self._clock.now()
         by = {"now": now, "moved": [(team, now + ahead) for team, ahead in self._clock.moved.items()]}
 
         async def story(tx: Tx) -> list[Claimed]:
             lease_until = await self._leases.until(tx, IDEMPOTENCY_LEASE_MS)
             rows = await tx.run("claim_codes", owner=owner, lease_until=lease_until, limit=limit, **by)
-            if surplus := rows[limit:]:  # no one here would send them before their lease ends
+            if surplus := rows[limit:]:  # no task here would send the surplus before the lease expires
                 log.error("claimed more than requested", rows=len(surplus))
                 await tx.run("free_verifications", ids=[(team, id_) for team, id_, *_ in surplus])
             return [Claimed(*row) for row in rows[:limit]]
@@ -542,7 +552,7 @@ class Verifications:
         return await self._checks.submit(item)
 
     async def get(self, team: int, id_: str) -> VerificationLine | None:
-        """Return it, but never its code: nobody has that."""
+        """Return a verification without its code (only a digest is stored). None if not found."""
         now = self._clock.of(team)
         rows = await self._database.read(lambda tx: tx.run("find_verification", team=team, id=id_, now=now))
         return VerificationLine(*rows[0]) if rows else None
