@@ -221,8 +221,9 @@ class People:
     async def identify(self, who: Identity, entry: AuditEntry, *, may_add: bool) -> Person | Stranger:
         """Return the account of a provider identity, or why the sign-in is rejected.
 
-        The account is matched by the provider's subject, else by the verified address. Creates an account if `may_add`. If an existing account's address was not verified, its password, TOTP, sessions
-        and passkeys are removed, because another person may have chosen that password.
+        The account is matched by the provider's subject, else by the verified address. Creates an account if `may_add`.
+        If an existing account's address was not verified, its password, TOTP, sessions and passkeys are removed,
+        because another person may have chosen that password.
         """
 
         async def story(tx: Tx) -> Person | Stranger:

@@ -1,7 +1,7 @@
-"""The two things a database can do here: run a story in one transaction, to write or to read.
+"""The interface of both databases: run a transaction function in one transaction, to write or to read.
 
-A story is an async function of a `Tx`; it awaits nothing but the transaction, so the same story runs on
-asyncpg's event loop and on SQLite's writer thread (ADR 0003).
+A transaction function (type `Story`) is an async function of a `Tx`. It awaits nothing but the transaction, so the same
+function runs on asyncpg's event loop and on SQLite's writer thread (ADR 0003).
 """
 
 import re
@@ -17,19 +17,19 @@ _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
 
-SERIALIZED_MAX = 2  # one commits while the next one prepares; more would only wait for the same row
+SERIALIZED_MAX = 2  # one commits while the next prepares; more would only wait for the same row
 
 
 class StoreUnavailable(Exception):
-    """The database cannot be reached or cannot write now; the whole transaction is undone."""
+    """The database is unreachable or cannot write now; the whole transaction was rolled back."""
 
 
 class Conflict(StoreUnavailable):
-    """Another process was faster; the transaction is undone and its story runs again."""
+    """A concurrent transaction won; this one was rolled back and its transaction function runs again."""
 
 
 class TooManyChanges(StoreUnavailable):
-    """Too many changes of this group wait for their turn; nothing was changed."""
+    """The queue of changes of this group is full; nothing was changed."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__("too many changes wait for their turn")
@@ -37,29 +37,32 @@ class TooManyChanges(StoreUnavailable):
 
 
 def reason_of(error: BaseException) -> str:
-    """Say what went wrong, on one line; for an exception without words, what it is."""
+    """Return the error's message on one line, or the name of its class if the message is empty."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 class Tx(Protocol):
-    hints: dict[str, int]  # the kinds of work that it writes, and in how many ms they are due
-    afterwards: list[Callable[[], None]]  # called once all is durable, on the event loop: what is counted
+    """One open transaction."""
+
+    hints: dict[str, int]  # kinds of work that the transaction writes, with the ms until each is due
+    afterwards: list[Callable[[], None]]  # callbacks after the commit, on the event loop: metric updates
 
     async def run(self, query: str, **params: Any) -> list[Any]:
-        """Run a named query of `queries/*.sql`; parameters bound by name; rows come as sequences."""
+        """Run a named query of `queries/*.sql` with parameters bound by name; return its rows as sequences."""
 
     async def ask(self, **queries: dict[str, Any]) -> list[list[Any]]:
-        """Run queries together if possible, and return what each found; one whose table has no rows finds nothing.
+        """Run several queries in one round trip if possible; return the rows of each.
 
-        On PostgreSQL all of them see what was there when the first began to wait for a row.
+        A query whose row table is empty returns no rows. On PostgreSQL all queries see the snapshot taken before the
+        first one waited for a row lock.
         """
 
     async def write(self, tables: Mapping[str, Rows]) -> None:
-        """Run queries that take nothing but rows and give nothing back, together if possible; none without rows."""
+        """Run several row-writing queries in one round trip if possible; queries without rows are skipped."""
 
 
 def note(tx: Tx, kind: str, in_ms: int = 0) -> None:
-    """Note that the transaction writes work that is due then: its commit is a hint."""
+    """Record that the transaction writes work of `kind` due in `in_ms`; the commit sends the wakeup."""
     tx.hints[kind] = min(in_ms, tx.hints.get(kind, in_ms))
 
 
@@ -68,35 +71,37 @@ Story = Callable[[Tx], Coroutine[Any, Any, T]]
 
 @cache
 def subject_of(qualname: str) -> str:
-    """Name the part of the store that tells the story of this name, for the metrics."""
+    """Return the metrics label of a transaction function: its class or outer function in snake case."""
     return _HUMP.sub("_", qualname.partition(".")[0]).lower()
 
 
 class Database(Protocol):
+    """A PostgreSQL or SQLite database."""
+
     hints: Hints
     serialized: FairLimiter  # see write_serialized
 
     async def write(self, story: Story[T]) -> T:
-        """Run the story in one transaction; when this returns, it is durable."""
+        """Run a transaction function in one transaction; the commit is durable when this returns."""
 
     async def read(self, story: Story[T]) -> T:
-        """Run the story on one consistent view; what it writes is undone."""
+        """Run a transaction function on one consistent snapshot; its writes are rolled back."""
 
     async def probe(self) -> None:
         """Commit a row; raises StoreUnavailable."""
 
     async def listen(self) -> None:
-        """Hear the hints of other processes, until cancelled."""
+        """Receive the wakeups of other processes, until cancelled."""
 
     async def close(self) -> None: ...
 
 
 async def write_serialized(database: Database, story: Story[T], group: str | None) -> T:
-    """Run a transaction function that locks a row which all such changes share.
+    """Run a transaction function that locks a row shared by all such changes.
 
-    Those rows are the setup's version and the end of the audit log. A transaction that waits for such a row holds a
-    connection (on SQLite: the writer thread), so changes wait here before they take one, and groups take turns: a
-    team, a person or, with None, the instance. Raises TooManyChanges.
+    These rows are the setup's version and the end of the audit log. A transaction that waits for such a row holds a
+    connection (on SQLite: the writer thread), so changes queue here before they take one. The queue is fair between
+    groups: a team, a person or, with None, the instance. Raises TooManyChanges.
     """
     try:
         async with database.serialized.slot(group or ""):

@@ -1,4 +1,4 @@
-"""Why a database cannot be used, and what the operator can do about it: one line each."""
+"""Explains to the operator why a database cannot be used and how to fix that: one line each."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ FREE_SPACE = "Free some space there"
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 EFFECTIVE = os.access in os.supports_effective_ids
-# By SQLSTATE.
+# Fixes by SQLSTATE.
 POSTGRES_FIXES = {
     "28P01": f"{CHECK}: its user and password",
     "28000": f"{CHECK}: its user and password, and the server's pg_hba.conf",
@@ -28,7 +28,10 @@ POSTGRES_FIXES = {
 
 
 def sqlite_fault(path: Path, error: BaseException) -> tuple[str, str]:
-    """Return why a SQLite file cannot be used, and what to do. The file system is asked: SQLite says little."""
+    """Return why a SQLite file cannot be used, and the fix.
+
+    The file system is inspected, because SQLite's error messages have little detail.
+    """
     folder = path.parent
     if isinstance(error, apsw.FullError) or _is_full(folder):
         return f"the disk of {folder} is full", FREE_SPACE
@@ -43,6 +46,7 @@ def sqlite_fault(path: Path, error: BaseException) -> tuple[str, str]:
 
 
 def postgres_fault(error: BaseException) -> tuple[str, str]:
+    """Return why a PostgreSQL server cannot be used, and the fix."""
     cause = error.__cause__ or error
     if isinstance(cause, asyncpg.PostgresError):
         return reason_of(error), POSTGRES_FIXES.get(cause.sqlstate or "", CHECK)
@@ -54,7 +58,7 @@ def postgres_fault(error: BaseException) -> tuple[str, str]:
 
 
 def folder_fault(error: OSError) -> tuple[str, str]:
-    """Return why a file or folder of ours cannot be used, and what to do."""
+    """Return why a file or folder of the service cannot be used, and the fix."""
     place = Path(str(error.filename))
     if error.errno in NO_SPACE:
         return f"the disk of {place} is full", FREE_SPACE
@@ -79,7 +83,7 @@ def _is_writable(place: Path) -> bool:
 
 
 def _access_fault(place: Path, other: str) -> tuple[str, str]:
-    """Return why a file or folder is not writable; `other` says how to choose another."""
+    """Return why a file or folder is not writable, and the fix; `other` describes an alternative."""
     if os.statvfs(place).f_flag & os.ST_RDONLY:
         return f"{place} is on a read-only file system", f"Mount it writable, or {other}"
     users = f"belongs to {_name(place.stat().st_uid)} and is not writable for {_name(os.geteuid())}"

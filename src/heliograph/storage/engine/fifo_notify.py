@@ -1,6 +1,6 @@
-"""Hints between the processes of an SQLite file: whoever listens has a named pipe in a folder beside it.
+"""Wakeups between processes that share an SQLite file: each listener owns a named pipe in a folder beside the file.
 
-Pipes rather than sockets: the path of a socket is at most 107 characters long.
+Pipes are used because socket paths are limited to 107 characters.
 """
 
 import asyncio
@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PIPE = "pipe"
-READ = 65_536  # a pipe holds no more
+READ = 65_536  # capacity of a pipe
 
 
 def tell(folder: Path, text: str, own: str) -> None:
-    """Write to all others that listen. One that is full has enough to hear; one without a reader is removed."""
+    """Write `text` to the pipes of all other listeners.
+
+    A full pipe is skipped, as its reader will wake up anyway. A pipe without a reader is deleted.
+    """
     try:
         places = list(folder.iterdir())
-    except OSError:  # nobody ever listened
+    except OSError:  # no process has listened yet
         return
     for place in places:
         if place.name == own:
@@ -38,14 +41,17 @@ def tell(folder: Path, text: str, own: str) -> None:
 
 @contextlib.contextmanager
 def listening(folder: Path, hear: Callable[[list[str]], None]) -> Iterator[str]:
-    """Call `hear` on the running loop with the words that are told. Yields the own place in the folder."""
+    """Call `hear` on the running loop with the words of each notification.
+
+    Yields the name of this listener's subfolder.
+    """
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as place:
         new = Path(place, "new")
         os.mkfifo(new, 0o600)
-        pipe = os.open(new, os.O_RDWR | os.O_NONBLOCK)  # also to write: it never ends
+        pipe = os.open(new, os.O_RDWR | os.O_NONBLOCK)  # also open for writing, so that there is never an end of file
         try:
-            new.rename(Path(place, PIPE))  # with that name it has a reader, or is stale
+            new.rename(Path(place, PIPE))  # under its final name, a pipe has a reader or is stale
             loop = asyncio.get_running_loop()
             loop.add_reader(pipe, lambda: hear(os.read(pipe, READ).decode("ascii", "replace").split()))
             try:

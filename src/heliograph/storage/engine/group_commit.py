@@ -1,4 +1,4 @@
-"""Group commit: every item that waits at this moment goes into one transaction (architecture, write path)."""
+"""Group commit: all items that wait at the same time go into one transaction (architecture, write path)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -10,13 +10,19 @@ from heliograph.storage.engine.database import Conflict, Database, StoreUnavaila
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# A story for many items returns one result for each, in order; an exception in the list is that item's own.
+# A transaction function for many items returns one result per item, in order; an exception in the list belongs to that
+# item only.
 ManyStory = Callable[[Tx, Sequence[Item]], Coroutine[Any, Any, Sequence[Result | Exception]]]
 
-GROUP_MAX = 512  # in one transaction, which the last item may pass: bounds its time and the size of its statements
+GROUP_MAX = 512  # weight per transaction, which the last item may exceed: bounds its duration and statement size
 
 
 class GroupCommit(Generic[Item, Result]):
+    """Runs one transaction at a time for all items submitted meanwhile.
+
+    `weigh`: weight of an item against GROUP_MAX; None counts each item as 1.
+    """
+
     def __init__(
         self, database: Database, story: ManyStory[Item, Result], weigh: Callable[[Item], int] | None = None
     ) -> None:
@@ -27,7 +33,7 @@ class GroupCommit(Generic[Item, Result]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> "asyncio.Future[Result]":
-        """Return a future that is done when the item is durable, or raises what the story said about this item."""
+        """Return a future that completes when the item is durable, or raises the exception of this item."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
@@ -44,7 +50,7 @@ class GroupCommit(Generic[Item, Result]):
             self._task = None
 
     def _count(self) -> int:
-        """Count how many of those that wait go together."""
+        """Return how many waiting items go into the next transaction."""
         if self._weigh is None:
             return GROUP_MAX
         weight = 0
@@ -62,13 +68,14 @@ class GroupCommit(Generic[Item, Result]):
         async def story(tx: Tx) -> Sequence[Any]:
             return await self._story(tx, items)
 
-        story.__qualname__ = self._story.__qualname__  # its subject, for the metrics
+        story.__qualname__ = self._story.__qualname__  # label for the metrics
         try:
             began = time()
             results: Sequence[Any] = await self._database.write(story)
             metrics.COMMIT_S.observe(time() - began)
         except Exception as error:
-            # One item may have broken the statement for all: each is tried alone, so only the broken one fails.
+            # One item may have broken the statement for all: retry each in isolation, so that only the broken item
+            # fails.
             away = isinstance(error, StoreUnavailable) and not isinstance(error, Conflict)
             if len(taken) > 1 and not away:
                 for one in taken:
@@ -76,10 +83,10 @@ class GroupCommit(Generic[Item, Result]):
                 return
             results = [error] * len(taken)
         for (_, future), result in zip(taken, results, strict=True):
-            if future.done():  # its request was cancelled while the group ran
+            if future.done():  # the request was cancelled while the group ran
                 continue
             if isinstance(result, Exception):
                 future.set_exception(result)
-                future.exception()  # who submitted it may be gone: asyncio is not to say so
+                future.exception()  # mark as retrieved: asyncio must not log an error if the submitter was cancelled
             else:
                 future.set_result(result)

@@ -1,4 +1,7 @@
-"""What load balancers and Prometheus ask about the database: answered within a second, asked once for all of them."""
+"""Cached health checks of the database for load balancers and Prometheus: answered within a second.
+
+Concurrent callers share one query.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,23 +10,28 @@ from typing import Generic
 from heliograph.storage.engine.database import StoreUnavailable, T
 
 ANSWER_S = 1.0
-FRESH_S = 1.0  # how long an answer is reused
-FAILED_S = 0.1  # how long a failure is reused: the database may have returned since
+FRESH_S = 1.0  # how long a result is reused
+FAILED_S = 0.1  # how long a failure is reused: the database may be available again
 
 
 class Probe(Generic[T]):
+    """Runs `ask` at most once at a time and caches its result."""
+
     def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self._ask = ask
         self._asking: asyncio.Future[T] | None = None
         self._at = 0.0
 
     async def answer(self) -> T:
-        """Raises StoreUnavailable, also when there is no answer in time; the next caller waits for the same one."""
+        """Return the shared or cached result.
+
+        Raises StoreUnavailable, also on a timeout; the next caller then waits for the same query.
+        """
         loop = asyncio.get_running_loop()
         if self._asking is None or (self._asking.done() and loop.time() - self._at >= self._reused_s(self._asking)):
             self._asking, self._at = asyncio.ensure_future(self._ask()), loop.time()
             self._asking.add_done_callback(_seen)
-        asked = self._asking  # another may ask anew before this one goes on
+        asked = self._asking  # another caller may start a new query meanwhile
         done, _ = await asyncio.wait([asked], timeout=ANSWER_S)
         if not done:
             raise StoreUnavailable(f"no answer within {ANSWER_S:.0f} s")
@@ -34,6 +42,6 @@ class Probe(Generic[T]):
 
 
 def _seen(asked: "asyncio.Future[T]") -> None:
-    """Look at the error: when the caller has gone, nothing else does."""
+    """Retrieve the exception, so that asyncio does not log it if all callers have gone."""
     if not asked.cancelled():
         asked.exception()

@@ -1,4 +1,7 @@
-"""Attachment files above 256 KB: written, synced and named by their hash before the transaction that needs them."""
+"""Attachment files above 256 KB on the local disk, named by hash.
+
+A file is written and synced before the transaction that refers to it.
+"""
 
 import fcntl
 import hashlib
@@ -11,12 +14,12 @@ from typing import IO, BinaryIO
 
 from heliograph.storage.engine.database import StoreUnavailable
 
-FRESH_MS = 3_600_000  # a file this recent may belong to a message that is about to be written
+FRESH_MS = 3_600_000  # a file younger than this may belong to a message that is about to be committed
 
 
 @contextmanager
 def _or_unavailable() -> Iterator[None]:
-    """Treat a full disk, a lost folder or a lack of descriptors as an outage like the database's (ADR 0018)."""
+    """Raise a full disk, a missing folder or a lack of file descriptors as StoreUnavailable (ADR 0018)."""
     try:
         yield
     except OSError as error:
@@ -24,16 +27,18 @@ def _or_unavailable() -> Iterator[None]:
 
 
 class Blobs:
+    """Content-addressed files in one folder."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     @_or_unavailable()
     def put(self, content: bytes) -> str:
-        """Keep the bytes durably and return their hash; blocking, so call it off the event loop."""
+        """Store the bytes durably and return their hash. This blocks: do not call on the event loop."""
         hash_ = hashlib.sha256(content).hexdigest()
         target = self._path(hash_)
-        if self.touch(hash_) and self.size(hash_) == len(content):  # a damaged one is put again
+        if self.touch(hash_) and self.size(hash_) == len(content):  # a damaged file is written again
             return hash_
         with self.coming(hash_) as file:
             file.write(content)
@@ -43,7 +48,7 @@ class Blobs:
 
     @_or_unavailable()
     def touch(self, hash_: str) -> bool:
-        """Tell whether it is here; then it is fresh again, and `drop` leaves it alone."""
+        """Return whether the file exists, and reset its age so that `drop` keeps the file."""
         target = self._path(hash_)
         with self._locked():
             if not target.exists():
@@ -53,7 +58,7 @@ class Blobs:
 
     @contextmanager
     def coming(self, hash_: str) -> Iterator[IO[bytes]]:
-        """Takes the bytes of this hash; the file has its name when they are all there, on the disk."""
+        """Yield a file to write the bytes of this hash to; the file gets its final name after the sync."""
         target = self._path(hash_)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
@@ -73,33 +78,33 @@ class Blobs:
         return self._path(hash_).read_bytes()
 
     def size(self, hash_: str) -> int:
-        """Return its size in bytes; 0 when it is gone."""
+        """Return the size of a file in bytes; 0 if not found."""
         try:
             return self._path(hash_).stat().st_size
         except OSError:
             return 0
 
     def old(self, now: int) -> list[str]:
-        """Return the files that were put a while ago: if no message needs them now, none will."""
+        """Return files older than FRESH_MS: if no message refers to such a file now, none will."""
         return [path.name for path in self._folder.glob("??/*") if _is_old(path, now)]
 
     @_or_unavailable()
     def drop(self, hash_: str, now: int) -> None:
-        """Remove a file that no message needs, unless it was put again meanwhile."""
+        """Delete a file that no message refers to, unless the file was stored again meanwhile."""
         path = self._path(hash_)
         with self._locked():
             if _is_old(path, now):
                 path.unlink()
 
     def copy_to(self, other: "Blobs") -> None:
-        """Copy all files durably; what is dropped meanwhile belongs to messages that ended long ago."""
+        """Copy all files durably; files deleted meanwhile belong only to expired messages."""
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):
                 other.put(path.read_bytes())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold a lock: between looking at a file and deciding about it, no other thread or process does the same."""
+        """Hold the folder's lock, so that no thread or process changes a file between check and action."""
         with open(self._folder / "lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -111,7 +116,7 @@ class Blobs:
 def _is_old(path: Path, now: int) -> bool:
     try:
         return path.stat().st_mtime * 1000 <= now - FRESH_MS
-    except FileNotFoundError:  # another process was faster
+    except FileNotFoundError:  # another process deleted the file first
         return False
 
 

@@ -1,9 +1,9 @@
-"""Brings a database to the schema of this code, one numbered file at a time, each in its own transaction.
+"""Migrates a database to the schema of this code: numbered files, each in one transaction.
 
-The first file makes all of schema 47, the oldest that is taken over. The files after it only add, so that the version
-before runs beside this one and may come back (ADR 0032). One that takes away, or asks more of what is written, begins
-with `-- contract`: the versions before refuse its database. PostgreSQL builds an index of a table that was there before
-while the table is used, after the file, and whenever it is found missing.
+The first file creates all of schema 47, the oldest supported one. Later files only add, so that the previous version
+can run at the same time and a rollback is possible (ADR 0032). A file that removes something, or adds a constraint on
+writes, begins with `-- contract`: earlier versions refuse its database. On PostgreSQL, an index on an existing table is
+built concurrently after the file, and whenever the index is found missing.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from heliograph.storage.engine.query import Dialect, for_dialect
 from heliograph.storage.engine.sqlite import BUSY, open_sqlite
 
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY)"
-# Of files that older versions can live with the negative number is recorded, which those versions do not look at.
+# Files compatible with older versions are recorded as negative numbers, which older versions ignore.
 VERSION = "SELECT coalesce(max(abs(version)), 0), coalesce(max(version), 0) FROM schema_version"
-BASE = 47  # the first file: all of the schema of that version
+BASE = 47  # number of the first file: the complete schema of that version
 BASE_COMMIT = "8edf077"
 CONTRACT = "-- contract"
-# PostgreSQL advisory lock of a schema: two processes that start together migrate it one after the other.
+# PostgreSQL advisory lock of a schema: processes that start together migrate one after the other.
 LOCK = "pg_advisory_xact_lock(7240001, hashtext(current_schema()))"
-TABLE_S = 1.0  # to wait for a table: all who want it meanwhile wait behind us
+TABLE_S = 1.0  # maximum wait for a table lock: other transactions queue behind us meanwhile
 TRIES = 60
 BUSY_TABLE = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
@@ -44,7 +44,7 @@ _DROP = re.compile(r"DROP INDEX (\w+)")
 
 
 class ForeignSchema(Exception):
-    """The database was written by a Heliograph that is newer, or older than what is taken over."""
+    """The database has a schema newer than this code, or older than the oldest supported one."""
 
 
 class SchemaFile(msgspec.Struct, frozen=True):
@@ -58,12 +58,13 @@ class SchemaFile(msgspec.Struct, frozen=True):
 
     @property
     def late(self) -> dict[str, str]:
-        """Return its indexes of tables that may have many rows, by name."""
+        """Return the indexes to build concurrently, by name: those on tables that existed before this file."""
         made = set(_TABLE.findall(self.sql))
         found = {text: _INDEX.match(text) for text in self.statements} if self.number > BASE else {}
         return {index[1]: text for text, index in found.items() if index and index[2] not in made}
 
     def text(self, without: Collection[str] = ()) -> str:
+        """Return the SQL to run, with the record of the version, without the statements in `without`."""
         kept = [text for text in self.statements if text not in without]
         return "".join(f"{text};" for text in (*kept, f"INSERT INTO schema_version VALUES ({self.recorded})"))
 
@@ -77,7 +78,10 @@ def schema_files() -> list[tuple[int, str]]:
 
 
 def pending(done: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
-    """Return the files that are to be applied; `needed` says how new a Heliograph the database demands."""
+    """Return the files to apply to a database at version `done`.
+
+    `needed`: the lowest schema version that a Heliograph must know to use this database. Raises ForeignSchema.
+    """
     files = schema_files()
     newest = files[-1][0]
     if needed > newest:
@@ -99,12 +103,12 @@ def pending(done: int, needed: int, dialect: Dialect) -> list[SchemaFile]:
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
-    found: int  # 0: the database was never migrated
+    found: int  # 0 if the database was never migrated
     needed: int
 
 
 def sqlite_version(path: Path) -> SchemaVersion:
-    """Read the version of a file that is there: none is made. Raises ForeignSchema."""
+    """Return the schema version of an existing file; never creates a file. Raises ForeignSchema."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         return _compared(missing_in(connection))
@@ -126,6 +130,7 @@ def _compared(missing: list[SchemaFile]) -> SchemaVersion:
 
 
 def migrate_sqlite(path: Path) -> list[int]:
+    """Apply the missing files; return their numbers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return _migrate_file(path)
@@ -145,7 +150,7 @@ def _migrate_file(path: Path) -> list[int]:
                     connection.execute(change.text())
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:  # SQLite rolls back by itself when the disk is full
+                if connection.in_transaction:  # SQLite has already rolled back if the disk is full
                     connection.execute("ROLLBACK")
                 raise
             applied += [change.number for change in changes]
@@ -163,11 +168,12 @@ def missing_in(connection: apsw.Connection) -> list[SchemaFile]:
 
 
 def _at_once(missing: list[SchemaFile]) -> list[SchemaFile]:
-    """Return the first file, or all of them where there is nothing yet."""
+    """Return the files for one transaction: the next file, or all files for an empty database."""
     return missing if missing and missing[0].number == BASE else missing[:1]
 
 
 async def migrate_postgres(url: str, connect_s: float | None = None) -> list[int]:
+    """Apply the missing files and build missing indexes; return the numbers of the files."""
     connection, applied = await connect(Hosts(url, connect_s)), list[int]()
     try:
         if not await missing_on(connection) and not await _unbuilt(connection):
@@ -201,7 +207,7 @@ async def missing_on(connection: Any) -> list[SchemaFile]:
 
 
 async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
-    """Try again and again while others use its tables: waiting long for a table would stop everybody else."""
+    """Apply files, with retries while their tables are locked: a long wait would block all other users."""
     files = "".join(change.text(change.late.values() if len(changes) == 1 else ()) for change in changes)
     for left in reversed(range(TRIES)):
         try:
@@ -215,7 +221,7 @@ async def _apply(connection: Any, changes: list[SchemaFile]) -> None:
 
 
 async def _unbuilt(connection: Any) -> dict[str, str]:
-    """Find the indexes that are to be built while their tables are used, and are missing or were broken off."""
+    """Return the concurrently built indexes that are missing or invalid, as name and statement."""
     wanted: dict[str, str] = {}
     for file in pending(BASE, 0, "postgres"):
         for name in _DROP.findall(file.sql):

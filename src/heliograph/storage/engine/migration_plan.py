@@ -1,4 +1,4 @@
-"""What a migration will do to these tables, and about how long that takes, before it is done."""
+"""Estimates the steps and the duration of a migration before it runs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import msgspec
 from heliograph.storage.engine.migrate import SchemaFile, missing_in, missing_on
 from heliograph.storage.engine.postgres import Hosts, connect, outages
 
-# Rows a second, roughly: indexes as once measured on two cores, writes by guess.
+# Approximate rows per second: index builds as measured on two cores, writes estimated.
 INDEXED_A_SECOND = 250_000
 WRITTEN_A_SECOND = 50_000
 
@@ -28,12 +28,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     kind: str  # new table, index, columns, rows, other
     table: str
     rows: int
-    seconds: float  # about
-    blocks: bool  # nothing is written to the table meanwhile
+    seconds: float  # estimate
+    blocks: bool  # writes to the table wait meanwhile
 
 
 def steps(changes: Sequence[SchemaFile], rows_of: Mapping[str, int], *, beside: bool) -> list[Step]:
-    """List the steps. With `beside`, indexes of tables that were there before are built while these are used."""
+    """Return the migration steps. With `beside`, indexes on existing tables are built concurrently."""
     return [_step(change, text, rows_of, beside) for change in changes for text in change.statements]
 
 

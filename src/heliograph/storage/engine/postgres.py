@@ -1,7 +1,6 @@
-"""PostgreSQL through asyncpg: a pool, one transaction a story.
+"""PostgreSQL through asyncpg: a connection pool, and one transaction per transaction function.
 
-Whatever the driver raises is an outage unless it blames the statement, and everything that waits for the server has a
-deadline (ADR 0018).
+A driver error counts as an outage unless the statement caused it. Every wait for the server has a deadline (ADR 0018).
 """
 
 import asyncio
@@ -36,48 +35,52 @@ log = structlog.get_logger()
 
 POOL_MAX = 8
 CONNECT_S = 3.0
-COMMAND_S = 10.0  # for one statement, or for a free connection
+COMMAND_S = 10.0  # timeout of one statement, and of waiting for a free connection
 CLOSE_S = 3.0
-PROBE_S = 1.0  # for a row to be committed
-STAGGER_S = 0.25  # after which the next host is asked beside one that has not answered
+PROBE_S = 1.0  # timeout of committing one row
+STAGGER_S = 0.25  # delay before connecting to the next host in parallel
 TRIES = 3
-LISTEN_AGAIN_S = 1.0  # after the connection that listens was lost
-ECHO_S = 5.0  # within which our own hint comes back
+LISTEN_AGAIN_S = 1.0  # delay before reconnecting a lost LISTEN connection
+ECHO_S = 5.0  # our own notification must echo within this time
 ECHO_EVERY_S = 30.0
 DEAF_FIX = "name PostgreSQL itself as the database rather than a pooler, if 0.2 s are too long"
 SESSION = {
     "application_name": "heliograph",
-    "idle_in_transaction_session_timeout": "30000",  # a stuck process must not hold an account row forever
+    "idle_in_transaction_session_timeout": "30000",  # a stuck process must not lock an account row forever
     "synchronous_commit": "on",
-    "jit": "off",  # short statements: compiling them costs more than running them
-    # Plans are kept until statistics are taken anew: one made for an empty table must not read the grown one whole.
+    "jit": "off",  # short statements: compiling costs more than running
+    # Cached plans live until the next ANALYZE: a plan made for an empty table must not scan a table that has grown.
     **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
-    "random_page_cost": "1.1",  # else it walks through all teams' rows in their order rather than look up one team's
+    "random_page_cost": "1.1",  # otherwise a scan over all teams is preferred to an index lookup
 }
 RETRIES = (
     Conflict,
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
-    asyncpg.InvalidCachedStatementError,  # another process has migrated
+    asyncpg.InvalidCachedStatementError,  # another process has migrated the schema
 )
-# Classes of SQLSTATE that do not blame the statement: connection, transaction (read only after a failover), prepared
-# statements, authorisation, no such database, rollback, resources, prerequisites, operators, system, internal.
+# SQLSTATE classes of outages, not caused by the statement: connection, transaction (read-only after a failover),
+# prepared statements, authorisation, no such database, rollback, resources, prerequisites, operators, system, internal.
 AWAY = ("08", "25", "26", "28", "3D", "40", "53", "55", "57", "58", "F0", "XX")
-# The kernel notices a peer that vanished, even on an idle connection.
+# Lets the kernel detect a vanished peer, even on an idle connection.
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 
 
 def is_outage(error: Exception) -> bool:
-    if isinstance(error, asyncpg.InFailedSQLTransactionError):  # a story continued after an error
+    """Return whether an error means that the server is unavailable, and not that the statement is wrong."""
+    if isinstance(error, asyncpg.InFailedSQLTransactionError):  # a statement was run after an error
         return False
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "XX")[:2] in AWAY
-    return not isinstance(error, ValueError)  # a parameter that has no such type
+    return not isinstance(error, ValueError)  # a parameter of the wrong type
 
 
 @contextmanager
 def outages() -> Iterator[None]:
-    """Turn a driver's error into an outage; never use it around a story, which raises its own errors."""
+    """Raise a driver error as StoreUnavailable if it is an outage.
+
+    Never wrap a transaction function in this context: it raises its own errors.
+    """
     try:
         yield
     except (*RETRIES, StoreUnavailable):
@@ -89,7 +92,7 @@ def outages() -> Iterator[None]:
 
 
 def host_urls(url: str) -> list[str]:
-    """Return an address for each host that the URL names."""
+    """Return one URL for each host that the URL names."""
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
     if "," not in hosts:
@@ -98,7 +101,10 @@ def host_urls(url: str) -> list[str]:
 
 
 class Hosts:
-    """Whom an address names: one host, or several of which one takes writes; the one that did last comes first."""
+    """The hosts of a database URL; the host that last accepted a connection is tried first.
+
+    With several hosts, only a writable host is used unless the URL sets `target_session_attrs`.
+    """
 
     def __init__(self, url: str, connect_s: float | None = None) -> None:
         self.connect_s = connect_s or CONNECT_S
@@ -107,7 +113,7 @@ class Hosts:
         self._wanted = {} if is_said else {"target_session_attrs": "read-write"}
 
     async def connect(self, **options: Any) -> Any:
-        """Connect to the first host that accepts; one that does not answer delays the next by STAGGER_S."""
+        """Connect to the first host that accepts; a silent host delays the next host by STAGGER_S."""
         options |= self._wanted | {"timeout": self.connect_s}
         if len(self._urls) == 1:
             connection: Any = await asyncpg.connect(self._urls[0], **options)
@@ -148,23 +154,29 @@ def _end_unused(connecting: "asyncio.Task[Any]") -> None:
 
 
 async def connect(hosts: Hosts) -> Any:
-    """Open a connection without named statements, which a pooler would mix up; raises StoreUnavailable."""
+    """Open a connection without prepared statements, which poolers mix up between sessions.
+
+    Raises StoreUnavailable.
+    """
     with outages():
         return await hosts.connect(statement_cache_size=0)
 
 
 async def is_pooled(connection: Any, within_s: float) -> bool:
-    """Tell whether a pooler gives the next transaction another session: then none may be changed (ADR 0031)."""
+    """Return whether a pooler may run each transaction in another session.
+
+    Session settings must then not be changed (ADR 0031).
+    """
     asked = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
     return bool(await connection.execute(asked, timeout=within_s) == "SELECT 0")
 
 
 class Deaf(Exception):
-    """What others say is not heard on this connection."""
+    """Notifications do not arrive on this connection."""
 
 
 def keep_alive(connection: Any) -> None:
-    found: socket.socket | None = connection._transport.get_extra_info("socket")  # asyncpg has no public way to it
+    found: socket.socket | None = connection._transport.get_extra_info("socket")  # asyncpg has no public accessor
     if found is None or found.family == socket.AF_UNIX:
         return
     found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -217,12 +229,12 @@ class PostgresDatabase:
         self._pool_max, self._command_s = pool_max, command_s
         self._queries = load_queries("postgres")
         self._pool: asyncpg.Pool[Any] | None = None
-        # A little earlier than we give up: a server that is only slow ends the statement itself.
+        # Slightly shorter than our own timeout: a server that is only slow cancels the statement first.
         self._session = SESSION | {"statement_timeout": str(int(command_s * 900))}
-        self._pooled: bool | None = None  # not known yet
+        self._pooled: bool | None = None  # None until detected
         self._reads = asyncio.Semaphore(reads_max(pool_max))
         self._probe_failed = False
-        self._ear = 0  # the server's number of the connection that listens
+        self._ear = 0  # backend PID of the LISTEN connection; marks our own notifications
         self.hints = Hints(self._tell)
         self.serialized = FairLimiter(SERIALIZED_MAX)
 
@@ -247,9 +259,9 @@ class PostgresDatabase:
             metrics.under_way["read"] -= 1
 
     async def probe(self) -> None:
-        """Commit a row; after a failure on a connection of its own.
+        """Commit a row; after a failed probe, on a new connection.
 
-        Those of the pool may all be in use, or still wait for a server that is gone.
+        Pool connections may all be in use, or still wait for a server that is gone.
         """
         try:
             with outages():
@@ -272,7 +284,7 @@ class PostgresDatabase:
         said = False
         while True:
             again_s = LISTEN_AGAIN_S
-            with suppress(StoreUnavailable):  # others log what is wrong with the database
+            with suppress(StoreUnavailable):  # other tasks log database outages
                 connection = await connect(self._hosts)
                 try:
                     await self._hear(connection)
@@ -295,9 +307,9 @@ class PostgresDatabase:
                 pool.terminate()
 
     async def _hear(self, connection: Any) -> None:
-        """Listen until the connection ends.
+        """Listen for notifications until the connection ends.
 
-        Raises Deaf when it does not even hear what we say ourselves through the pool.
+        Raises Deaf if our own notifications, sent through the pool, do not arrive.
         """
         with outages():
             pooled = await is_pooled(connection, self._hosts.connect_s)
@@ -333,7 +345,10 @@ class PostgresDatabase:
             await self._notify(text)
 
     async def _notify(self, text: str) -> None:
-        """Notify, but not in a transaction that writes: it would hold a lock of the whole database until its sync."""
+        """Send a notification outside of writing transactions.
+
+        Within one, NOTIFY would hold a database-wide lock until the commit is synced.
+        """
         with outages():
             pool = self._pool or await self._make_pool()
             async with pool.acquire(timeout=self._command_s) as connection:
@@ -383,7 +398,7 @@ class PostgresDatabase:
                 await self._drop(pool, connection, hangs=isinstance(error.__cause__, TimeoutError))
             raise
         except asyncio.CancelledError:
-            connection.terminate()  # the server undoes it; waiting for that would outlive a stop, or hide it
+            connection.terminate()  # the server rolls back; do not wait for that in a cancelled task
             raise
         finally:
             with suppress(Exception):  # whatever happened to the connection, the transaction has ended
@@ -400,7 +415,7 @@ class PostgresDatabase:
         return await self._pool
 
     async def _connect(self, *_: Any, **options: Any) -> Any:
-        """Connect for the pool; the first time it finds out whether there is a pooler."""
+        """Open a connection for the pool; the first call detects whether a pooler is in between."""
         if self._pooled is None:
             connection = await connect(self._hosts)
             try:
@@ -412,11 +427,12 @@ class PostgresDatabase:
         return await self._hosts.connect(server_settings=self._session, **options)
 
     async def _drop(self, pool: "asyncpg.Pool[Any]", connection: Any, hangs: bool) -> None:
-        """Drop it: the next ones reconnect.
+        """Close a failed connection and expire the pool, so that later transactions reconnect.
 
-        When the server does not answer, nothing waits for it on the others either.
+        If the server does not answer (`hangs`), terminate the whole pool, so that nothing waits on its other
+        connections.
         """
-        with suppress(asyncpg.InterfaceError):  # it broke off, so the pool has it back already
+        with suppress(asyncpg.InterfaceError):  # the connection broke, and is already back in the pool
             connection.terminate()
         if not hangs:
             await pool.expire_connections()
@@ -427,7 +443,7 @@ class PostgresDatabase:
 
 
 def reads_max(pool_max: int) -> int:
-    """Return how many reads may run at once: slow ones leave connections to those who write."""
+    """Return the maximum of concurrent reads: slow reads must leave connections for writes."""
     return max(1, pool_max * 5 // 8)
 
 
@@ -436,4 +452,4 @@ def _is_away(error: BaseException) -> bool:
 
 
 async def _leave(connection: Any) -> None:
-    """Sessions are never changed, so there is nothing to reset."""
+    """Reset nothing: session settings are never changed."""

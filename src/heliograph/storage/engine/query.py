@@ -1,11 +1,16 @@
-"""Reads the SQL files: named queries, bound by name, in the dialect of one database.
+"""Reads the SQL files: named queries with named parameters, in the dialect of one database.
 
-Three things are added to plain SQL. A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
-`rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch. It is
-handed over as one JSON text; but a statement that only inserts or updates by the rows of one such table, named `r`, is
-run by SQLite with its columns bound, once for each row, or for `many rows at once` as its name may say (ADR 0002).
-`portion(table WHERE whose | place | texts | others)` is a whole query: of the next rows in the order of their place,
-those with a text that has one of the needles, and the last one.
+Three extensions to plain SQL:
+
+A line that ends in `--sqlite` or `--postgres` belongs to that dialect.
+
+`rows(:name, column type, …)` is a table made of a list of tuples, so that one statement serves a whole batch. The list
+is passed as one JSON text. Exception: on SQLite, a statement that only inserts or updates from one such table, named
+`r`, is executed with bound columns, once per row or, with `many rows at once` after its name, once per group of rows
+(ADR 0002).
+
+`portion(table WHERE condition | place | texts | others)` is a whole query: from the next batch of rows ordered by
+`place`, the query returns the rows whose texts contain one of the needles, and always the last row.
 """
 
 import re
@@ -30,11 +35,13 @@ _WORD = re.compile(r"'[^']*'|\b(r\.)?([a-z_]\w*)")
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """One query in the dialect of a database."""
+
     sql: str
     params: tuple[str, ...]  # in the order of $1, $2, … on PostgreSQL
     tables: tuple[str, ...]  # parameters that are rows(…)
-    each: int = 0  # SQLite: so many columns are bound, once for each row; 0: the rows are one JSON text
-    many: bool = False  # … or for many rows at once, which are small: a statement holds what was bound to it last
+    each: int = 0  # SQLite: number of columns bound per row; 0 if the rows are passed as one JSON text
+    many: bool = False  # SQLite: bind several rows per execution; small rows only: values stay in memory
 
     def has_rows(self, given: Mapping[str, Any]) -> bool:
         return all(given[name] for name in self.tables)
@@ -42,6 +49,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
+    """Return all named queries of `queries/*.sql`."""
     queries: dict[str, Statement] = {}
     for file in sorted(resources.files("heliograph.storage").joinpath("queries").iterdir(), key=lambda f: f.name):
         head, *parts = _NAME.split(file.read_text("utf-8"))
@@ -55,13 +63,14 @@ def load_queries(dialect: Dialect) -> Mapping[str, Statement]:
 
 
 def for_dialect(text: str, dialect: Dialect) -> str:
-    """Keep the lines of this dialect and of both; drop comments."""
+    """Return the lines of this dialect and of both dialects, without comments."""
     other = "--postgres" if dialect == "sqlite" else "--sqlite"
     kept = (line for line in text.splitlines() if not line.rstrip().endswith(other))
     return _COMMENT.sub("", "\n".join(kept))
 
 
 def read_query(text: str, dialect: Dialect, *, many: bool = False) -> Statement:
+    """Expand `rows(…)` and `portion(…)` and number the parameters for the dialect."""
     text = for_dialect(text, dialect).strip().rstrip(";").rstrip()
     tables: list[str] = []
 
@@ -101,7 +110,10 @@ def _portion(dialect: Dialect, found: re.Match[str]) -> str:
 
 
 def _for_each_row(text: str) -> tuple[str, int] | None:
-    """Return the statement for one row, whose columns are ?1, ?2, …, and how many these are."""
+    """Return the statement for one row with columns ?1, ?2, …, and the number of columns.
+
+    None if the statement must take its rows as JSON.
+    """
     if found := _INSERT.fullmatch(text):
         into, picks, columns = found.groups()
         place = _places(columns)
@@ -115,7 +127,7 @@ def _for_each_row(text: str) -> tuple[str, int] | None:
 
 @cache
 def of_rows(query: Statement, count: int) -> str:
-    """Return the statement of SQLite that inserts so many rows, whose columns are bound one after the other."""
+    """Return the SQLite statement that inserts `count` rows, with all columns bound in sequence."""
     into, values, row = query.sql.partition(" VALUES ")
     rows = (_PLACE.sub(partial(_further, number * query.each), row) for number in range(count))
     return f"{into}{values}{', '.join(rows)}"
@@ -126,7 +138,7 @@ def _places(columns: str) -> dict[str, str]:
 
 
 def bound(query: Statement, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters as both databases take them: tables of rows as JSON."""
+    """Return the parameters with row tables encoded as JSON, as both databases expect."""
     for name in query.tables:
         given[name] = as_json(given[name])
     return given
@@ -138,14 +150,14 @@ def as_json(rows: Sequence[Any]) -> str:
 
 @cache
 def together(queries: tuple[Statement, ...]) -> str:
-    """Join statements for PostgreSQL, each of which takes nothing but rows, into one that does what all of these do."""
+    """Combine PostgreSQL statements whose only parameter is a row table into one statement."""
     parts = (f"part_{i} AS ({query.sql.replace('$1', f'${i}')})" for i, query in enumerate(queries, 1))
     return f"WITH {', '.join(parts)} SELECT 1"
 
 
 @cache
 def side_by_side(queries: tuple[Statement, ...]) -> str:
-    """Join queries for PostgreSQL into one, whose only row has what each of them finds, as JSON."""
+    """Combine PostgreSQL queries into one; its only row has the result of each query as JSON."""
     parts, before = [], 0
     for query in queries:
         sql = _PLACE.sub(partial(_further, before), query.sql)
@@ -155,4 +167,5 @@ def side_by_side(queries: tuple[Statement, ...]) -> str:
 
 
 def _further(by: int, place: re.Match[str]) -> str:
+    """Return a parameter placeholder with its number increased by `by`."""
     return f"{place[1]}{by + int(place[2])}" if place[1] else place[0]

@@ -1,4 +1,4 @@
-"""An S3-compatible store of objects, for attachment files; `obstore` is its client (the extra heliograph[s3])."""
+"""S3-compatible object store for attachment files; the client is `obstore` (extra heliograph[s3])."""
 
 import asyncio
 import re
@@ -14,20 +14,23 @@ from heliograph.storage.engine.database import StoreUnavailable, T, reason_of
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3Store
 
-CONNECT_S, ANSWER_S = 3, 20  # an attachment has at most 10 MiB
+CONNECT_S, ANSWER_S = 3, 20  # seconds; an attachment has at most 10 MiB
 RETRIES, RETRY_S = 2, 5
 PART = 256 * 1024
-LISTED = 1000  # as many as S3 tells at once
+LISTED = 1000  # maximum per page of an S3 listing
 NO_BUCKET = "NoSuchBucket"
 SAID = re.compile("<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 
 
 class S3Bucket(msgspec.Struct, frozen=True):
-    """Where the objects are; without keys, those of the environment or of the machine's role are used."""
+    """Location and credentials of the objects.
+
+    Without keys, those of the environment or of the machine's role are used.
+    """
 
     name: str
     prefix: str = ""
-    endpoint: str = ""  # empty: Amazon's
+    endpoint: str = ""  # empty for Amazon S3
     region: str = "us-east-1"
     access_key: str = ""
     secret_key: str = ""
@@ -43,10 +46,10 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 class Objects:
-    """Each raises StoreUnavailable when the store does not do it in time, whatever the reason."""
+    """Client of one bucket. Every method raises StoreUnavailable if the store fails or times out."""
 
     def __init__(self, bucket: S3Bucket) -> None:
-        """Raises ImportError when the extra is not installed; asks nobody yet."""
+        """Create the client without contacting the store. Raises ImportError if the extra is not installed."""
         self._bucket = bucket
         self._store = _open(bucket)
 
@@ -54,12 +57,12 @@ class Objects:
         return str(self._bucket)
 
     async def put(self, name: str, content: bytes) -> None:
-        """Put it in one request: one that breaks off leaves no parts behind."""
+        """Store an object in a single request: an interrupted upload leaves no parts behind."""
         async with self._answering():
             await self._store.put_async(name, content, use_multipart=False)
 
     async def size(self, name: str) -> int | None:
-        """Return its size in bytes; None when it is gone."""
+        """Return the size of an object in bytes. None if not found."""
         try:
             async with self._answering(may_be_gone=True):
                 return (await self._store.head_async(name))["size"]
@@ -67,7 +70,7 @@ class Objects:
             return None
 
     async def read(self, name: str) -> AsyncIterator[bytes]:
-        """Yield its parts; raises FileNotFoundError when it is gone."""
+        """Yield the chunks of an object; raises FileNotFoundError."""
         async with self._answering(may_be_gone=True):
             found = await self._store.get_async(name)
         parts = aiter(found.stream(min_chunk_size=PART))
@@ -75,13 +78,13 @@ class Objects:
             yield bytes(part)
 
     async def drop(self, names: Sequence[str]) -> None:
-        """Delete one by one, as not every store can delete several; one that is gone already is no failure."""
+        """Delete objects one at a time, as not every store supports bulk deletes; missing objects are ignored."""
         for name in names:
             async with self._answering():
                 await self._store.delete_async(name)
 
     async def listed(self) -> AsyncIterator[list[StoredObject]]:
-        """Yield all of them, in portions."""
+        """Yield all objects, in batches."""
         portions = aiter(self._store.list(chunk_size=LISTED))
         while portion := await self._next(portions):
             yield [StoredObject(one["path"], int(one["last_modified"].timestamp() * 1000)) for one in portion]
@@ -92,9 +95,9 @@ class Objects:
 
     @asynccontextmanager
     async def _answering(self, *, may_be_gone: bool = False) -> AsyncIterator[None]:
-        """Turn what the client raises into an outage like the database's (ADR 0018).
+        """Raise errors of the client as StoreUnavailable, like database outages (ADR 0018).
 
-        The client itself repeats requests.
+        The client itself retries requests. With `may_be_gone`, a missing object raises FileNotFoundError.
         """
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -106,7 +109,7 @@ class Objects:
 
 
 def plain(text: str) -> str:
-    """Return what the store said, or what came instead of an answer, without addresses, times and XML."""
+    """Return the store's error message, or the text of another failure, without addresses, times and XML."""
     if said := SAID.search(text):
         return f"{said[2].strip(' .')} ({said[1]})"
     return text.partition(" Debug source:")[0].partition("<")[0].rpartition(" - ")[2].rstrip(" :")

@@ -1,4 +1,4 @@
-"""SQLite: one writer thread, separate readers, every commit synced (WAL, synchronous=FULL)."""
+"""SQLite: one writer thread, separate reader threads, every commit synced (WAL, synchronous=FULL)."""
 
 import asyncio
 import threading
@@ -28,26 +28,26 @@ from heliograph.storage.engine.wakeups import Hints
 
 log = structlog.get_logger()
 
-# Before any connection is opened. SQLite does not count its memory, which is a lock for each piece of it; and each
-# connection has 1,000 pieces of 512 bytes at hand: the statements that are kept hold all that it usually has.
+# Must run before the first connection. Memory statistics are off: they cost a lock per allocation. Each connection gets
+# 1,000 lookaside slots of 512 bytes, because cached statements occupy the default number of slots.
 apsw.shutdown()
 apsw.config(apsw.SQLITE_CONFIG_MEMSTATUS, False)
 apsw.config(apsw.SQLITE_CONFIG_LOOKASIDE, 512, 1000)
 apsw.initialize()
 
-BUSY_MS = 10_000  # how long to wait for another process's write, for example `heliograph apply`
-RETRY_MS = 1  # SQLite's own waiting sleeps up to 100 ms at a time, while others come and go
+BUSY_MS = 10_000  # maximum wait for another process's write, for example `heliograph apply`
+RETRY_MS = 1  # SQLite's own busy handler sleeps up to 100 ms at a time, during which others may take the lock
 BOUNDS = {"read": ("BEGIN", "ROLLBACK"), "write": ("BEGIN IMMEDIATE", "COMMIT")}
-# The most that apsw keeps: those of its last so many runs. What is bound row by row has a run for each, so that what
-# is accepted would drive the worker's statements out; small rows are inserted many to a run.
+# The maximum statement cache of apsw, which keeps the last executions. A query bound row by row executes once per row,
+# so accepting messages would evict the worker's statements; small rows are therefore inserted many per execution.
 STATEMENTS = 512
 TOGETHER = (32, 4)
-# No lock around each call of SQLite: a connection has one thread at a time.
+# No mutex per SQLite call: only one thread uses a connection at a time.
 FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
-READERS = 8  # threads are made as they are needed: a look-up must not wait for a few slow searches
-# What does not blame the statement (ADR 0018): others are at work, or there is no room …
+READERS = 8  # threads start on demand: a lookup must not wait for a few slow searches
+# Errors that the statement did not cause (ADR 0018): the database is locked or resources are exhausted.
 BUSY = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.InterruptError, apsw.NoMemError, apsw.ProtocolError)
-# … or the file cannot be used as it is: reopening it may help.
+# The file cannot be used in its current state; reopening the file may help.
 BROKEN = (
     *(apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError),
     *(apsw.PermissionsError, apsw.InternalError, apsw.SchemaChangeError),
@@ -93,7 +93,7 @@ class SqliteTx:
 
 class SqliteDatabase:
     def __init__(self, path: Path, *, checkpoint: bool = True) -> None:
-        """Without `checkpoint` another program brings the log into the file."""
+        """Open connections lazily. Without `checkpoint`, another program must checkpoint the WAL."""
         self._path = path
         self._checkpoint = checkpoint
         self._queries = load_queries("sqlite")
@@ -157,7 +157,7 @@ class SqliteDatabase:
     def _transact(
         self, story: Story[T], begin: str, end: str, time: Callable[[], float], waits: list[int]
     ) -> tuple[T, SqliteTx]:
-        """Return what the story returns, and its transaction; each wait for another process is noted."""
+        """Return the function's result and its transaction; `waits` gets an entry per wait for a lock."""
         began = time()
         try:
             connection: apsw.Connection = getattr(self._local, "connection", None) or self._open()
@@ -190,7 +190,7 @@ class SqliteDatabase:
         return wait(tries)
 
     def _forget(self) -> None:
-        """Close and forget this thread's connection."""
+        """Close and discard this thread's connection."""
         if hasattr(self._local, "connection"):
             connection: apsw.Connection = self._local.connection
             del self._local.connection
@@ -199,16 +199,17 @@ class SqliteDatabase:
 
 
 def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
+    """Open a connection in WAL mode with synced commits."""
     connection = apsw.Connection(str(path), flags=FLAGS, statementcachesize=STATEMENTS)
     connection.set_busy_handler(wait)
-    if connection.execute("PRAGMA auto_vacuum").get == 0:  # else it would write
-        # Of a file that has no pages yet, or from its next VACUUM on.
+    if connection.execute("PRAGMA auto_vacuum").get == 0:  # setting the same mode again would write
+        # Takes effect in a file without pages, or from its next VACUUM on.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL").fetchall()
     _enter_wal(connection)
-    # FULL: NORMAL does not sync at all in WAL mode, so a 202 would not survive a power cut.
+    # FULL: NORMAL does not sync commits in WAL mode, so an accepted message could be lost in a power cut.
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
-    # A plan goes by the statement alone; else those with a LIMIT are planned anew for every value of it.
+    # Plan by the statement alone; otherwise statements with a LIMIT are planned again for every value.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     if not checkpoint:
         connection.execute("PRAGMA wal_autocheckpoint=0").fetchall()
@@ -216,18 +217,21 @@ def open_sqlite(path: Path, *, checkpoint: bool = True) -> apsw.Connection:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Make one consistent copy while others read and write: in WAL mode it blocks nobody."""
+    """Make one consistent copy of a database in use; in WAL mode this blocks no other connection."""
     reading, writing = open_sqlite(source), apsw.Connection(str(target))
     try:
         with writing.backup("main", reading, "main") as copying:
-            copying.step(-1)  # all at once: in portions it would start over with every write of another process
+            copying.step(-1)  # all pages in one step: otherwise every write of another process restarts the copy
     finally:
         writing.close()
         reading.close()
 
 
 def _enter_wal(connection: apsw.Connection) -> None:
-    """Retry: when two processes switch a new file to WAL mode at once, one gets SQLITE_BUSY without waiting."""
+    """Switch to WAL mode with retries.
+
+    If two processes switch a new file at once, one gets SQLITE_BUSY without waiting.
+    """
     for tries in count():
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
@@ -238,13 +242,13 @@ def _enter_wal(connection: apsw.Connection) -> None:
 
 
 def wait(tries: int) -> bool:
-    """Tell whether to try again after so many tries, asked each time that another process holds the lock."""
+    """Busy handler: sleep briefly, then return whether to retry after `tries` attempts to get the lock."""
     threading.Event().wait(RETRY_MS / 1000)
     return tries < BUSY_MS // RETRY_MS
 
 
 def drive(story: Story[T], tx: SqliteTx) -> T:
-    """Run an async story to its end in this thread: nothing that it awaits ever suspends."""
+    """Run an async transaction function to completion in this thread: nothing it awaits ever suspends."""
     running: Coroutine[Any, Any, T] = story(tx)
     try:
         running.send(None)
@@ -256,7 +260,7 @@ def drive(story: Story[T], tx: SqliteTx) -> T:
 
 
 def vacuum(path: Path) -> None:
-    """Rewrite the file and empty its log: what was deleted leaves no trace in either."""
+    """Rewrite the file and truncate its WAL, so that deleted data remains in neither."""
     connection = open_sqlite(path)
     try:
         for command in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):

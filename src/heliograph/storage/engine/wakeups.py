@@ -1,6 +1,6 @@
-"""Hints that work has come: heard in this process at once, and by the others of the database as soon as they can.
+"""Wakeups: best-effort notifications that work may be due, within this process and to other processes.
 
-Nothing depends on a hint: whoever waits for one also looks by itself now and then, so each may be lost (ADR 0025).
+Every waiting loop also polls, so a lost wakeup only costs latency (ADR 0025).
 """
 
 import asyncio
@@ -9,16 +9,16 @@ from contextlib import suppress
 
 from heliograph.domain.delivery.lanes import INBOX, SETUP, SLOTS, WEBHOOKS
 
-KINDS = (*SLOTS, WEBHOOKS, SETUP, INBOX)  # of work
-FOR_ALL = (SETUP, INBOX)  # whoever is idle here, others wait for it too
+KINDS = (*SLOTS, WEBHOOKS, SETUP, INBOX)  # kinds of work
+FOR_ALL = (SETUP, INBOX)  # other processes need this wakeup even if a local loop was idle
 
-GAP_S = 0.01  # between two hints to the others: what comes meanwhile goes with the next
-POLL_S = 1.0  # from one look to the next while hints of others arrive
-DEAF_POLL_S = 0.2  # … and while they do not
+GAP_S = 0.01  # minimum interval between notifications to other processes; wakeups in between are combined
+POLL_S = 1.0  # poll interval while notifications from other processes arrive
+DEAF_POLL_S = 0.2  # fallback poll interval while such notifications do not arrive
 
 
 class Bell:
-    """Where a loop waits for one kind of work."""
+    """Resettable event with a timer, on which a loop waits for one kind of work."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
@@ -26,18 +26,20 @@ class Bell:
         self._alarm: asyncio.TimerHandle | None = None
 
     def ring(self) -> bool:
-        """Ring, and tell whether that wakes somebody."""
+        """Set the event; return whether this wakes an idle loop."""
         idle = bool(self._waiting) and not self._rung.is_set()
         self._rung.set()
         return idle
 
     def ring_in(self, in_s: float) -> None:
+        """Set the event after `in_s` seconds, unless an earlier timer is running."""
         loop = asyncio.get_running_loop()
         if self._alarm is None or self._alarm.when() > loop.time() + in_s:
             self.silence()
             self._alarm = loop.call_later(in_s, self._ring_now)
 
     def silence(self) -> None:
+        """Cancel the timer."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -58,11 +60,14 @@ class Bell:
 
 
 class Hints:
-    """`send` carries a text to all processes that listen, if it can."""
+    """Wakeups of this process, by kind of work.
+
+    `send` notifies all processes that listen, if possible.
+    """
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
         self.bells = {kind: Bell() for kind in KINDS}
-        self.hears = False  # hints of other processes arrive here
+        self.hears = False  # notifications from other processes arrive here
         self._send = send
         self._untold: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
@@ -72,9 +77,10 @@ class Hints:
         return POLL_S if self.hears else DEAF_POLL_S
 
     def tell(self, hints: Mapping[str, int]) -> None:
-        """Tell, after a commit, which kinds of work there are, and in how many ms each is due.
+        """Wake local loops after a commit; `hints` maps each kind of work to the ms until it is due.
 
-        Of work the others are told only when nobody here is idle; when it is due later, they learn of it as they look.
+        Other processes are notified only if no local loop was idle. Work due later sets a local timer; other processes
+        find such work by polling.
         """
         for kind, in_ms in hints.items():
             if in_ms > 0:
@@ -85,7 +91,7 @@ class Hints:
             self._telling = asyncio.create_task(self._tell_others())
 
     def hear(self, kinds: Collection[str] = KINDS) -> None:
-        """Ring here because another process said so, or for any other reason to look."""
+        """Wake local loops because another process sent a notification, or for any other reason to poll."""
         for kind, bell in self.bells.items():
             if kind in kinds:
                 bell.ring()
