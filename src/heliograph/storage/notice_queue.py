@@ -1,4 +1,4 @@
-"""Notes what people are to be told of, in the transaction in which it happens."""
+"""Enqueues notices to users in the transaction that causes them."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from heliograph.storage.engine.database import Tx
 
 
 async def note(tx: Tx, *happenings: NoticeRow) -> None:
-    """Note what happened; what has its name already is there once."""
+    """Enqueue notices; a notice whose name exists already is not added again."""
     if happenings:
         rows = [(h.name, h.at, h.team, h.kind, msgspec.json.encode(h.facts).decode(), h.actor) for h in happenings]
         await tx.run("note_happenings", happenings=rows)

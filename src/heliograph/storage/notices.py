@@ -1,6 +1,6 @@
-"""Notices: each happening for each person and chat that is to be told, sent at most once.
+"""Notices to users and chats, each sent at most once per recipient.
 
-A notice that was begun is never begun again: what a crash interrupts stays untold rather than being told twice.
+A notice whose sending was started is never started again after a crash: it may be lost, but not sent twice.
 """
 
 from collections import defaultdict
@@ -26,39 +26,41 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage import audit, notice_queue
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 
-PORTION = 100  # happenings, or notices, in one transaction
-CHAT = "chat "  # and the team: where a chat's notices go
+PORTION = 100  # happenings or notices per transaction
+CHAT = "chat "  # prefix of a chat's place, followed by the team
 
 
 class ChatHook(msgspec.Struct, frozen=True):
-    team: str  # empty: the instance
+    team: str  # empty for the instance
     sealed: str
     host: str
     set_at: int
 
 
 class NoticeMail(msgspec.Struct, frozen=True, kw_only=True):
-    """What one mail, or one post, tells of."""
+    """Content and recipient of one email or chat post, which combines several notices."""
 
-    place: str  # a person's id, or CHAT and the team
-    mail: str  # its id
-    email: str  # of a person
-    role: str  # in the team of the first
+    place: str  # a user's id, or CHAT and the team
+    mail: str  # id of the email
+    email: str  # the user's address; empty for a chat
+    role: str  # the user's role in the team of the first notice
     happenings: list[NoticeRow]
-    tries: int  # this one too
+    tries: int  # attempts, including this one
 
     @property
     def chat_of(self) -> str | None:
-        """Return the team whose chat it goes to; None when it is a mail."""
+        """Return the team whose chat gets the post. None if this is an email."""
         return self.place.removeprefix(CHAT) if self.place.startswith(CHAT) else None
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    state: str  # sent or failed, or waiting to be tried again
+    state: str  # sent, failed, or waiting for a retry
     detail: str = ""
 
 
 class PastNotice(msgspec.Struct, frozen=True):
+    """A notice in the list of recent ones."""
+
     happening: NoticeRow
     state: str
     done_at: int
@@ -70,22 +72,23 @@ class Notices:
         self._database = database
         self._clock = clock
 
-    # -- telling ------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------
 
     async def spread(self, setup: Setup, *, by_mail: bool) -> None:
-        """Make the notices of what happened; without `by_mail` for chats alone."""
+        """Create one notice per recipient for each happening; without `by_mail`, only for chats."""
         now = self._clock.now()
         if (await self._waiting(now))[0]:
             await self._database.write(lambda tx: _spread(tx, setup, by_mail, now))
 
     async def take(self) -> list[NoticeMail]:
-        """Return what is to be sent now; it counts as begun."""
+        """Return the mails and posts to send now, marked as started."""
         now = self._clock.now()
         if not (await self._waiting(now))[1]:
             return []
         return await self._database.write(lambda tx: _take(tx, now, self._clock.new_id))
 
     async def record(self, told: NoticeMail, outcome: Outcome) -> None:
+        """Record the outcome of a mail or post; schedule a retry if `waiting` and attempts remain."""
         now, waits = self._clock.now(), outcome.state == "waiting"
         if waits and told.tries > len(RETRY_MS):
             outcome, waits = Outcome("failed", outcome.detail), False
@@ -97,22 +100,22 @@ class Notices:
         await self._database.write(lambda tx: tx.run("move_notices", notices=rows))
 
     async def _waiting(self, now: int) -> Sequence[Any]:
-        """Tell whether something happened, and whether a notice is due."""
+        """Return whether a happening has no notices yet, and whether a notice is due."""
         (row,) = await self._database.read(lambda tx: tx.run("notices_wait", now=now))
         return [bool(value) for value in row]
 
     async def newest(self, place: str, limit: int = 5) -> list[PastNotice]:
-        """Return what was told, or was to be, last first."""
+        """Return the latest notices to a place, newest first, whether sent or not."""
         rows = await self._database.read(lambda tx: tx.run("notices_to", place=place, limit=limit))
         return [
             PastNotice(NoticeRow(name="", at=at, team=team, kind=kind, facts=_facts(facts)), *rest)
             for at, team, kind, facts, *rest in rows
         ]
 
-    # -- what people choose -------------------------------------------------------------------------------------
+    # -- choices of users ----------------------------------------------------------------------------------------
 
     async def choices(self, person: str) -> dict[NoticeKind, bool]:
-        """Return whether they want each kind, where they said so."""
+        """Return the kinds of notice that the user has explicitly turned on or off."""
         rows = await self._database.read(lambda tx: tx.run("notice_choices", person=person))
         return {NoticeKind(team, kind): bool(wanted) for team, kind, wanted in rows}
 
@@ -153,7 +156,7 @@ class Notices:
         await write_serialized(self._database, story, entry.team)
 
     async def test_hook(self, team: str, entry: AuditEntry) -> None:
-        """Tell the chat something, as the service would."""
+        """Enqueue a test notice to the team's chat."""
         one = NoticeRow(name=self._clock.new_id("test/"), at=entry.at, team=team, kind=TEST)
 
         async def story(tx: Tx) -> None:
@@ -191,7 +194,7 @@ async def _spread(tx: Tx, setup: Setup, by_mail: bool, now: int) -> None:
 
 
 def _team_id(team: str, setup: Setup) -> str:
-    """Return the team's id. A team that is gone keeps its number: nobody is its member."""
+    """Return the id of a team; a deleted team keeps its number, which no user is a member of."""
     known = setup.teams_by_ref.get(int(team.removeprefix(NUMBERED))) if team.startswith(NUMBERED) else None
     return known.record.id if known else team
 
@@ -210,7 +213,10 @@ class _Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _take(tx: Tx, now: int, new_id: Any) -> list[NoticeMail]:
-    """Take as many of each place as it may have now; the others wait until an hour has passed since the first."""
+    """Take the mails that each place may get within its hourly limit.
+
+    The other notices wait until an hour after the first mail of that hour.
+    """
     by_place: defaultdict[str, list[_Due]] = defaultdict(list)
     moved: list[tuple[Any, ...]] = []
     for name, place, tries, at, team, kind, facts, email, role, chosen in await tx.run(

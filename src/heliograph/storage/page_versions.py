@@ -1,4 +1,4 @@
-"""Words that change with what a page shows, and with nothing else: what pages that refresh themselves follow."""
+"""Version tokens of pages, which change only with the shown data: pages that refresh themselves compare them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,10 +10,12 @@ from heliograph.domain.limits import HOUR_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
-SHOWN = 50  # newest rows of a list whose changes are noticed
+SHOWN = 50  # newest rows of a list whose changes are detected
 
 
 class MessagePulse(msgspec.Struct, frozen=True):
+    """Version token of a message page."""
+
     word: str  # changes with the timeline
     has_ended: bool
 
@@ -24,6 +26,8 @@ async def message_pulse(tx: Tx, team: int, id_: str) -> MessagePulse | None:
 
 
 class Pulses:
+    """Reads version tokens."""
+
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
@@ -32,9 +36,9 @@ class Pulses:
         return await self._database.read(lambda tx: message_pulse(tx, team, id_))
 
     async def team(self, team: int) -> dict[str, str]:
-        """Return the pulses of the team's lists and its overview."""
+        """Return the version tokens of the team's lists and overview, by name."""
         now = self._clock.now()
-        spans = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # the third's ids are the last
+        spans = {channel: f"{PREFIXES[channel]}~" for channel in ("email", "sms")}  # WhatsApp ids sort last
         given = {"team": team, "now": now, "hour": now - now % HOUR_MS - HOUR_MS, "shown": SHOWN}
         (row,) = await self._database.read(lambda tx: tx.run("team_pulse", **given, **spans))
         return {

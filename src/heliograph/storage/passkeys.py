@@ -1,4 +1,4 @@
-"""Passkeys of people: public keys whose owners sign in by them, verified by their device."""
+"""Stores passkeys: public keys with which users sign in, with user verification by their device."""
 
 import msgspec
 
@@ -8,15 +8,15 @@ from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.people import lock_person
 
-PASSKEYS_MAX = 20  # of a person
+PASSKEYS_MAX = 20  # per user
 
 
 class Passkey(msgspec.Struct, frozen=True):
-    id: str  # the credential's, base64url
+    id: str  # credential id, base64url
     person: str
     name: str
     public_key: str  # COSE, base64url
-    sign_count: int  # of the last use; 0: it does not count
+    sign_count: int  # counter at the last use; 0 if the authenticator has no counter
     created_at: int
     used_at: int | None = None
 
@@ -34,7 +34,7 @@ class Passkeys:
         return Passkey(*rows[0]) if rows else None
 
     async def add(self, passkey: Passkey, entry: AuditEntry) -> bool:
-        """Add it; return False when somebody has it already, or the person has as many as one may."""
+        """Add a passkey; return False if it exists already or the user has PASSKEYS_MAX."""
 
         async def story(tx: Tx) -> bool:
             await lock_person(tx, passkey.person)
@@ -57,6 +57,6 @@ class Passkeys:
         await write_serialized(self._database, story, entry.actor)
 
     async def use(self, id_: str, count: int) -> bool:
-        """Note its use; return False when it is gone, or its counter went back: there is a copy of it."""
+        """Record a use; return False if the passkey is gone or its counter decreased, which indicates a clone."""
         now = self._clock.now()
         return bool(await self._database.write(lambda tx: tx.run("use_passkey", id=id_, count=count, now=now)))

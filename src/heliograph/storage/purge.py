@@ -1,4 +1,4 @@
-"""Deleting messages before anybody reads them again: one by one when they are over, and all that a team has."""
+"""Deletes final messages before their retention ends, and all messages of a team."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,13 @@ from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import OWN
 from heliograph.storage.search import index
 
-PORTION = 500  # messages in one statement
+PORTION = 500  # messages per statement
 BODY = ("purge_blobs", "mark_bodiless")
 WHOLE = (
     *("purge_events", "purge_parts", "purge_delays", "purge_seen", "purge_inbox_marks", "purge_callbacks"),
     *("purge_recipients", "purge_messages"),
 )
-# What else a team has, by its number.
+# Other data of a team, keyed by its number.
 OF_TEAM = (
     *("forget_work", "forget_events", "forget_verifications", "forget_batches"),
     *("forget_received", "forget_marketing", "forget_conversion", "forget_answers", "forget_counts"),
@@ -23,7 +23,7 @@ OF_TEAM = (
 
 
 async def put_away(tx: Tx, message: int, *, whole: bool) -> bool:
-    """Delete one message's content, or all of it, before its time; return False when it has not ended."""
+    """Delete the content of one message, or the whole message; return False if the message is not final."""
     if not await tx.run("lock_ended", messages=[(message,)]):
         return False
     for queries in (BODY, WHOLE) if whole else (BODY,):
@@ -32,6 +32,7 @@ async def put_away(tx: Tx, message: int, *, whole: bool) -> bool:
 
 
 async def purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> None:
+    """Delete the final messages among `rows`: their contents (BODY) or the whole messages (WHOLE)."""
     if queries is WHOLE:
         await tx.run("lock_grams")
         await tx.run("keep_last_key")
@@ -47,9 +48,10 @@ async def purge_ended(tx: Tx, rows: Sequence[Any], queries: Sequence[str]) -> No
 
 
 async def forget_team(tx: Tx, team: Team) -> None:
-    """Forget its messages, those that came in, codes and events, finished or not; its setup and its lists stay.
+    """Delete a team's messages, inbound messages, verifications and events, final or not.
 
-    So do messages that are still to be sent from when the team was live, with their holds.
+    The team's setup and suppression lists are kept, and messages still to be sent from the time when the team was live,
+    with their credit holds.
     """
     ref = team.record.ref
     messages = [tuple(row) for row in await tx.run("end_messages", team=ref)]

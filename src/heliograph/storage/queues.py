@@ -1,4 +1,4 @@
-"""What waits in the outbox, by lane and team: counted along an index, and no further than anybody needs to know."""
+"""Counts waiting outbox rows by lane and team along an index, up to a limit."""
 
 import msgspec
 
@@ -6,8 +6,8 @@ from heliograph.domain.delivery.lanes import QUEUES
 from heliograph.domain.setup.records import Priority
 from heliograph.storage.engine.database import Tx
 
-PAGE_MOST = 10_000  # how far a page counts what waits for each team or webhook: a millisecond
-DEPTH_MOST = 100_000  # … and the metrics
+PAGE_MOST = 10_000  # maximum that a page counts per team or webhook: takes about a millisecond
+DEPTH_MOST = 100_000  # maximum that the metrics count per team
 EVERY = [(queue,) for queue in QUEUES]
 
 
@@ -17,11 +17,11 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     team: int
     due: int = 0
-    later: int = 0  # to be tried again
+    later: int = 0  # waiting for a retry
     working: int = 0
-    oldest: int | None = None  # when the first was due
-    working_since: int | None = None  # … of those in work
-    tried_since: int | None = None  # when the oldest of those to be tried again was tried first
+    oldest: int | None = None  # earliest due time of the waiting rows
+    working_since: int | None = None  # earliest due time of the rows in progress
+    tried_since: int | None = None  # first attempt of the oldest row that waits for a retry
 
     @property
     def first_due(self) -> int | None:
@@ -29,17 +29,23 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def oldest_by_priority(tx: Tx, now: int, most: int) -> dict[Priority, int]:
-    """Return since when the oldest of each priority has waited: since it was due, or tried first."""
+    """Map each priority to the time since which its oldest message has waited.
+
+    That is its due time, or its first attempt if it is in retry.
+    """
     found: dict[Priority, int] = {}
     for part in await _parts(tx, now, most):
         since, (_, priority) = _earlier(part.first_due, part.tried_since), QUEUES[part.lane]
-        if since is not None and since <= now:  # what is scheduled does not wait yet
+        if since is not None and since <= now:  # scheduled messages do not wait yet
             found[priority] = min(since, found.get(priority, since))
     return found
 
 
 async def _parts(tx: Tx, now: int, most: int) -> list[Queue]:
-    """Return a team's share of each queue, what waits and what is in work apart; `lane` is the queue's name."""
+    """Return each team's share of each queue, waiting rows and rows in progress separately.
+
+    `lane` is here the name of the queue.
+    """
     waiting = [
         Queue(lane=queue, team=team, due=due, later=later, oldest=oldest, tried_since=tried_since)
         for queue, team, due, later, oldest, tried_since in await tx.run(
@@ -53,6 +59,7 @@ async def _parts(tx: Tx, now: int, most: int) -> list[Queue]:
 
 
 async def queues(tx: Tx, now: int, most: int) -> list[Queue]:
+    """Return each team's share of each lane."""
     found: dict[tuple[str, int], Queue] = {}
     for part in await _parts(tx, now, most):
         lane, _ = QUEUES[part.lane]

@@ -1,4 +1,4 @@
-"""Reputation: the bounces and complaints of each team, and what the guard decided by them."""
+"""Stores the bounces and complaints of each team, and the decisions of the reputation guard."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,32 +27,32 @@ class Reputations:
         self._clock = clock
         self._setup = setup
         self.version = 0
-        self.current: Mapping[str, Reputation] = {}  # by team, as this process has last seen them
+        self.current: Mapping[str, Reputation] = {}  # by team id, as last read by this process
 
     async def refresh(self) -> None:
         rows = await self._database.read(lambda tx: tx.run("judgements_since", since=self.version))
-        if rows and rows[-1][0] > self.version:  # not what another refresh has seen newer
+        if rows and rows[-1][0] > self.version:  # keep the result of a concurrent, newer refresh
             found = [msgspec.json.decode(body, type=Reputation) for _, body in rows]
             self.current = {**self.current, **{record.team: record for record in found}}
             self.version = rows[-1][0]
 
     async def counts(self) -> dict[int, Counts]:
-        """Return what the guard judges by, for each team that has sent in the last days."""
+        """Return the counters that the guard decides by, for each team that has sent within the window."""
         after = self._clock.now() - WINDOW_MS
         rows = await self._database.read(lambda tx: tx.run("newest_reputation", after=after, enough=WINDOW_SENDS))
         return {row[0]: Counts(*row[1:]) for row in rows}
 
     async def judge(self) -> Sequence[Reputation]:
-        """Warn teams, pause their direct sends, or clear them again; returns what changed."""
+        """Warn teams, pause their direct sends, or clear them; return the changed records."""
         seen, now = self.current, self._clock.now()
         records = changed(self._setup.current.teams.values(), seen, await self.counts(), now)
         if not records:
             return []
 
         async def story(tx: Tx) -> list[Reputation]:
-            ((version,),) = await tx.run("next_judgement_version")  # also the lock
+            ((version,),) = await tx.run("next_judgement_version")  # also takes the lock
             found = dict(await tx.run("judgements_of", teams=[(record.team,) for record in records]))
-            # A team judged or resumed meanwhile waits for the next round: these counts are older.
+            # Skip teams judged or resumed meanwhile until the next round: these counters are older.
             fresh = [record for record in records if found.get(record.team) == _body(seen.get(record.team))]
             await _save(tx, version, fresh)
             entries = [SERVICE.did(now, ACTIONS[one.state], one.team, rates(one), team=one.team) for one in fresh]
@@ -64,7 +64,7 @@ class Reputations:
         return written
 
     async def resume(self, team: str, entry: AuditEntry) -> bool:
-        """End the pause of a team's direct sends: counting starts over. False when they are not paused."""
+        """End the pause of a team's direct sends and reset its counters. False if not paused."""
         ref, now = self._setup.current.teams[team].record.ref, self._clock.now()
 
         async def story(tx: Tx) -> bool:

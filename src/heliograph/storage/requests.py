@@ -1,7 +1,7 @@
-"""What requests leave: the log of them, when each key was last used, and what each process let through.
+"""Stores the request log, the last use of each API key, and request counts per process for rate limits.
 
-Requests note it in memory, and each process writes its own down now and then: after the answer, and what a crash takes
-with it is lost. A flood grows neither memory nor disk: what is beyond a share is counted and not kept.
+Requests are recorded in memory and written periodically, after the response; a crash loses unwritten entries. A flood
+grows neither memory nor disk: requests beyond a team's share are only counted.
 """
 
 import asyncio
@@ -17,38 +17,38 @@ from heliograph.domain.limits import DAY_MS, MINUTE_MS
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, StoreUnavailable, Tx
 
-WAITING_MAX = 10_000  # in memory; while the database is away, the newest
-WRITTEN_MAX = 1000  # at once, in equal shares of the teams …
-SHARE_MAX = 100  # … each at most this, of refused ones and of others
+WAITING_MAX = 10_000  # entries in memory; during a database outage the newest are kept
+WRITTEN_MAX = 1000  # entries per write, in equal shares for the teams
+SHARE_MAX = 100  # maximum per team and write, for refused and other requests each
 KEPT_MS = 7 * DAY_MS
-TEAM_MAX = 10_000  # kept of a team: so many refused ones, and so many others
-LATELY_MS = 5 * MINUTE_MS  # whose team may have too many
-PORTION = 500  # deleted in one transaction
-NEWEST = "req_~"  # after every id
+TEAM_MAX = 10_000  # entries kept per team, for refused and other requests each
+LATELY_MS = 5 * MINUTE_MS  # teams with requests this recent are checked for TEAM_MAX
+PORTION = 500  # entries deleted per transaction
+NEWEST = "req_~"  # sorts after every id
 
 
 class LoggedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What is remembered of a request that a team's key made: no body, no path."""
+    """Log entry of a request made with a team's key; contains neither body nor path."""
 
     id: str
     team: int
     at: int
-    key: str  # its public part
+    key: str  # public part of the API key
     route: str
     status: int
-    code: str = ""  # of the refusal
+    code: str = ""  # code of the refusal
     message: str = ""
-    more: int = 0  # that came just before it and were too many to be kept
+    more: int = 0  # requests just before this one that were not logged
     took_ms: int = 0
-    replayed: int = 0  # answered as its Idempotency-Key was before
-    subject: str = ""  # the id of what it made or asked for
+    replayed: int = 0  # 1 if answered with the stored response of its Idempotency-Key
+    subject: str = ""  # id of the object created or requested
     refused: int = 0
 
 
 class WantedRequests(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests a list has. An empty text and None mean any."""
+    """Filter of the request log; an empty text and None match anything."""
 
-    class_: int | None = None  # of the status: 2, 4 or 5
+    class_: int | None = None  # status class: 2, 4 or 5
     code: str = ""
     key: str = ""
     route: str = ""
@@ -56,17 +56,17 @@ class WantedRequests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestLog:
-    """What this process has answered and not written yet."""
+    """Answered requests of this process that are not written yet."""
 
     def __init__(self) -> None:
         self.waiting: deque[LoggedRequest] = deque(maxlen=WAITING_MAX)  # oldest first
         self._writing = asyncio.Lock()
-        self._written = 0  # in this second
-        self._kept: dict[int, int] = {}  # in this second, of those that were not refused, by team
-        self._left_out: dict[int, int] = {}  # since the last that was kept
+        self._written = 0  # entries written in this second
+        self._kept: dict[int, int] = {}  # entries of requests not refused in this second, by team
+        self._left_out: dict[int, int] = {}  # requests not logged since the last entry, by team
 
     def keeps(self, team: int, most: int) -> bool:
-        """Tell whether a request that was not refused is kept: so many of a team in a second."""
+        """Return whether to log a request that was not refused; at most `most` per team and second."""
         kept = self._kept.get(team, 0)
         if kept < most:
             self._kept[team] = kept + 1
@@ -75,12 +75,12 @@ class RequestLog:
         return False
 
     def note(self, request: LoggedRequest) -> None:
-        """Note it, after `keeps` has said so."""
+        """Add a log entry; call this only if `keeps` returned True or the request was refused."""
         more = self._left_out.pop(request.team, 0)
         self.waiting.append(replace(request, more=more) if more else request)
 
     async def write(self, store: "Requests") -> None:
-        """Write all that waits now; when the database is away, or in a flood, it keeps waiting."""
+        """Write all waiting entries; during an outage or a flood they stay in memory."""
         async with self._writing:
             taken = [*self.waiting]
             if not taken or self._written >= WRITTEN_MAX:
@@ -94,7 +94,7 @@ class RequestLog:
             self.waiting.extend(left)
 
     async def write_in_time(self, store: "Requests") -> None:
-        """Write once a second, and at the end."""
+        """Reset the limits of the second and write; called once a second and at shutdown."""
         self._written = 0
         self._kept.clear()
         try:
@@ -102,12 +102,15 @@ class RequestLog:
         except StoreUnavailable:
             raise
         except Exception:
-            self.waiting.clear()  # or it would break the next round too
+            self.waiting.clear()  # otherwise the same entries would fail in the next round
             raise
 
 
 def shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
-    """Keep the newest of each team, refused ones and others apart; the oldest of these says how many came before it."""
+    """Return the newest requests of each team, refused and others separately.
+
+    The oldest one returned per group has the number of those left out before it in `more`.
+    """
     groups: defaultdict[tuple[int, int], list[LoggedRequest]] = defaultdict(list)
     for one in requests:
         groups[one.team, one.refused].append(one)
@@ -122,14 +125,14 @@ def shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
 
 
 def _storable(one: LoggedRequest) -> LoggedRequest:
-    """Replace what cannot be stored: PostgreSQL takes no NUL, and UTF-8 no half of a surrogate pair."""
+    """Replace characters that cannot be stored: NUL on PostgreSQL, and lone surrogates in UTF-8."""
     if not one.message:
         return one
     return replace(one, message=one.message.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
 
 async def purge(tx: Tx, now: int) -> bool:
-    """Delete one portion; returns whether there may be more."""
+    """Delete one batch of old entries; return whether there may be more."""
     old = await tx.run("purge_requests", before=f"req_{ulid(now - KEPT_MS, 0)}", limit=PORTION)
     beyond = await tx.run("trim_requests", since=f"req_{ulid(now - LATELY_MS, 0)}", most=TEAM_MAX, limit=PORTION)
     return PORTION in (len(old), len(beyond))
@@ -137,7 +140,7 @@ async def purge(tx: Tx, now: int) -> bool:
 
 async def _page(tx: Tx, team: int, wanted: WantedRequests, before: str, limit: int) -> list[LoggedRequest]:
     kinds: tuple[int, ...] = (0, 1) if wanted.class_ is None else (int(wanted.class_ >= 4),)
-    if wanted.code:  # only refusals have one
+    if wanted.code:  # only refusals have a code
         kinds = tuple(kind for kind in kinds if kind)
     low, high = (0, 999) if wanted.class_ is None else (100 * wanted.class_, 100 * wanted.class_ + 99)
     span = {"before": before, "since": f"req_{ulid(wanted.since, 0)}", "low": low, "high": high, "limit": limit + 1}
@@ -148,11 +151,11 @@ async def _page(tx: Tx, team: int, wanted: WantedRequests, before: str, limit: i
     ]
 
 
-SPENT_FRESH_MS = 30_000  # a process that reported nothing for this long is gone
+SPENT_FRESH_MS = 30_000  # a process without a report for this long is considered dead
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a process has let through since its start, by key."""
+    """Number of requests that a process has allowed since its start, for one key."""
 
     process: str
     key: str
@@ -166,7 +169,7 @@ class Requests:
         self._owner = owner
 
     async def exchange_spent(self, spent: dict[str, int]) -> list[Spent]:
-        """Publish what this process has let through since its start, by key; returns the same for live processes."""
+        """Publish this process's request counts by key; return the counts of all live processes."""
         now = self._clock.now()
         rows = [(self._owner, key, count, now) for key, count in [("", 0), *spent.items()]]
 
@@ -179,12 +182,15 @@ class Requests:
         return await self._database.write(story)
 
     async def key_uses(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return when each of these keys was used, if ever; the last minute is only in the processes' memories."""
+        """Return the time of the last use of each key.
+
+        The last minute is only in the memory of the processes. Unused keys are missing.
+        """
         asked = [(key,) for key in keys]
         return dict(await self._database.read(lambda tx: tx.run("key_uses", keys=asked)))
 
     async def write_key_uses(self, used: dict[str, int]) -> None:
-        """Write what was noted; what is noted meanwhile stays for the next time."""
+        """Write and clear the recorded uses; uses recorded during the write stay for the next call."""
         noted = dict(used)
         if not noted:
             return
@@ -199,7 +205,7 @@ class Requests:
     async def page(
         self, team: int, wanted: WantedRequests | None = None, before: str = NEWEST, limit: int = 50
     ) -> list[LoggedRequest]:
-        """Return the newest first, and one more than the limit when there are more."""
+        """Return entries, newest first, with one more than `limit` if there are more."""
         asked = wanted or WantedRequests()
         return await self._database.read(partial(_page, team=team, wanted=asked, before=before, limit=limit))
 
@@ -208,6 +214,6 @@ class Requests:
         return msgspec.convert(tuple(rows[0]), LoggedRequest) if rows else None
 
     async def pulse(self, team: int) -> dict[str, str]:
-        """Return a word that changes with the list."""
+        """Return a version token that changes with the list."""
         (row,) = await self._database.read(lambda tx: tx.run("requests_pulse", team=team))
         return {"requests": "-".join(str(id_ or "") for id_ in row)}

@@ -1,6 +1,7 @@
-"""Retention (reliability, choices): each team's content and messages go as long after the end as the team says.
+"""Retention (reliability, choices): deletes contents and messages a configured time after they became final.
 
-Webhook deliveries go after 30 days. The ledger stays, and so does whatever has not ended.
+Each team configures both times. Webhook deliveries are deleted after 30 days. The ledger is kept, and so are messages
+that are not final.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,14 +19,15 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.purge import BODY, WHOLE, purge_ended
 from heliograph.webhooks import store as deliveries
 
-DELIVERIES_KEPT_MS = 30 * DAY_MS  # also those that wait for a webhook to be enabled again
+DELIVERIES_KEPT_MS = 30 * DAY_MS  # also deliveries that wait for a disabled webhook
 NOTICES_KEPT_MS = 30 * DAY_MS
 COUNTS_KEPT_MS = 8 * DAY_MS  # longer than any window
 FIGURES_KEPT_MS = 400 * DAY_MS  # the overview shows a year
-# Free pages of SQLite's file are given back beyond so many, and beyond this share of all: what comes uses the rest.
+# Free pages of the SQLite file are returned to the disk above this number and above 1/FREE_SHARE of all pages; new data
+# uses the rest.
 FREE_PAGES, FREE_SHARE = 1000, 10
-PORTION = 100  # in one transaction: SQLite has one writer, and nobody should wait long for it
-# What is deleted by age alone, and at which age.
+PORTION = 100  # rows per transaction: SQLite has one writer, which other transactions must not wait long for
+# Deletion queries that depend on age only, and the age in ms.
 AGES = {
     "purge_idempotency": 0,
     "purge_marketing": DAY_MS,
@@ -57,9 +59,9 @@ DEFAULTS = {"keep_content_days": KEEP_CONTENT_DAYS, "keep_messages_days": KEEP_M
 async def purge(
     database: Database, now: int, teams: Collection[TeamRecord] = (), moved: Mapping[int, int] = MappingProxyType({})
 ) -> None:
-    """Delete what has expired, in portions. A team that is not given keeps the defaults.
+    """Delete expired data, in batches. Teams not in `teams` have the default retention.
 
-    `moved`: teams whose clock is ahead, and by how much.
+    `moved`: test-clock offset of teams in ms.
     """
     for query, age in AGES.items():
         while len(await database.write(partial(_run, query=query, before=now - age, limit=PORTION))) == PORTION:
@@ -71,7 +73,7 @@ async def purge(
     )
     for find, query in LONE.items():
         await _put_away(database, find, messages, partial(_purge_lone, query=query))
-    # No team keeps contents longer than messages: what goes now has none any more.
+    # No team keeps contents longer than messages, so the messages deleted now have no content left.
     await _put_away(database, "ended_messages", messages | {"has_body": 0}, partial(purge_ended, queries=WHOLE))
     await _put_away(database, "old_received", messages | {"has_body": 0}, partial(_purge_lone, query="purge_received"))
     for portion in (
@@ -85,7 +87,10 @@ async def purge(
 
 
 async def _give_back(database: Database) -> None:
-    """Give free pages back to the disk; a file of before auto_vacuum cannot until it is vacuumed once."""
+    """Return free pages to the disk.
+
+    A file created before auto_vacuum was enabled has to be vacuumed once first.
+    """
     before = None
     while (free := await database.read(_much_free)) and (before is None or free < before):
         before = free
@@ -93,13 +98,13 @@ async def _give_back(database: Database) -> None:
 
 
 async def _much_free(tx: Tx) -> int:
-    """Return how many pages are free, when it is worth giving some back; else 0."""
+    """Return the number of free pages if returning them is worthwhile, else 0."""
     ((pages, free),) = await tx.run("space")
     return int(free) if free > max(FREE_PAGES, pages // FREE_SHARE) else 0
 
 
 async def _put_away(database: Database, find: str, given: dict[str, Any], drop: "partial[Any]") -> None:
-    """Let a writer drop what a reader finds, portion by portion."""
+    """Find rows in a read transaction and delete them in a write transaction, batch by batch."""
     rows: Sequence[Any] = [()] * PORTION
     while len(rows) == PORTION:
         rows = [tuple(row) for row in await database.read(partial(_run, query=find, **given))]
@@ -118,7 +123,7 @@ async def _purge_lone(tx: Tx, rows: Sequence[Any], query: str) -> None:
 
 
 def _kept(teams: Collection[TeamRecord], field: str, now: int, moved: Mapping[int, int]) -> dict[str, Any]:
-    """Say what is over for teams with the usual retention, and for each with another one or a clock of its own."""
+    """Return the cutoffs for a query: the default, and one per team with another retention or a test clock."""
     default = DEFAULTS[field]
     own = [
         (t.ref, now + moved.get(t.ref, 0) - getattr(t, field) * DAY_MS)
@@ -129,7 +134,7 @@ def _kept(teams: Collection[TeamRecord], field: str, now: int, moved: Mapping[in
 
 
 async def unused(tx: Tx, hashes: list[str]) -> list[str]:
-    """Return those of these attachment files that no message needs, nor a mail that came in."""
+    """Return the attachment files that neither a message nor an inbound email refers to."""
     given = [(hash_,) for hash_ in hashes]
     used = {row[0] for query in ("blobs_in_use", "blobs_received") for row in await tx.run(query, hashes=given)}
     return [hash_ for hash_ in hashes if hash_ not in used]

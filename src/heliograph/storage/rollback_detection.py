@@ -1,10 +1,10 @@
-"""Finds a database that was turned back, for example by a restore: it is paused before it sends anything again.
+"""Detects a database restored from an older backup, and pauses delivery before anything is sent again.
 
-Database and data folder keep a number that grows now and then. It is written to the database first, so in a true
-history the folder is never ahead, no matter which process crashes and how many share either of them.
+Database and data folder both store a counter that increases periodically. The database is written first, so the folder
+is never ahead unless the database was restored, whichever process crashes and however many share either.
 
-A copy that is as new as that, such as Litestream's, is found by its file: one that was in use when it was copied does
-not come back as the same.
+A copy that is as recent as the folder, such as Litestream's, is detected by its file: the file of a database copied
+while in use has a different identity.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,8 +22,8 @@ COPIED = "the database is a copy of one that was in use: what was sent since is 
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    identity: int  # the database's name
-    number: int  # its new one
+    identity: int  # id of the database
+    number: int  # its increased counter
     turned_back: bool
 
 
@@ -36,9 +36,10 @@ async def pause_if_turned_back(
     publisher: Publisher,
     setup: Setup,
 ) -> Comparison:
-    """Compare the database with `seen`: numbers that the data folder holds, by name, read before this transaction.
+    """Increase the counter; pause delivery if the database was restored from an older backup or copied.
 
-    `copied` has the names whose file was another one. A database that was turned back or copied is paused.
+    `seen`: counters in the data folder by database id, read before this transaction. `copied`: ids of databases whose
+    file has changed its identity.
     """
     ((identity,),) = await tx.run("identify", identity=fresh)
     ((number,),) = await tx.run("bump_attested")
@@ -52,7 +53,7 @@ async def pause_if_turned_back(
         rows = pause_rows(current, True, reason)
         return SetupChange(rows=rows, audit=entry)
 
-    # A separate history from here: the numbers of the one it was copied from say nothing about it.
+    # A separate history begins: counters of the original database do not apply to this copy.
     await tx.run("change_identity", identity=fresh)
     await change(tx, pause, now, publisher, setup)
     return Comparison(identity=fresh, number=number, turned_back=True)

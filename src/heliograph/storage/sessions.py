@@ -1,6 +1,6 @@
-"""Sessions of people who signed in, and the browsers and networks they are recognised by.
+"""Stores sign-in sessions, and the browsers and networks by which users are recognised.
 
-Signing in is recorded in the audit log, and so is ending other sessions; signing out is not.
+Signing in and ending other sessions are recorded in the audit log; signing out is not.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from heliograph.storage import audit
 from heliograph.storage.engine.database import Database, Tx, write_serialized
 from heliograph.storage.people import hashed, lock_person
 
-SESSION_MS = 14 * DAY_MS  # since it was last used
-FAMILIAR_MS = 180 * DAY_MS  # since somebody last signed in from there
-SPENT_MS = 15 * MINUTE_MS  # longer than anything lives that is good once
-TOUCH_MS = 5 * MINUTE_MS  # a session's last use is noted this often
+SESSION_MS = 14 * DAY_MS  # since the last use
+FAMILIAR_MS = 180 * DAY_MS  # since the last sign-in from that browser or network
+SPENT_MS = 15 * MINUTE_MS  # longer than the validity of any single-use token
+TOUCH_MS = 5 * MINUTE_MS  # interval at which a session's last use is recorded
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """A live session and who is behind it."""
+    """A live session and its user."""
 
     session: str
     csrf: str
@@ -31,8 +31,8 @@ class SignedIn(msgspec.Struct, frozen=True):
     email: str
     name: str
     operator: int
-    ends_at: int | None = None  # however much it is used
-    observer: int = 0  # a read-only operator
+    ends_at: int | None = None  # fixed end, regardless of use
+    observer: int = 0  # 1 for a read-only operator
 
 
 class SessionLine(msgspec.Struct, frozen=True):
@@ -59,9 +59,10 @@ class Sessions:
         lasts_ms: int | None = None,
         spends: str = "",
     ) -> str | None:
-        """Begin a session; returns the cookie's value. None: the password was changed meanwhile, or what this spends
-        was spent before. By the marks, a browser and a network, this person is recognised next time. Deletes what has
-        expired. `lasts_ms`: how long it lasts however much it is used.
+        """Create a session and return the cookie's value; also delete expired sessions and links.
+
+        None if the password was changed meanwhile or the token `spends` was used before. `marks`: browser and network
+        by which the user is recognised next time. `lasts_ms`: fixed duration, regardless of use.
         """
         token, csrf = self._clock.entropy(32).hex(), self._clock.entropy(16).hex()
         id_, now = self._clock.new_id("ses_"), self._clock.now()
@@ -94,11 +95,12 @@ class Sessions:
         return await write_serialized(self._database, story, person.id)
 
     async def familiar(self, person: str, marks: Sequence[str]) -> str | None:
-        """Return the first of these marks that this person signed in with before."""
+        """Return the first of these marks with which the user signed in before. None if not found."""
         known = {row[0] for row in await self._database.read(lambda tx: tx.run("find_familiar", person=person))}
         return next((mark for mark in marks if hashed(mark) in known), None)
 
     async def find(self, token: str) -> SignedIn | None:
+        """Return the live session of a cookie, and record its use. None if not found."""
         now = self._clock.now()
         rows = await self._database.read(lambda tx: tx.run("find_session", hash=hashed(token), now=now))
         if not rows:
@@ -123,7 +125,7 @@ class Sessions:
         await self._end("delete_session", entry, person=person, id=session)
 
     async def end_all(self, person: str, kept: str, entry: AuditEntry) -> None:
-        """End all sessions but the one that is kept."""
+        """End all sessions except `kept`."""
         await self._end("delete_sessions", entry, person=person, kept=kept)
 
     async def _end(self, query: str, entry: AuditEntry, **given: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading and changing the setup; a change is one transaction, seen by every process within a second."""
+"""Reads and changes the setup; a change is one transaction, visible to every process within a second."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ from heliograph.storage.purge import forget_team
 from heliograph.templates.store import keep_versions
 from heliograph.webhooks.policy.formats.formats import hears, signs_callbacks
 
-GAP_S = 0.02  # between looks for what other processes changed, however many miss something
+GAP_S = 0.02  # minimum interval between polls for changes of other processes, however many callers wait
 
 
 class NewTeam(msgspec.Struct, frozen=True):
-    """A team to be made: its opening balance is booked with it."""
+    """A team to create, with its opening balance."""
 
     ref: int
     credit: int
@@ -39,7 +39,7 @@ class NewSuppression(msgspec.Struct, frozen=True):
 
 
 class SetupEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a domain or a template: published like a message's changes."""
+    """An event about a domain or template, published like message events."""
 
     team: str
     subject: str
@@ -52,7 +52,7 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
     events: Sequence[SetupEvent] = ()
-    audit: AuditEntry | None = None  # written when there is a change
+    audit: AuditEntry | None = None  # required if there is a change
 
     def __post_init__(self) -> None:
         if self.changes and self.audit is None:
@@ -64,13 +64,16 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load(tx: Tx, seen: Setup) -> Setup:
-    """Return the setup as it is now; the same object when nothing changed."""
+    """Return the current setup; the same object if unchanged."""
     ((version,),) = await tx.run("setup_version")
     return seen if version == seen.version else await _since(tx, seen, version)
 
 
 async def _since(tx: Tx, seen: Setup, version: int) -> Setup:
-    """Return what became of it; of a database that was turned back, all that it has: what was seen may be gone."""
+    """Return the setup at `version`, reading only newer rows.
+
+    If the database was restored from an older backup, everything is read: seen records may not exist any more.
+    """
     known = seen if seen.version < version else Setup()
     return updated(known, [Row(*row) for row in await tx.run("load_settings", since=known.version)], version)
 
@@ -78,9 +81,9 @@ async def _since(tx: Tx, seen: Setup, version: int) -> Setup:
 async def change(
     tx: Tx, decide: Callable[[Setup, int], SetupChange], now: int, publisher: Publisher, seen: Setup
 ) -> SetupChange:
-    """Decide on the newest setup and the next free team number; an exception in `decide` changes nothing.
+    """Apply the change that `decide` returns for the current setup and the next free team number.
 
-    Of the setup that was seen before, only what is newer is read under the lock.
+    An exception in `decide` changes nothing. Under the lock, only rows newer than `seen` are read.
     """
     current = await locked(tx, seen)
     ((next_team,),) = await tx.run("next_team")
@@ -97,7 +100,10 @@ async def change(
 async def write(
     tx: Tx, current: Setup, rows: Sequence[Row], new_teams: Sequence[NewTeam], actor: str, now: int
 ) -> None:
-    """Write rows with their templates' versions, links that end with a suspended team, and accounts of new teams."""
+    """Write setup rows, versions of their templates, and accounts of new teams.
+
+    Also deletes links of newly suspended teams, and the data of teams whose test clock was removed.
+    """
     if rows:
         await save(tx, rows, current.version)
         await keep_versions(tx, rows, actor, now, current)
@@ -126,7 +132,7 @@ async def observe(tx: Tx, domain: str, checked_at: int, failures: Callable[[Doma
 
 
 async def locked(tx: Tx, seen: Setup) -> Setup:
-    """Return the newest setup under its next version, which is also the lock: changes happen one after the other."""
+    """Lock the setup and return its current records under the next version; changes are thereby serialized."""
     ((version,),) = await tx.run("next_setup_version")
     return await _since(tx, seen, version)
 
@@ -138,7 +144,7 @@ async def save(tx: Tx, rows: Sequence[Row], version: int) -> None:
 
 
 async def suppress(tx: Tx, given: Sequence[NewSuppression], now: int, publisher: Publisher) -> set[tuple[int, str]]:
-    """Put addresses on suppression lists; returns those that were not there before."""
+    """Add addresses to suppression lists; return those that were not listed before."""
     if not given:
         return set()
     rows = {(s.team, s.address): (s.team, s.address, s.email, s.reason, None, None, now) for s in given}
@@ -166,25 +172,26 @@ class SetupStore:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self.current = Setup()  # the newest that this process has seen
+        self.current = Setup()  # newest version seen by this process
         self.publisher = Publisher(clock.new_id, self._subscribers, self._signer)
-        self._next_look: asyncio.Task[None] | None = None  # one that has not begun
+        self._next_look: asyncio.Task[None] | None = None  # a poll that has not started yet
         self._looked_at = 0.0
 
     async def refresh(self) -> Setup:
+        """Load changes and return the current setup."""
         seen = self.current
         found = await self._database.read(lambda tx: load(tx, seen))
-        # One that began before this and ends after it must not bring back what was.
+        # A slower, concurrent refresh must not restore an older setup.
         if found is not seen and (self.current is seen or found.version > self.current.version):
             self.current = found
             self._clock.moved = found.moved
-            self._database.hints.hear()  # a pause may be over, a webhook enabled
+            self._database.hints.hear()  # a pause may have ended, or a webhook may be enabled
         return self.current
 
     async def learned_since(self, seen: Setup) -> bool:
-        """Tell whether another process has changed something that was not seen: then it is known now.
+        """Load changes; return whether the setup is now newer than `seen`.
 
-        However many ask at once, they share a look at the database, and looks are GAP_S apart.
+        Concurrent callers share one poll of the database, and polls are at least GAP_S apart.
         """
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look())
@@ -194,28 +201,28 @@ class SetupStore:
     async def _look(self) -> None:
         time = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._looked_at + GAP_S - time()))
-        self._next_look, self._looked_at = None, time()  # who comes from now on may know of more, and has the next one
+        self._next_look, self._looked_at = None, time()  # later callers start the next poll, which may see more
         with contextlib.suppress(StoreUnavailable):
             await self.refresh()
 
     async def write(self, team: str | None, story: Story[T]) -> T:
-        """Run a transaction function that locks the setup, when it is the team's turn, and load what it changed."""
+        """Run a transaction function that locks the setup, in the team's turn; then load its changes."""
         result = await write_serialized(self._database, story, team)
         await self.refresh()
         return result
 
     async def change(self, decide: Callable[[Setup, int], SetupChange], team: str | None = None) -> SetupChange:
-        """Write what `decide` returns, which gets the newest setup and the next free team number.
+        """Apply the change that `decide` returns for the current setup and the next free team number.
 
-        `team` takes its turn for it; None is the instance.
+        `team`: group for the fair queue; None for the instance.
         """
         now, seen = self._clock.now(), self.current
         return await self.write(team, lambda tx: change(tx, decide, now, self.publisher, seen))
 
     async def observe(self, domain: str, checked_at: int, failures: Callable[[Domain], int]) -> None:
-        """Note when a domain's records were last asked for, and how often in a row one was missing.
+        """Record the time of a domain's last DNS check and its consecutive failures.
 
-        Nothing that anybody changed, so it has no actor; whether the domain is verified is not written here.
+        This is no user's change, so there is no audit entry; whether the domain is verified is not written here.
         """
         seen = self.current
         record = seen.records.get(("domain", domain))

@@ -1,6 +1,6 @@
-"""What became of each team's messages by channel and hour, and what else the overview reads of a team.
+"""Hourly statistics of each team by channel, and other figures of the team overview.
 
-Only counters and small tables are read, so that it is as fast with a million messages as with ten.
+Only counters and small tables are read, so the cost does not grow with the number of messages.
 """
 
 from collections import Counter
@@ -17,13 +17,13 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.queues import EVERY
 
-QUEUE_MOST = 1_000  # how far a queue is counted
+QUEUE_MOST = 1_000  # maximum that is counted of a queue
 
-Step = tuple[int, Channel, int, str, tuple[str, ...]]  # team, channel, when, state before, states passed through
+Step = tuple[int, Channel, int, str, tuple[str, ...]]  # team, channel, time, state before, states passed through
 
 
 class Reached(NamedTuple):
-    """Recipients, by what they reached."""
+    """Recipients by the states that they reached."""
 
     sent: int = 0
     delivered: int = 0
@@ -37,27 +37,33 @@ class Reached(NamedTuple):
 
 
 class TeamFigures(NamedTuple):
-    sent: int = 0  # by all channels
+    """Totals of one team."""
+
+    sent: int = 0  # over all channels
     emails: int = 0
-    bounced: int = 0  # of the emails
+    bounced: int = 0  # bounced emails
     complained: int = 0
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    figures: dict[tuple[int, str], Reached]  # by when their hour or day began, and the channel
-    waiting: int  # recipients not handed over yet; QUEUE_MOST: or more
-    oldest_due: int | None  # of those that are due
-    failing: dict[str, int]  # webhook → since when
+    figures: dict[tuple[int, str], Reached]  # by start of the hour or day, and channel
+    waiting: int  # recipients not attempted yet; QUEUE_MOST means that many or more
+    oldest_due: int | None  # due time of the oldest due recipient
+    failing: dict[str, int]  # webhook → time of the first failure
 
 
 @cache
 def tally(before: str, path: tuple[str, ...]) -> Reached:
-    """Return what one recipient's way counts as: its first outcome is the send, also when it was a refusal."""
+    """Return the counters of one state transition.
+
+    The first outcome counts as sent, even if the outcome is a failure.
+    """
     seen = [int(state in path) for state in Reached._fields[1:]]
     return Reached(int(before in ("queued", "sending") and path[-1:] not in ((), ("sending",))), *seen)
 
 
 async def count(tx: Tx, steps: Iterable[Step]) -> None:
+    """Add state transitions to the hourly counters."""
     sums: dict[tuple[int, int, str], Reached] = {}
     alike = Counter([(team, at - at % HOUR_MS, channel, before, path) for team, channel, at, before, path in steps])
     for (team, hour, channel, before, path), times in alike.items():
@@ -65,7 +71,7 @@ async def count(tx: Tx, steps: Iterable[Step]) -> None:
             key = (team, hour, channel)
             sums[key] = sums.get(key, Reached()).plus(counted, times)
     if sums:
-        # In order: processes that count the same hour then wait in a line, never in a ring.
+        # Sorted, so that processes that count the same hours lock rows in the same order and cannot deadlock.
         await tx.run("count_figures", counts=[(*key, *counts) for key, counts in sorted(sums.items())])
 
 
@@ -75,7 +81,7 @@ class Figures:
         self._clock = clock
 
     async def overview(self, team: int, since: int, width: int, webhooks: Iterable[str]) -> Overview:
-        """Return figures `since` then, by hours or days as the `width` in ms says, and whether these webhooks fail."""
+        """Return a team's figures since `since`, in intervals of `width` ms, and which webhooks are failing."""
         now = self._clock.now()
         hooks = [(id_,) for id_ in webhooks]
 
@@ -92,18 +98,18 @@ class Figures:
         return await self._database.read(story)
 
     async def of_instance(self, since: int) -> dict[int, TeamFigures]:
-        """Return what each team that has sent since then did."""
+        """Return the totals of every team that has sent since `since`."""
         rows = await self._database.read(lambda tx: tx.run("instance_figures", since=since))
         return {team: TeamFigures(*counts) for team, *counts in rows}
 
     async def of_teams(self, teams: Iterable[int], since: int) -> dict[int, TeamFigures]:
-        """Return what each of these teams that has sent since then did."""
+        """Return the totals of those of `teams` that have sent since `since`."""
         asked = [(team,) for team in teams]
         rows = await self._database.read(lambda tx: tx.run("figures_of_teams", teams=asked, since=since))
         return {team: TeamFigures(*counts) for team, *counts in rows}
 
     async def sent_by_hour(self, teams: Iterable[int], since: int) -> dict[int, dict[int, int]]:
-        """Return how many each of these teams has sent, by team and by the hour's beginning."""
+        """Return the number sent, by team and start of the hour."""
         asked = [(team,) for team in teams]
         rows = await self._database.read(lambda tx: tx.run("sent_by_hour", teams=asked, since=since))
         found: dict[int, dict[int, int]] = {}
@@ -112,7 +118,7 @@ class Figures:
         return found
 
     async def held(self, team: int, channel: Channel) -> int:
-        """Count what of a channel waits for a reason on our own side; QUEUE_MOST means that many or more."""
+        """Return how many messages of a channel wait for a reason on our side; QUEUE_MOST means that many or more."""
         lanes = [(queue,) for queue, (lane, _) in QUEUES.items() if lane == LANE[channel]]
         rows = await self._database.read(
             lambda tx: tx.run("team_held", team=team, channel=channel, lanes=lanes, most=QUEUE_MOST)

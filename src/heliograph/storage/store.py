@@ -1,4 +1,4 @@
-"""The seam: everything that may be asked of the database, whichever it is, by subject."""
+"""The storage interface, independent of the database: one attribute of `Store` per subject."""
 
 from functools import partial
 
@@ -58,7 +58,9 @@ UNKEYED = partial(erased_name, b"")
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True):
-    owner: str  # this process's name, stable over its restarts, different from every other live process's
+    """Access to all stored data, by subject."""
+
+    owner: str  # name of this process, stable over restarts and unique among live processes
     clock: Clock
     database: Database
     hints: Hints
@@ -105,12 +107,12 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     upkeep: Upkeep
 
     async def refresh(self) -> None:
-        """See what other processes changed."""
+        """Load changes made by other processes."""
         for part in (self.setup, self.circuits, self.reputation):
             await part.refresh()
 
     async def listen(self) -> None:
-        """Hear of work that other processes write, until cancelled."""
+        """Receive wakeups from other processes, until cancelled."""
         await self.database.listen()
 
     async def close(self) -> None:
@@ -127,6 +129,7 @@ def make_store(
     blobs_in_database: bool = False,
     objects: Objects | None = None,
 ) -> Store:
+    """Return a store on this database. `owner`: name of this process."""
     setup, leases = SetupStore(database, clock), Leases(clock)
     attachments = Attachments(
         database,

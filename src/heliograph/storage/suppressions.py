@@ -1,4 +1,7 @@
-"""The suppression list: who is on it, changed with its audit entry; searched newest first by a part of the address."""
+"""Stores suppression lists; every change is written with its audit entry.
+
+Entries are searched newest first by a part of the address.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -17,7 +20,7 @@ from heliograph.storage.ledger import account
 from heliograph.storage.outcomes import suppression_event
 from heliograph.storage.setup import NewSuppression
 
-SCAN = 20_000  # entries that one page searches
+SCAN = 20_000  # maximum entries that one page scans
 
 
 class SuppressionLine(msgspec.Struct, frozen=True):
@@ -33,7 +36,7 @@ class SuppressionLine(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """Where a page of the list ends."""
+    """Cursor of the end of a page."""
 
     created_at: int
     address: str
@@ -43,12 +46,12 @@ START = End(NEWEST, "")
 
 
 class NeverListed(Exception):
-    """The address was not on the list, as far back as events are kept."""
+    """The address was never on the list, as far back as events are kept."""
 
 
 class SuppressionPage(msgspec.Struct, frozen=True):
     lines: list[SuppressionLine]
-    end: End | None  # None: there are no more
+    end: End | None  # None if this is the last page
 
 
 class Suppression(msgspec.Struct, frozen=True):
@@ -60,21 +63,24 @@ class Suppression(msgspec.Struct, frozen=True):
 
 
 class Listing(NamedTuple):
-    """Whose list an address may be on."""
+    """A team and an address that may be on its suppression list."""
 
     team: int
     address: str
 
 
 class OnList(msgspec.Struct, frozen=True):
-    """Why and since when an address is on the list."""
+    """Reason and time of a suppression."""
 
     reason: str
     since: int
 
 
 class Suppressions:
-    """`name_of`: what an erased address is called on the list."""
+    """Suppression lists of all teams.
+
+    `name_of`: returns the placeholder under which an erased address is listed.
+    """
 
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: NameOf) -> None:
         self._database = database
@@ -83,6 +89,8 @@ class Suppressions:
         self.name_of = name_of
 
     async def get(self, team: int, address: str) -> Suppression | None:
+        """Return the suppression of an address, even if the address was erased. None if not found."""
+
         async def story(tx: Tx) -> Suppression | None:
             rows = await tx.run("find_suppression", team=team, address=address)
             if not rows and (await account(tx, team)).erased:
@@ -92,21 +100,21 @@ class Suppressions:
         return await self._database.read(story)
 
     async def among(self, team: int, addresses: Iterable[str]) -> dict[str, OnList]:
-        """Return those of these addresses that are on the list."""
+        """Return those of a team's addresses that are suppressed."""
         asked = [(team, address) for address in addresses]
         rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
         return {address: OnList(*listed) for address, *listed, _ in rows}
 
     async def of(self, places: Iterable[Listing]) -> list[Listing]:
-        """Return those of these teams' addresses that are on their lists."""
+        """Return those of the given pairs of team and address that are suppressed."""
         asked = list(places)
         rows = await self._database.read(lambda tx: tx.run("find_suppressions", addresses=asked))
         return [Listing(team, address) for address, _, _, team in rows]
 
     async def page(self, team: int, after: str | None, limit: int) -> list[Suppression]:
-        """Return one page, and one more than the limit when there are more.
+        """Return one page, with one more entry than `limit` if there are more.
 
-        `after` is the address that the page before ended with, which may be deleted since.
+        `after`: last address of the previous page, which may have been deleted since. Raises NeverListed.
         """
 
         async def story(tx: Tx) -> list[Suppression]:
@@ -117,7 +125,7 @@ class Suppressions:
         return await self._database.read(story)
 
     async def search(self, team: int, text: str = "", before: End = START, limit: int = 50) -> SuppressionPage:
-        """Search for a `text` in lower case; an empty one finds all."""
+        """Return entries whose address contains `text` (lower case); an empty text matches all."""
         after = {"team": team, "at": before.created_at, "before": before.address}
         given = after | {"scan": SCAN if text else limit + 1}
 
@@ -133,7 +141,7 @@ class Suppressions:
         return await self._database.read(story)
 
     async def add(self, given: NewSuppression, entry: AuditEntry) -> bool:
-        """Add it; return whether it was not there before, else there is no entry."""
+        """Suppress an address. Returns False, without an audit entry, if the address was suppressed already."""
         now, publisher = self._clock.of(given.team), self._publisher
 
         async def story(tx: Tx) -> bool:
@@ -144,7 +152,10 @@ class Suppressions:
         return await write_serialized(self._database, story, entry.team)
 
     async def remove(self, team: int, address: str, entry: AuditEntry) -> bool:
-        """Remove it, also an erased address: anyone who knows it can release it."""
+        """Remove a suppression, also of an erased address, given the original address.
+
+        Returns whether the address was suppressed.
+        """
         now, publisher = self._clock.of(team), self._publisher
 
         async def story(tx: Tx) -> bool:
@@ -162,7 +173,7 @@ class Suppressions:
 
 
 async def _end(tx: Tx, team: int, address: str) -> End:
-    """Return where an address stands on the list, or stood when it was deleted."""
+    """Return the list position of an address, or the position before its deletion. Raises NeverListed."""
     for row in await tx.run("find_suppression", team=team, address=address):
         return End(Suppression(*row).created_at, address)
     for (detail,) in await tx.run("place_of_deleted", team=team, address=address):

@@ -1,4 +1,4 @@
-"""Which messages and verifications have which tag: found by a hash of it, in the order of their ids (contract 16)."""
+"""Index of messages and verifications by a hash of each tag, in id order (contract 16)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,12 +16,12 @@ def tag_rows(team: int, id_: str, tags: Mapping[str, str]) -> list[tuple[int, in
 
 
 def rows_of(records: Iterable[Sequence[Any]]) -> list[tuple[int, int, str]]:
-    """Make rows of `records`, which have team, id and what is kept of it."""
+    """Return index rows for `records` of (team, id, stored JSON)."""
     return [row for team, id_, record in records for row in tag_rows(team, id_, _added.decode(record).tags)]
 
 
 async def forget(tx: Tx, messages: Sequence[tuple[int]]) -> None:
-    """Forget the tags of messages before these go, or are written anew."""
+    """Delete the tags of messages from the index, before the messages are deleted or rewritten."""
     await delete(tx, await tx.run("records_of", messages=messages))
 
 

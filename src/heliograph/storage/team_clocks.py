@@ -1,4 +1,4 @@
-"""Teams' test clocks on their way: each stops where something is due, which then happens at its own time (ADR 0041)."""
+"""Advances test clocks of teams; each stops where work is due, so that the work happens at its own time (ADR 0041)."""
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ class TeamClocks:
         self._setup = setup
 
     async def step(self, team: Team) -> bool:
-        """Move it to its next stop; return False when what is due there is not done yet."""
+        """Advance a team's clock to its next stop; return False if work due now is not finished yet."""
         seen = self._setup.current
         stop = await self._database.read(lambda tx: self._next_stop(tx, seen, team.record.id))
         if stop is None:
@@ -41,7 +41,10 @@ class TeamClocks:
         return next_stop(clock_of(team), due, self._clock.now())
 
     async def _move(self, tx: Tx, seen: Setup, team: Team) -> None:
-        """Move it under the lock of the setup: whoever comes second finds the clock moved, or something due."""
+        """Advance the clock under the setup lock.
+
+        A concurrent second caller finds the clock already advanced, or work due, and does nothing.
+        """
         current = await setup.locked(tx, seen)
         now = current.teams[team.record.id]
         if now.clock == team.clock and now.simulated:

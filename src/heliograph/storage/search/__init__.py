@@ -1,1 +1,1 @@
-"""Search of messages: trigram index, queries, result pages."""
+"""Message search: trigram index, queries, result pages."""

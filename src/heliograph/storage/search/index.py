@@ -1,7 +1,8 @@
-"""The index of parts of texts (ADR 0029): built after the fact, span by span, by whichever process comes first.
+"""The trigram index of messages (ADR 0029), built in the background, block by block, by any process.
 
-A span is built once no message of it is still to come: when all its keys are there, or when the next span is as old as
-no transaction is. It is built anew a day after messages of it were deleted. An erased address leaves it at once.
+A block covers SPAN consecutive message keys. A block is built when no message can be added to it any more: when all its
+keys exist, or when its newest message is older than any open transaction. A block is rebuilt a day after messages of it
+were deleted. An erased address is removed from the index at once.
 """
 
 import asyncio
@@ -26,25 +27,27 @@ from heliograph.domain.search.trigrams import (
 from heliograph.runtime.clock import Clock
 from heliograph.storage.engine.database import Database, Tx
 
-SETTLED_MS = 300_000  # longer than a transaction may last
+SETTLED_MS = 300_000  # longer than any transaction may last
 WORN_MS = DAY_MS
-MISSING_MAX = 64  # spans to choose from
-SLICE = 64  # messages that the loop is busy with at a time
+MISSING_MAX = 64  # maximum number of unbuilt blocks to choose from
+SLICE = 64  # messages processed before yielding to the event loop
 REST_S = 0.002
 
 
 class Grams:
+    """Builds the trigram index."""
+
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     async def build_next(self) -> bool:
-        """Build one span, the newest or one that is worn or missing; return False when there is nothing to do."""
+        """Build one missing or stale block; return False if there is nothing to do."""
         now, chance = self._clock.now(), int.from_bytes(self._clock.entropy(4))
         spans = await self._database.read(partial(_left, now=now))
         if not spans:
             return False
-        span = spans[0 if chance & 1 else chance % len(spans)]  # the newest, or one that others do not build just now
+        span = spans[0 if chance & 1 else chance % len(spans)]  # random, so that processes rarely build the same
         turn, rows = await self._database.read(partial(_messages, span=span))
         if not _is_settled(rows, now):
             return len(spans) > 1
@@ -53,11 +56,11 @@ class Grams:
 
 
 async def _left(tx: Tx, now: int) -> list[int]:
-    """Return spans that are to be built, newest first; at most MISSING_MAX of those that were never built."""
+    """Return the blocks to build, newest first: up to MISSING_MAX never built, otherwise stale ones."""
     ((first, last),) = await tx.run("key_ends")
     if first is None:
         return []
-    low, high = first >> SPAN_BITS, (last >> SPAN_BITS) - 1  # the last one grows
+    low, high = first >> SPAN_BITS, (last >> SPAN_BITS) - 1  # the last block still grows
     made = {row[0] for row in await tx.run("gram_spans", low=low, high=high)}
     missing = list[int]()
     async for span in existing_spans(tx, made, low, high, oldest_first=False):
@@ -69,7 +72,7 @@ async def _left(tx: Tx, now: int) -> list[int]:
 
 
 async def existing_spans(tx: Tx, made: Set[int], low: int, high: int, *, oldest_first: bool) -> AsyncIterator[int]:
-    """Yield the spans from `low` to `high`, both included, that are in `made` or have messages.
+    """Yield the blocks from `low` to `high`, both included, that are in `made` or contain messages.
 
     A gap between keys takes one query, however wide it is.
     """
@@ -88,19 +91,20 @@ async def existing_spans(tx: Tx, made: Set[int], low: int, high: int, *, oldest_
 
 
 async def _messages(tx: Tx, span: int) -> tuple[int, list[Any]]:
-    """Return how often something was erased before the messages of the span were read, and these."""
+    """Return the erasure counter and the messages of a block; the counter detects erasures since this read."""
     ((turn,),) = await tx.run("lock_grams")
     return turn, await tx.run("gram_messages", low=span << SPAN_BITS, high=(span + 1) << SPAN_BITS)
 
 
 def _is_settled(rows: Sequence[Any], now: int) -> bool:
+    """Return whether no further message can appear in the block."""
     return len(rows) == SPAN or not rows or max(row[6] for row in rows) < now - SETTLED_MS
 
 
 async def _marked(rows: Sequence[Any]) -> dict[str, list[int]]:
-    """Return the places of each mark.
+    """Map each mark (trigram or fact) to the positions of the messages that have it.
 
-    Others are let through after every few messages. Texts that recur are cut up once.
+    Yields to the event loop after every few messages. A text that recurs is split into trigrams only once.
     """
     facts: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     texts: dict[str, list[int]] = defaultdict(list)
@@ -126,6 +130,7 @@ async def _marked(rows: Sequence[Any]) -> dict[str, list[int]]:
 
 
 async def _packed(span: int, marks: Mapping[str, list[int]]) -> list[tuple[int, str, str]]:
+    """Return rows (block, mark, packed positions) to insert."""
     lists = []
     for number, (mark, places) in enumerate(sorted(marks.items()), 1):
         lists.append((span, mark, pack(sorted(set(places))).hex()))
@@ -135,7 +140,7 @@ async def _packed(span: int, marks: Mapping[str, list[int]]) -> list[tuple[int, 
 
 
 async def _write(tx: Tx, span: int, turn: int, count: int, lists: Sequence[Any], now: int) -> bool:
-    """Write the span unless something was erased or deleted since it was read: then the next round reads it again."""
+    """Write the block unless messages were erased or deleted since it was read; then a later call reads it again."""
     ((current,),) = await tx.run("lock_grams")
     ((there,),) = await tx.run("count_keys", low=span << SPAN_BITS, high=(span + 1) << SPAN_BITS)
     if (current, there) == (turn, count):
@@ -145,16 +150,19 @@ async def _write(tx: Tx, span: int, turn: int, count: int, lists: Sequence[Any],
     return True
 
 
-# -- what leaves it ----------------------------------------------------------------------------------------------------
+# -- removal -----------------------------------------------------------------------------------------------------------
 
 
 async def begin_to_erase(tx: Tx) -> None:
-    """Call this first of all in its transaction: spans that are being built are read again."""
+    """Invalidate blocks that are being built; call this first in the erasing transaction."""
     await tx.run("grams_erased")
 
 
 async def forget(tx: Tx, texts: Iterable[tuple[int, str, str]]) -> None:
-    """Forget what only the former record said; `texts` has keys of messages, and their records before and after."""
+    """Remove marks that only the former records had.
+
+    `texts`: message key, record before and record after.
+    """
     places: dict[tuple[int, str], set[int]] = defaultdict(set)
     for key, before, after in texts:
         for mark in text_marks(before) - text_marks(after):
@@ -168,7 +176,7 @@ async def forget(tx: Tx, texts: Iterable[tuple[int, str, str]]) -> None:
 
 
 async def note_deleted(tx: Tx, keys: Iterable[int]) -> None:
-    """Count deletions, in the transaction that has deleted these messages."""
+    """Count deleted messages per block, in the transaction that deletes them; drop blocks left empty."""
     gone = Counter(key >> SPAN_BITS for key in keys)
     await tx.run("count_gone", spans=sorted(gone.items()))
     for (span,) in await tx.run("empty_spans"):

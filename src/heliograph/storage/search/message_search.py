@@ -1,7 +1,7 @@
-"""What pages about messages and verifications ask: search over all channels, one message with its whole timeline.
+"""Queries for the pages of messages and verifications: search over all channels, one message with its timeline.
 
-Every answer is bounded. States and templates are found along their index (ADR 0023), whole addresses in a table of
-their own (ADR 0015), all else by the index of parts (ADR 0029).
+Every result is bounded. States and templates are found by their index (ADR 0023), whole addresses in a separate table
+(ADR 0015), everything else by the trigram index (ADR 0029).
 """
 
 from collections import Counter, defaultdict
@@ -24,33 +24,36 @@ from heliograph.storage.search import query as find
 from heliograph.storage.search.query import Counted, SearchFilter
 from heliograph.webhooks.store import StoredAttempt
 
-WRONG = ("bounced", "complained", "failed")  # what one recipient of several may have
+WRONG = ("bounced", "complained", "failed")  # states that one of several recipients may have
 WRONG_PORTION = 500
 FOREVER = 1 << 47  # later than any time in an id
 NEWEST = (1 << 62) - 1
 CHANNELS: tuple[Channel, ...] = ("email", "sms", "whatsapp")
-_FIRST, _LAST = 0, (1 << 80) - 1  # random parts of ids
+_FIRST, _LAST = 0, (1 << 80) - 1  # limits of the random part of ids
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages or verifications; None: any. `before` is the id that the page before ended with."""
+    """Conditions for messages or verifications; None matches anything.
+
+    `before`: the last id of the previous page.
+    """
 
     limit: int
     channel: Channel | None = None
     status: str | None = None
-    wrong: str | None = None  # of WRONG: what any recipient came to; not together with a status
-    address: str | None = None  # normal form; not together with what follows
-    needle: SearchText | None = None  # a part of a recipient, of the subject or of the id
-    id_start: str | None = None  # with its prefix
+    wrong: str | None = None  # one of WRONG: state of any recipient; not combined with `status`
+    address: str | None = None  # normalised; not combined with the fields below
+    needle: SearchText | None = None  # part of a recipient, of the subject or of the id
+    id_start: str | None = None  # beginning of the id, with its prefix
     template_id: str | None = None
     tag: tuple[str, str] | None = None  # name and value
     key_id: str | None = None
-    domain: str | None = None  # of the sender
+    domain: str | None = None  # domain of the sender
     oldest_first: bool = False
     created_after: int = 0
     created_before: int = FOREVER
     before: str | None = None
-    ahead: int = 0  # of the team's test clock: so much older its ids may be than its times
+    ahead: int = 0  # offset of the team's test clock in ms: ids may be this much older than the times of their messages
 
 
 class MessageLine(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ class MessageLine(msgspec.Struct, frozen=True):
     status: str
     template_id: str | None
     created_at: int
-    record: str  # the answer to its sender
+    record: str  # the API response to the send
 
 
 class MessageRow(msgspec.Struct, frozen=True):
@@ -78,9 +81,9 @@ class MessageRow(msgspec.Struct, frozen=True):
     created_at: int
     ended_at: int | None
     record: str
-    content: str | None  # None: retention has taken it
-    batch: str | None  # the id of the batch that it came in
-    size: int  # bytes of its content
+    content: str | None  # None if deleted by retention
+    batch: str | None  # id of the batch that contained the message
+    size: int  # bytes of the content
 
 
 class RecipientLine(msgspec.Struct, frozen=True):
@@ -99,7 +102,7 @@ class TimelineEvent(msgspec.Struct, frozen=True):
     status: str | None
     previous_status: str | None
     message_status: str | None
-    sequence: int | None  # None: noted, not published
+    sequence: int | None  # None if recorded in the timeline but not published
     detail: str | None
     created_at: int
 
@@ -117,7 +120,7 @@ class MessageDetails(msgspec.Struct, frozen=True, kw_only=True):
     facts: MessageRow
     recipients: list[RecipientLine]
     events: list[TimelineEvent]
-    deliveries: dict[str, list[EventDelivery]]  # by event
+    deliveries: dict[str, list[EventDelivery]]  # by event id
     pulse: str
 
 
@@ -134,19 +137,22 @@ class VerificationLine(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int
     simulated: int
-    to: str  # the phone, or the email address as given
-    channel: Channel  # the one used last
-    channels: str  # in the order in which they are tried, with a space between
-    resent: str  # when it was sent again, with a space between
-    added: str  # what the caller added to it, as JSON
-    reason: Literal["canceled"] | None  # of a failed one; None: the carrier's, in its words
+    to: str  # the phone, or the email address as the caller wrote it
+    channel: Channel  # the last channel used
+    channels: str  # in fallback order, separated by spaces
+    resent: str  # times of resends, separated by spaces
+    added: str  # fields added by the caller, as JSON
+    reason: Literal["canceled"] | None  # reason of a failure; None if the carrier's error message explains it
 
 
 Row = TypeVar("Row", MessageLine, VerificationLine)
 
 
 class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
-    """In order. `after`: where the next page begins; None: there is none."""
+    """One page of results, in order.
+
+    `after`: cursor of the next page; None if this is the last page.
+    """
 
     lines: Sequence[Row]
     after: str | None = None
@@ -157,6 +163,7 @@ class SearchPage(msgspec.Struct, Generic[Row], frozen=True, kw_only=True):
 
 
 async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+    """Return one page of a team's messages, through the cheapest index for the conditions."""
     if wanted.tag and not wanted.wrong and not _needs_index(wanted):
         return await _tagged(tx, team, wanted, wanted.tag)
     if wanted.address is not None:
@@ -181,7 +188,7 @@ async def messages(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]
 
 
 async def count(tx: Tx, team: int, wanted: Search, most: int) -> Counted:
-    """Count no further than `most`; by the index alone, and so only about, when a part is looked for."""
+    """Count messages up to `most`; approximate if the trigram index is needed."""
     wanted = msgspec.structs.replace(wanted, before=None)
     if _needs_index(wanted):
         ends = await _keys(tx, team, wanted)
@@ -201,7 +208,7 @@ async def count(tx: Tx, team: int, wanted: Search, most: int) -> Counted:
 
 
 async def states(tx: Tx, team: int, wanted: Search, most: int) -> dict[str, int]:
-    """Count the messages of a tag or of a template in each state, no further than `most` for each channel."""
+    """Count the messages of a tag or template by state, up to `most` per channel."""
     if wanted.tag is None:
         every = dict.fromkeys(state for channel in _channels(wanted) for state in STATES[channel])
         return {one: (await count(tx, team, msgspec.structs.replace(wanted, status=one), most)).number for one in every}
@@ -216,7 +223,7 @@ async def states(tx: Tx, team: int, wanted: Search, most: int) -> dict[str, int]
 
 
 async def outcomes(tx: Tx, messages: Iterable[int]) -> dict[int, dict[str, int]]:
-    """Count the recipients of each message in each state."""
+    """Map each message to the number of its recipients by state."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     for message, status, number in await tx.run("recipients_in_states", messages=[(key,) for key in messages]):
         found[message][status] = number
@@ -242,7 +249,7 @@ async def verifications(tx: Tx, team: int, wanted: Search, now: int) -> SearchPa
 
 
 def _channels(wanted: Search) -> list[Channel]:
-    """Return the channels that a wanted message can be of."""
+    """Return the channels that a matching message can have."""
     states = wanted.wrong or wanted.status
     return [
         channel
@@ -254,12 +261,12 @@ def _channels(wanted: Search) -> list[Channel]:
 
 
 def seen_by(clock: Clock, team: int, wanted: Search) -> Search:
-    """Return the search as the team's own clock sees it."""
+    """Return the search adjusted to the team's test clock."""
     return msgspec.structs.replace(wanted, ahead=clock.moved[team]) if team in clock.moved else wanted
 
 
 def _ends(wanted: Search) -> tuple[str, str]:
-    """Return the ids, without prefix, between which the search is made."""
+    """Return the lowest and highest id, without prefix, of the search."""
     low = ulid(max(0, wanted.created_after - OFF_MS - wanted.ahead), _LAST)
     high = ulid(max(0, wanted.created_before + OFF_MS), _FIRST)
     if wanted.id_start:
@@ -272,7 +279,7 @@ def _times(wanted: Search) -> dict[str, int]:
 
 
 async def _states(tx: Tx, team: int, wanted: Search, channels: Sequence[Channel]) -> list[tuple[str, str]]:
-    """Return each state and template that a wanted message can have."""
+    """Return each pair of state and template that a matching message can have."""
     states = {wanted.status} if wanted.status else {state for channel in channels for state in STATES[channel]}
     if wanted.template_id:
         return [(state, wanted.template_id) for state in states if state]
@@ -287,6 +294,7 @@ def _page(lines: Sequence[Row], limit: int, floor: str | None) -> SearchPage[Row
 
 
 def _needs_index(wanted: Search) -> bool:
+    """Return whether the search needs the trigram index."""
     has_facts = wanted.key_id or wanted.domain or (wanted.wrong and wanted.template_id)
     return bool(wanted.needle or has_facts or wanted.oldest_first)
 
@@ -305,7 +313,7 @@ def _aim(team: int, wanted: Search) -> SearchFilter:
 
 
 async def _keys(tx: Tx, team: int, wanted: Search) -> tuple[int, int] | None:
-    """Return the first and the last key that a wanted message can have; None when there is none."""
+    """Return the first and the last key that a matching message can have. None if there are none."""
     low, high = _ends(msgspec.structs.replace(wanted, before=None))
     firsts, lasts = list[int](), list[int]()
     for prefix in (PREFIXES[channel] for channel in _channels(wanted)):
@@ -321,6 +329,7 @@ async def _keys(tx: Tx, team: int, wanted: Search) -> tuple[int, int] | None:
 
 
 async def _parts(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
+    """Search with the trigram index."""
     ends = await _keys(tx, team, wanted)
     if ends is None:
         return SearchPage(lines=[])
@@ -329,7 +338,10 @@ async def _parts(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
 
 
 async def _gone_wrong(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
-    """Search along the index of what went wrong. All else is looked at, in WALK messages of a channel at most."""
+    """Search the index of recipients that bounced, complained or failed.
+
+    Other conditions are checked per message, for at most about WALK messages per channel.
+    """
     low, high = _ends(wanted)
     aim, given = _aim(team, wanted), {"team": team, "status": wanted.wrong}
     lines, floors = list[MessageLine](), list[str]()
@@ -353,6 +365,7 @@ async def _gone_wrong(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLi
 
 
 async def _tagged(tx: Tx, team: int, wanted: Search, tag: tuple[str, str]) -> SearchPage[MessageLine]:
+    """Search the index of tags."""
     low, high = _ends(wanted)
     given = {name: getattr(wanted, name) for name in ("address", "status", "template_id")} | _times(wanted)
     rows: list[Any] = []
@@ -364,7 +377,7 @@ async def _tagged(tx: Tx, team: int, wanted: Search, tag: tuple[str, str]) -> Se
 
 
 async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
-    """Search by address: first those that wait, then others span by span, the newest first, in growing strides."""
+    """Search by address: messages still waiting first, then attempted ones block by block, newest first."""
     ((oldest, span),) = await tx.run("seen_spans")
     names = ("address", "channel", "status", "template_id", "created_after", "created_before")
     before = await _key(tx, team, wanted.before) if wanted.before else NEWEST
@@ -379,27 +392,28 @@ async def _to(tx: Tx, team: int, wanted: Search) -> SearchPage[MessageLine]:
         lines |= {row[0]: MessageLine(*row) for row in rows}
         seen += len(rows)
         span, stride = span - stride, min(2 * stride, 1024)
-        if not rows:  # there may be a gap between keys
+        if not rows:  # skip a gap between keys
             ((span,),) = await tx.run("seen_span_below", span=span + 1)
     return _page(sorted(lines.values(), key=lambda line: line.key, reverse=True), wanted.limit, None)
 
 
 async def _key(tx: Tx, team: int, id_: str) -> int:
-    """Return the key that the message with this id has, or would have if it were not deleted."""
+    """Return the key of the message with this id, or the key it would have if deleted."""
     rows = await tx.run("key_below", team=team, id=id_)
     return int(rows[0][0]) + (rows[0][1] != id_) if rows else 0
 
 
-# -- one ---------------------------------------------------------------------------------------------------------
+# -- one message ---------------------------------------------------------------------------------------------------
 
 
 async def facts(tx: Tx, team: int, id_: str, most: int = ANY_SIZE) -> MessageRow | None:
-    """Return the message without its content when that is longer than `most`."""
+    """Return a message, without its content if that is longer than `most`. None if not found."""
     rows = await tx.run("message_facts", team=team, id=id_, most=most)
     return MessageRow(*rows[0]) if rows else None
 
 
 async def whole(tx: Tx, team: int, id_: str, webhooks: Iterable[str], most: int = ANY_SIZE) -> MessageDetails | None:
+    """Return a message with recipients, timeline and webhook deliveries. None if not found."""
     found = await facts(tx, team, id_, most)
     if found is None:
         return None

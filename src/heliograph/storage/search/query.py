@@ -1,8 +1,8 @@
-"""Messages by parts of their texts and by what never changes about them, among all of a team's (ADR 0029).
+"""Searches all messages of a team by text fragments and immutable facts (ADR 0029).
 
-Spans are asked for in growing strides from the newest on, or from the oldest. What the index gives is looked at
-itself, and so is a span that the index does not have yet. One search looks at no more than WALK messages and says where
-the next one goes on.
+Blocks of the index are read in growing steps, newest or oldest first. Each candidate from the index is checked against
+its message; a block that is not indexed yet is scanned. One search reads at most about WALK messages and returns where
+the next search continues.
 """
 
 from collections import Counter
@@ -25,16 +25,16 @@ from heliograph.domain.setup.records import Channel
 from heliograph.storage.engine.database import Tx
 from heliograph.storage.search.index import existing_spans
 
-WALK = 10_000  # messages that one search looks at
+WALK = 10_000  # messages that one search reads
 STRIDE_MAX = 512
 COUNT_SPANS = 1000  # four million messages, newest first
-SAMPLES = 8  # spans in which marks are counted
-MARKS_MAX = 4  # of a text: the rarest say nearly all
-FEW = 200  # candidates that are read at a time at first
+SAMPLES = 8  # blocks in which marks are counted
+MARKS_MAX = 4  # maximum marks per text: the rarest ones exclude nearly everything
+FEW = 200  # candidates in the first batches
 
 
 class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for; None: anything."""
+    """Conditions of a search; None matches anything."""
 
     team: int
     needle: SearchText | None
@@ -43,9 +43,10 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str | None
     domain: str | None
     tag: tuple[str, str] | None
-    given: dict[str, Any]  # what the queries that read messages compare themselves
+    given: dict[str, Any]  # parameters that the message queries compare in SQL
 
     def fits(self, row: Sequence[Any]) -> bool:
+        """Return whether a message row meets all conditions that SQL did not check."""
         _, id_, channel, _, template, _, record, key_id = row
         if self.channel not in (None, channel) or self.template_id not in (None, template):
             return False
@@ -61,6 +62,7 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self.needle is None or self.needle.is_in(id_, said)
 
     def ways(self) -> list[list[str]]:
+        """Return alternative lists of marks; a matching message has all marks of at least one list."""
         facts = fact_marks(
             team=self.team,
             channel=self.channel,
@@ -72,7 +74,10 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
         return [facts + text for text in texts]
 
     def first_look(self) -> str | None:
-        """Return a part of what is looked for that a record of ASCII must have, as JSON writes it."""
+        """Return a JSON-escaped word that every matching record contains, as a prefilter in SQL.
+
+        Empty if any record may match; None if the word is not ASCII.
+        """
         if self.needle is None or self.needle.digits:
             return ""
         words = self.needle.text.split(" ")
@@ -81,8 +86,10 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundRows(msgspec.Struct, frozen=True):
-    rows: list[Sequence[Any]]  # in order; more than were asked for, maybe
-    reached: str | None = None  # the id of the last message that was looked at, when it stopped before the end
+    """Result of one search."""
+
+    rows: list[Sequence[Any]]  # in order; may be more than the limit
+    reached: str | None = None  # id of the last message checked, if the search stopped before the end
 
 
 async def find(tx: Tx, aim: SearchFilter, low: int, high: int, limit: int, oldest_first: bool) -> FoundRows:
@@ -109,11 +116,11 @@ async def find(tx: Tx, aim: SearchFilter, low: int, high: int, limit: int, oldes
 
 class Counted(NamedTuple):
     number: int
-    more: bool = False  # there may be: it was counted no further
+    more: bool = False  # counting stopped early: there may be more
 
 
 async def count(tx: Tx, aim: SearchFilter, low: int, high: int, most: int) -> Counted:
-    """Count how many may fit as far as the index says, no further than `most`, nor than COUNT_SPANS."""
+    """Count possible matches by the index, up to `most` and within COUNT_SPANS blocks."""
     ends = low >> SPAN_BITS, high >> SPAN_BITS
     made = await _made(tx, *ends)
     ways = [await _rarest(tx, way, made) for way in aim.ways()]
@@ -143,14 +150,17 @@ async def _take(spans: AsyncIterator[int], count: int) -> list[int]:
 
 
 async def _made(tx: Tx, low: int, high: int) -> set[int]:
-    """Return the spans from `low` to `high` that the index has, but never the one that grows."""
+    """Return the indexed blocks from `low` to `high`, without the newest block, which still grows."""
     ((_, newest),) = await tx.run("key_ends")
     rows = await tx.run("gram_spans", low=low, high=high)
     return {row[0] for row in rows} - {(newest or 0) >> SPAN_BITS}
 
 
 async def _rarest(tx: Tx, marks: list[str], made: set[int]) -> list[str]:
-    """Choose the marks that leave most out, rarest first, as some spans have them: the newest may be unlike others."""
+    """Return the most selective marks, rarest first, by their frequency in a sample of blocks.
+
+    The sample spans all blocks, because the newest may differ from the others.
+    """
     some = sorted(made, reverse=True)[:: -(-len(made) // SAMPLES) or 1]
     sizes: Counter[str] = Counter()
     for _, mark, places in await tx.run("grams_at", wanted=[(span, mark) for span in some for mark in marks]):
@@ -161,9 +171,9 @@ async def _rarest(tx: Tx, marks: list[str], made: set[int]) -> list[str]:
 
 
 async def _places(tx: Tx, ways: Iterable[list[str]], spans: Sequence[int]) -> dict[int, list[int]]:
-    """Find where in each of these spans a message may fit, in rising order.
+    """Return the positions in each block at which a message may match, in ascending order.
 
-    Each mark leaves fewer spans for the next.
+    Each mark leaves fewer blocks to read for the next mark.
     """
     found: dict[int, set[int]] = {span: set() for span in spans}
     for marks in ways:
@@ -179,7 +189,7 @@ async def _places(tx: Tx, ways: Iterable[list[str]], spans: Sequence[int]) -> di
 def _batches(
     spans: Iterable[int], places: dict[int, list[int]], oldest_first: bool, low: int, high: int, size: int
 ) -> Iterator[Sequence[int]]:
-    """Yield keys to look at, in order: those that the index gives, in portions, or all of a span that it lacks."""
+    """Yield keys to check, in order: index candidates in batches, or all keys of a block not indexed."""
     keys: list[int] = []
     for span in spans:
         first = span << SPAN_BITS
@@ -199,7 +209,7 @@ def _portions(keys: list[int], size: int) -> Iterator[list[int]]:
 
 
 async def _read(tx: Tx, aim: SearchFilter, keys: Sequence[int], low: int, high: int) -> list[Any]:
-    """Read messages in the order of their keys."""
+    """Return messages in key order."""
     if isinstance(keys, range):
         ends = {"low": max(low, min(keys)), "high": min(high, max(keys)) + 1}
         return await tx.run("messages_between", team=aim.team, needle=aim.first_look(), **ends, **aim.given)
@@ -208,7 +218,7 @@ async def _read(tx: Tx, aim: SearchFilter, keys: Sequence[int], low: int, high: 
 
 
 async def _id_at(tx: Tx, team: int, key: int, ends: tuple[int, int], oldest_first: bool) -> str | None:
-    """Return the id of the team's message with this key, or of the nearest one in its span that was looked at."""
+    """Return the id of the team's message with this key, or of the nearest one already checked in its block."""
     span = key >> SPAN_BITS
     low, high = (span << SPAN_BITS, key) if oldest_first else (key, (span + 1) << SPAN_BITS)
     rows = await tx.run("ids_between", team=team, low=max(low, ends[0]), high=min(high, ends[1]) + 1)
