@@ -1,6 +1,7 @@
 """Notices to users and chats, each sent at most once per recipient.
 
-A notice whose sending was started is never started again after a crash: it may be lost, but not sent twice.
+A happening is something that users are to be notified of; `spread` creates one notice per recipient. A notice whose
+sending was started is never started again after a crash: the notice may be lost, but is not sent twice.
 """
 
 from collections import defaultdict

@@ -293,7 +293,10 @@ async def release(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
 
 
 async def join(tx: Tx, owner: str, claims: Sequence[Claim]) -> None:
-    """Record that the claims are no longer processed in isolation: a worker's death no longer incriminates them."""
+    """Record that the claims are no longer processed in isolation.
+
+    A worker's death then no longer counts against these claims.
+    """
     if alone := [(c.key, c.epoch) for c in claims if c.alone]:
         await tx.run("join_others", owner=owner, claims=alone)
 
@@ -418,7 +421,7 @@ class Outbox:
         return await self._database.write(story)
 
     async def wake(self, lane: str) -> None:
-        """Make messages due that waited for an unavailable carrier, oldest first."""
+        """Make messages that waited for an unavailable carrier due again at their original due time."""
         now, queues = self._clock.now(), [(queue_of(lane, priority),) for priority in PRIORITIES]
 
         async def story(tx: Tx) -> int:

@@ -538,7 +538,7 @@ def _move(rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, 
 def _remark(
     rows: _Rows, change: Change, moved: Message, recipient: RecipientRow, detail: str | None, *, has_moved: bool
 ) -> None:
-    """Add the timeline entries of a change that come with a new status or replace one."""
+    """Add the timeline entries of a change that accompany a new status, or that appear without a new status."""
     status = recipient.status
     if change.note and change.note != event.DELAYED:
         rows.tell(change, moved, recipient, change.note, None, status, None, detail)

@@ -1,4 +1,7 @@
-"""Version tokens of pages, which change only with the shown data: pages that refresh themselves compare them."""
+"""Version tokens of pages, like ETags: a token changes only with the data that the page shows.
+
+Pages that refresh themselves compare tokens.
+"""
 
 from collections.abc import Iterable
 from typing import Any

@@ -107,9 +107,9 @@ class RequestLog:
 
 
 def shares(requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
-    """Return the newest requests of each team, refused and others separately.
+    """Return the newest requests of each team, refused and other requests separately.
 
-    The oldest one returned per group has the number of those left out before it in `more`.
+    In each group, `more` of the oldest returned request has the number of older requests left out.
     """
     groups: defaultdict[tuple[int, int], list[LoggedRequest]] = defaultdict(list)
     for one in requests:

@@ -52,7 +52,7 @@ class SetupChange(msgspec.Struct, frozen=True, kw_only=True):
     new_teams: Sequence[NewTeam] = ()
     suppressions: Sequence[NewSuppression] = ()
     events: Sequence[SetupEvent] = ()
-    audit: AuditEntry | None = None  # required if there is a change
+    audit: AuditEntry | None = None  # required and written if there is a change
 
     def __post_init__(self) -> None:
         if self.changes and self.audit is None:

@@ -109,7 +109,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     next_at: int | None = None  # when to use the next channel, unless a receipt arrives first
     carrier: str | None = None  # the carrier that will send the receipt
     carrier_id: str | None = None
-    counted_at: int | None = None  # when the start was counted; None if the start is not to be uncounted
+    counted_at: int | None = None  # when the start was counted; None leaves the counter unchanged on failure
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

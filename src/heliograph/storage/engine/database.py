@@ -25,7 +25,7 @@ class StoreUnavailable(Exception):
 
 
 class Conflict(StoreUnavailable):
-    """A concurrent transaction won; this one was rolled back and its transaction function runs again."""
+    """A concurrent transaction won; this transaction was rolled back and its function runs again."""
 
 
 class TooManyChanges(StoreUnavailable):

@@ -347,7 +347,7 @@ class PostgresDatabase:
     async def _notify(self, text: str) -> None:
         """Send a notification outside of writing transactions.
 
-        Within one, NOTIFY would hold a database-wide lock until the commit is synced.
+        NOTIFY in a writing transaction would hold a database-wide lock until the commit is synced.
         """
         with outages():
             pool = self._pool or await self._make_pool()

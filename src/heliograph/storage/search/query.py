@@ -74,9 +74,9 @@ class SearchFilter(msgspec.Struct, frozen=True, kw_only=True):
         return [facts + text for text in texts]
 
     def first_look(self) -> str | None:
-        """Return a JSON-escaped word that every matching record contains, as a prefilter in SQL.
+        """Return a JSON-escaped word that every matching ASCII record contains, as a prefilter in SQL.
 
-        Empty if any record may match; None if the word is not ASCII.
+        Empty if any record may match; None if no ASCII record can match.
         """
         if self.needle is None or self.needle.digits:
             return ""
