@@ -1,1 +1,1 @@
-"""Every decision of the spec, pure: no await, no SQL, no clock, no randomness."""
+"""Domain rules of the spec as pure functions: no await, no SQL, no clock, no randomness."""

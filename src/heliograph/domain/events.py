@@ -1,4 +1,4 @@
-"""The events that webhooks are sent: their types, who hears them, and the body of one (contract 10)."""
+"""Webhook events: their types, subscriptions and bodies (contract 10)."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -12,8 +12,8 @@ from heliograph.domain.setup.records import Channel, Team
 
 _UNTOLD = "queued"
 
-DELAYED = "email.delayed"  # no state: told once of an email that waits
-TEST = "webhook.test"  # made for one webhook: no other is told
+DELAYED = "email.delayed"  # not a state: published once for an email that is delayed
+TEST = "webhook.test"  # created for one webhook and sent only there
 TYPES: tuple[str, ...] = (
     *(f"{channel}.{state}" for channel, states in STATES.items() for state in states if state != _UNTOLD),
     DELAYED,
@@ -34,50 +34,51 @@ TYPES: tuple[str, ...] = (
     "batch.done",
     TEST,
 )
-SCHEDULED = "email.scheduled"  # in formats that have it, and nowhere else: the send's answer has said it (contract 10)
-# What can be subscribed to.
+# Only in formats that have this event; elsewhere the response to the send already says it (contract 10).
+SCHEDULED = "email.scheduled"
+# Names to which a webhook can subscribe.
 NAMES: tuple[str, ...] = ("*", *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in TYPES), *TYPES)
 
-# Events grouped by what they are about, in the order of TYPES.
+# Events grouped by subject, in the order of TYPES.
 GROUPS: dict[str, tuple[str, ...]] = {
     group: tuple(name for name in TYPES if name.startswith(f"{group}."))
     for group in dict.fromkeys(name.partition(".")[0] for name in TYPES)
 }
 
-SIMULATED = "simulated"  # in the detail of what a simulator said
-NEXT_AT = "next_attempt_at"  # in that of a try that was put off: when the next one is
-DELAY = "delay"  # in that of `email.delayed`: since when, and until when
-EXPIRED = "expired"  # in that of the last try: there is no time left for another
-BOUNCE_SUPPRESSED = "suppressed"  # false in that of a bounce whose address is not suppressed
-BODY_MAX = 20_000  # bytes; what was received may have 256 KiB, and is made to fit (contract 17)
-DETAIL_MAX = 4096  # bytes of a carrier's words
-_LONG = ("to_addresses", "cc")  # of which only the first is told where the body is too large without headers, too
-# Which field tells a carrier's words, by the state that they led to.
+SIMULATED = "simulated"  # in the detail of a simulator's report
+NEXT_AT = "next_attempt_at"  # in the detail of a deferred attempt: time of the next attempt
+DELAY = "delay"  # in the detail of `email.delayed`: start and expected end of the delay
+EXPIRED = "expired"  # in the detail of the last attempt: no time is left for another
+BOUNCE_SUPPRESSED = "suppressed"  # false in the detail of a bounce whose address is not suppressed
+BODY_MAX = 20_000  # bytes; inbound messages may have 256 KiB and are shortened separately (contract 17)
+DETAIL_MAX = 4096  # bytes of a carrier's response
+_LONG = ("to_addresses", "cc")  # truncated to the first item if the body is too large even without headers
+# Event field with the carrier's response, by resulting state.
 _WORDS = {"bounced": "bounce", "failed": "error"}
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
-    """A published event as the store keeps it, with the message that it is about."""
+    """A published event as stored, with the message that the event is about."""
 
     id: str
     type: str
-    sequence: int | None  # None: in no feed
+    sequence: int | None  # None if in no feed
     created_at: int
     recipient: str | None
     status: str | None
     previous_status: str | None
     message_status: str | None
-    detail: str | None  # a message's: the carrier's words; else: the data
-    record: str | None  # the message's answer to its sender
-    sandbox: int | None  # the message's
-    kind: str | None  # of the recipient: to, cc, bcc
-    trace: str | None = None  # the message's traceparent, where it is needed
-    callback: str | None = None  # the message's own address for its events, where it is needed
-    explanation: dict[str, Any] | None = None  # of bad news, in words: `texts/explain.py` adds it
+    detail: str | None  # for messages the carrier's response, otherwise the event data
+    record: str | None  # the message's response record
+    sandbox: int | None  # `sandbox` value of the message
+    kind: str | None  # kind of recipient: to, cc, bcc
+    trace: str | None = None  # traceparent of the message, if needed
+    callback: str | None = None  # callback URL of the message, if needed
+    explanation: dict[str, Any] | None = None  # plain-text explanation of a failure, added by `texts/explain.py`
 
 
 def marked(detail: dict[str, Any]) -> dict[str, Any]:
-    """Return what a simulator said, marked so that nobody takes it for the world's word."""
+    """Return the detail marked as simulated, so that it is not mistaken for a real report."""
     return {**detail, SIMULATED: True}
 
 
@@ -86,7 +87,7 @@ def is_simulated(detail: str | None) -> bool:
 
 
 def is_hard(status: str | None, bounce: Mapping[str, Any]) -> bool:
-    """Return whether it is a hard bounce: one whose address is suppressed."""
+    """Return whether the bounce is hard, that is, its address is suppressed."""
     return status == "bounced" and bounce.get(BOUNCE_SUPPRESSED) is not False
 
 
@@ -99,18 +100,14 @@ def event_type(channel: Channel, status: str) -> str:
 
 
 def scheduled_data(record: str, recipient: str, kind: str) -> str:
-    """Return what is told of a mail that waits for its time,
-    to one of its recipients: its record, without blind copies.
-    """
+    """Return the `email.scheduled` data for one recipient: the message record without bcc."""
     own: dict[str, Any] = msgspec.json.decode(record)
     to = {"recipient": None if kind == "bcc" else recipient, "recipient_kind": kind}
     return msgspec.json.encode(own | {"status": _UNTOLD, "bcc": [], **to}).decode()
 
 
 def event_data(event: StoredEvent) -> dict[str, Any]:
-    """Return what it is about, as every format tells it: the
-    message with what became of one recipient, or another record.
-    """
+    """Return the event's data, common to all formats: the message with one recipient's state, or another record."""
     if not event.record:
         return msgspec.json.decode(event.detail or "{}", type=dict[str, Any])
     record: dict[str, Any] = msgspec.json.decode(event.record)
@@ -118,7 +115,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
         "status": event.status,
         "message_status": event.message_status,
         "previous_status": event.previous_status,
-        # A blind copy stays blind, also when its own state is sent (reliability, threats).
+        # A bcc address stays hidden, also in events about that recipient (reliability, threats).
         "recipient": None if event.kind == "bcc" else event.recipient,
         "recipient_kind": event.kind,
     }
@@ -126,7 +123,8 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
         own["bcc"] = []
     if event.detail and len(event.detail) <= DETAIL_MAX and event.status in _WORDS:
         own[_WORDS[event.status]] = words = msgspec.json.decode(event.detail)
-        if "reason" in words:  # ours, such as `canceled`: under the name that reads give it, too (contract 16)
+        # A reason of our own, such as `canceled`: also under the name that reads use (contract 16).
+        if "reason" in words:
             own["detail"] = words
     if event.type == DELAYED and event.detail:
         own[DELAY] = msgspec.json.decode(event.detail)[DELAY]
@@ -136,7 +134,7 @@ def event_data(event: StoredEvent) -> dict[str, Any]:
 
 
 def event_body(event: StoredEvent, team: Team) -> bytes:
-    """Return the body that is signed and sent: the same bytes whenever it is asked for."""
+    """Return the body to sign and send; the bytes are the same on every call."""
     own = event_data(event)
     for name in UNSHOWN:
         own.pop(name, None)

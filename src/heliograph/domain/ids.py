@@ -1,4 +1,4 @@
-"""Public ids and timestamps: ULID bodies that sort by time, and ISO 8601 in UTC with milliseconds."""
+"""Public ids and timestamps: ULIDs that sort by time, and ISO 8601 in UTC with milliseconds."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ PREFIXES = {
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _NAMED_BY_PEOPLE = ("template", "layout", "domain", "display_name", "team")
-PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # 10 bits at a time
+PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # two base-32 digits: 10 bits at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})"
@@ -32,13 +32,13 @@ _ISO = re.compile(
 
 
 def ulid(ms: int, random80: int) -> str:
-    """Make 26 characters: 48 bits of time, 80 of randomness."""
+    """Return a ULID of 26 characters: 48 bits of time, 80 bits of randomness."""
     p, low = PAIRS, random80 & 0xFFFFFFFFFF
     return f"{ulid_start(ms, random80 >> 40)}{p[low >> 30]}{p[low >> 20 & 1023]}{p[low >> 10 & 1023]}{p[low & 1023]}"
 
 
 def ulid_start(ms: int, high: int) -> str:
-    """Make all but the last 40 bits of it, of which `high` are random."""
+    """Return the first 18 characters of a ULID: the time and the upper 40 random bits, `high`."""
     p = PAIRS
     return (
         f"{p[ms >> 40 & 1023]}{p[ms >> 30 & 1023]}{p[ms >> 20 & 1023]}{p[ms >> 10 & 1023]}{p[ms & 1023]}"
@@ -47,17 +47,17 @@ def ulid_start(ms: int, high: int) -> str:
 
 
 def ulid_ms(body: str) -> int:
-    """Return the time in a ULID."""
+    """Return the time of a ULID in ms."""
     return sum([_CROCKFORD.index(letter) << 5 * (9 - index) for index, letter in enumerate(body[:10])])
 
 
 def id_pattern(kind: str) -> str:
-    """Give the form of such an id: a ULID, or what people call it in a setup file."""
+    """Return the regular expression for ids of this kind: a ULID, or a name chosen in a setup file."""
     return f"^{PREFIXES[kind]}{'[A-Za-z0-9_]{1,64}' if kind in _NAMED_BY_PEOPLE else f'[{_CROCKFORD}]{{26}}'}$"
 
 
 def timestamp(ms: int) -> str:
-    """Write a time like `2026-11-15T09:30:00.000Z`."""
+    """Format a time as `2026-11-15T09:30:00.000Z`."""
     return f"{_whole_second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
@@ -67,20 +67,20 @@ def _whole_second(seconds: int) -> str:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Read the milliseconds of an RFC 3339 time, which may have a small `t` and `z`; finer fractions are cut off."""
+    """Parse an RFC 3339 time to ms; `t` and `z` may be lowercase, finer fractions are truncated. None if invalid."""
     found = _ISO.fullmatch(text.upper())
     if found is None:
         return None
     whole, fraction, zone = found.groups()
     try:
         moment = datetime.fromisoformat(whole + zone).astimezone(UTC)
-    except (ValueError, OverflowError):  # a 30th of February, a 25th hour; in UTC, a year that cannot be written
+    except (ValueError, OverflowError):  # 30 February, hour 25, or a year out of range in UTC
         return None
     return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
 
 
 def parse_date_header(text: str) -> int | None:
-    """Read the milliseconds of a date as mails and HTTP write it; `-0000` is UTC, not the zone of this machine."""
+    """Parse a date header of mail or HTTP to ms; `-0000` means UTC, not the local time zone. None if invalid."""
     try:
         moment = parsedate_to_datetime(text)
         return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()) * 1000

@@ -1,4 +1,4 @@
-"""Reading what other people wrote as the types we want. What does not fit is named by its path, in plain words."""
+"""Converts untrusted values to typed ones; errors name the path of the invalid part in plain words."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +21,7 @@ _NAMES: dict[Any, str] = {
 
 
 class Misfit(ValueError):
-    """`path` names the part, such as `teams[0].name`; it is empty for the value itself."""
+    """A value of the wrong type or format. `path` names the part, such as `teams[0].name`; empty for the value itself."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}" if path else why)
@@ -30,16 +30,16 @@ class Misfit(ValueError):
 
 
 def form(read: Callable[[Any], Any]) -> msgspec.Meta:
-    """Say of a field what its type cannot: `read` makes of a value what it means, or raises ValueError."""
+    """Return field metadata with a custom parser: `read` converts the value or raises ValueError."""
     return msgspec.Meta(extra={"read": read})
 
 
 def read(value: Any, kind: Any) -> Any:
-    """Return what the value means: structs as dictionaries without
-    the fields that are absent, other parts by their forms.
+    """Return the converted value: structs as dictionaries without absent fields, other parts converted by their
+    parsers.
     """
     if isinstance(value, list | dict) and _is_plain(kind):
-        with suppress(msgspec.ValidationError):  # msgspec reads many values much faster than we do
+        with suppress(msgspec.ValidationError):  # msgspec validates many values much faster than this module
             msgspec.convert(value, kind)
             return value
     metas = [one for one in getattr(kind, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
@@ -73,14 +73,14 @@ def read_at(step: str, value: Any, kind: Any, by: Callable[[Any, Any], Any] = re
 
 
 def _is_plain(kind: Any) -> bool:
-    """Tell whether there is no struct and no form in it."""
+    """Return whether the type contains no struct and no custom parser."""
     if isinstance(kind, msgspec.Meta):
         return not kind.extra
     return not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)) and all(map(_is_plain, get_args(kind)))
 
 
 def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the types of the struct's fields, when all that it needs are there and no others."""
+    """Return the types of the struct's fields; raise if a required field is missing or an unknown field is present."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     for name in value:
         if name not in fields:
@@ -92,7 +92,7 @@ def _checked_fields(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict
 
 
 def _first_misfit(items: list[Any], kind: Any) -> int:
-    """Find the first misfit by halves, so that msgspec reads most of a long list."""
+    """Return the index of the first invalid item by binary search, so that msgspec validates most of a long list."""
     fit, end = 0, len(items)
     while end - fit > 1:
         middle = (fit + end) // 2
@@ -117,7 +117,7 @@ def _mismatch(value: Any, kind: Any, meta: msgspec.Meta) -> str:
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
-    """Return the types that a value may have, without their annotations."""
+    """Return the types that a value may have, without annotations."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if get_origin(bare) not in (Union, UnionType):
         return (bare,)
@@ -125,7 +125,7 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 
 def _base(kind: Any) -> Any:
-    """Return the type that a value of the kind is written as."""
+    """Return the JSON type of values of this kind."""
     bare = get_origin(kind) or kind
     if bare is Literal:
         return str

@@ -1,1 +1,1 @@
-"""Decisions about handing over: states, outcomes, retries, circuits, routes."""
+"""Delivery decisions: message states, outcomes, retries, circuit breakers, carrier routing."""

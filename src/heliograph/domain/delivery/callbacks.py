@@ -1,21 +1,21 @@
-"""Which carriers report to our callback address, and when their silence means that something is not set up."""
+"""Carrier callbacks: which carriers send them, and when their absence indicates missing configuration."""
 
 from heliograph.domain.limits import DAY_MS
 from heliograph.domain.setup.records import CarrierRecord
 
-# What a provider's callbacks are verified with; without it our address is not there.
+# Option with which callbacks of a provider are verified; without this option the callback URL is not served.
 _VERIFIED_BY = {"ses": "callback_topic", "sendgrid": "callback_key"}
 
 
 def has_address(carrier: CarrierRecord) -> bool:
-    """Tell whether it can be told where to call."""
+    """Return whether the carrier can be configured with a callback URL."""
     return carrier.kind in ("cloud_api", "http", "twilio") or (
         carrier.kind == "smtp" and bool(carrier.options.get("provider"))
     )
 
 
 def calls_back(carrier: CarrierRecord) -> bool:
-    """Tell whether reports are to be expected of it."""
+    """Return whether callbacks are expected from the carrier."""
     options = carrier.options
     match carrier.kind:
         case _ if not carrier.enabled:
@@ -33,5 +33,5 @@ def calls_back(carrier: CarrierRecord) -> bool:
 
 
 def is_silent(day: int, hour: int, last_at: int | None, now: int) -> bool:
-    """Tell whether messages went out within a day, not only in the last hour, and no callback came within that day."""
+    """Return whether messages were sent in the last day (not only in the last hour) but no callback arrived that day."""
     return day > hour and (last_at is None or last_at < now - DAY_MS)

@@ -1,4 +1,4 @@
-"""When a carrier counts as out of reach, and for how long nobody asks it."""
+"""Circuit breaker of a carrier: when it opens and how long no message is sent to the carrier."""
 
 from typing import Literal
 
@@ -6,21 +6,21 @@ import msgspec
 
 from heliograph.domain.limits import SECOND_MS
 
-MISSES_TO_OPEN = 5  # hand-overs in a row without an answer
+MISSES_TO_OPEN = 5  # consecutive send attempts without a response
 FIRST_MS = 5 * SECOND_MS
 MOST_MS = 60 * SECOND_MS
 
 
 class Circuit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An open circuit: its carrier is asked no more until `until`, then one probe at a time decides.
+    """Open circuit of a carrier: no sends until `until`; then one probe at a time decides.
 
-    Every process learns of it within a second. A closed circuit has no record.
+    Every process learns of an open circuit within a second. A closed circuit has no record.
     """
 
-    id: str  # the carrier's
+    id: str  # carrier id
     since: int  # ms
     until: int  # ms
-    probes: int = 0  # that failed since
+    probes: int = 0  # number of failed probes since the circuit opened
     reason: str = ""
 
     def is_open(self, now: int) -> bool:
@@ -31,14 +31,14 @@ Health = Literal["disabled", "untested", "ok", "out_of_reach"]
 
 
 def health(enabled: bool, circuit: Circuit | None, answered: bool) -> Health:
-    """Return what is known of a carrier: nothing, before it has answered for the first time."""
+    """Return the health of a carrier: "untested" until its first response."""
     if not enabled:
         return "disabled"
     return "out_of_reach" if circuit else "ok" if answered else "untested"
 
 
 def opened(before: Circuit | None, carrier: str, reason: str, now: int) -> Circuit:
-    """Return the circuit after one more miss: each failed probe doubles the wait."""
+    """Return the circuit after another failure; each failed probe doubles the wait."""
     if before is None:
         return Circuit(id=carrier, since=now, until=now + FIRST_MS, reason=reason)
     probes = before.probes + 1

@@ -1,4 +1,4 @@
-"""What is handed over to a carrier: one record a channel, kept as JSON until the retention ends."""
+"""Message content sent to a carrier: one struct per channel, stored as JSON until retention ends."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attachment: small ones carry their base64, large ones the hash of their file."""
+    """An attachment: small ones are stored as base64, large ones as the hash of a file."""
 
     filename: str
     content_type: str
     size: int
     base64: str | None = None
     blob: str | None = None
-    content_id: str | None = None  # shown inside the HTML, which names it as `cid:…`
-    alternative: bool = False  # to text and HTML: an invitation
+    content_id: str | None = None  # inline image, referenced in the HTML as `cid:…`
+    alternative: bool = False  # a multipart/alternative part beside text and HTML, such as a calendar invitation
 
 
 class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -23,7 +23,7 @@ class EmailContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     to: list[str]
     cc: list[str] = []
     reply_to: str | list[str] | None = None
-    headers: dict[str, str] = {}  # the caller's own
+    headers: dict[str, str] = {}  # set by the caller
     subject: str
     html: str | None = None
     text: str | None = None
@@ -34,10 +34,10 @@ _SHARED = ("from_name", "from_address", "html", "text")
 
 
 def split_mail(content: EmailContent) -> tuple[bytes, bytes]:
-    """Return what is its own, as JSON, and what other mails may have, too: members of the same object, without its
-    braces.
+    """Split the content into the JSON of this mail alone and the members that other mails may share (JSON without
+    braces).
 
-    The sender is shared, so that a version which does not know of this cannot take the rest for a mail.
+    The sender is in the shared part, so that a version without this feature cannot mistake the rest for a whole mail.
     """
     own: dict[str, Any] = msgspec.to_builtins(content)
     shared = {name: own.pop(name) for name in _SHARED if name in own}
@@ -47,29 +47,29 @@ def split_mail(content: EmailContent) -> tuple[bytes, bytes]:
 class SmsContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: str
     sender_id: str
-    platform_sender: bool = False  # only the platform's default: a carrier's own sender replaces it
+    platform_sender: bool = False  # `sender_id` is the platform default; a carrier with its own sender replaces it
     encoding: str
-    segments: int  # billed, by the team's setting
-    parts: int  # as the air interface counts
-    is_answer: bool = False  # to a text: no simulated phone answers it
-    validity_s: int = 0  # how long the carrier may try, by its template; 0: as long as it pleases
+    segments: int  # billed segments, by the team's setting
+    parts: int  # parts as counted on the air interface
+    is_answer: bool = False  # reply to an inbound text; simulated phones do not answer it
+    validity_s: int = 0  # validity period from the template; 0: the carrier's default
 
     def sender(self, own: str) -> str:
-        """Return who it is from, for a carrier with a sender of its own (spec 4.2)."""
+        """Return the sender id to use; `own` is the carrier's own sender (spec 4.2)."""
         return own if own and self.platform_sender else self.sender_id
 
     def validity(self, left_s: int | None) -> int:
-        """Return how long a carrier that gets it now may try; 0: as long as it pleases."""
+        """Return the validity period in seconds if the message is sent now; 0: the carrier's default."""
         return min(self.validity_s or left_s, left_s) if left_s else self.validity_s
 
 
 class WhatsappContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    template: str  # upstream name
+    template: str  # name of the template at the provider
     language: str
     parameters: list[str] = []  # in manifest order
     button: str = ""  # the code that the button of an AUTHENTICATION template copies
-    body: str  # what previews and the simulator show
-    is_answer: bool = False  # to a text, as text: there is no template
+    body: str  # text shown by previews and the simulator
+    is_answer: bool = False  # free-form reply to an inbound text, sent without a template
 
 
 CONTENTS: dict[str, type[EmailContent | SmsContent | WhatsappContent]] = {

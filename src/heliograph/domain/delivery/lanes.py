@@ -1,6 +1,6 @@
-"""Lanes of the outbox: each has slots of its own, so a slow channel never takes another's (reliability, choices).
+"""Lanes of the outbox: each lane has its own slots, so that a slow channel never blocks another (reliability, choices).
 
-A lane has a queue for each priority; the outbox's rows bear its name.
+A lane has one queue per priority; outbox rows store the queue name.
 """
 
 from collections.abc import Container, Mapping
@@ -10,18 +10,20 @@ from heliograph.domain.setup.records import Channel, Priority
 
 LANE: dict[Channel, str] = {"email": "email", "sms": "phone", "whatsapp": "phone"}
 
-WEBHOOKS = "webhooks"  # not a lane, but work of another kind
-SETUP = "setup"  # nor this: it has changed, and all processes are to follow
-INBOX = "inbox"  # nor this: a simulator delivered something in a sandbox team, and somebody may wait for it anywhere
+WEBHOOKS = "webhooks"  # work kind, not a lane: webhook deliveries
+SETUP = "setup"  # work kind, not a lane: the setup changed and all processes must reload it
+# Work kind, not a lane: a simulator delivered a message, and a client of any process may be waiting for it.
+INBOX = "inbox"
 
-SLOTS: dict[str, int] = {"email": 200, "phone": 200}  # hand-overs at once of each queue, in one process
-WINDOW_FIRST = 20  # of these slots: as many as are used at first
+SLOTS: dict[str, int] = {"email": 200, "phone": 200}  # concurrent sends per queue in one process
+WINDOW_FIRST = 20  # initial concurrency limit, at most the number of slots
 WINDOW_LEAST = 4
-SOON_S = 0.25  # what is claimed gets a connection within this time, or less is claimed
+SOON_S = 0.25  # claimed messages should get a connection within this time; otherwise fewer are claimed
 
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 _ROUND = 20
-_FIRST: dict[int, Priority] = {9: "normal", 19: "bulk"}  # whose turn comes first; all others are critical's
+# Priority served first at this position of a round; "critical" at all others.
+_FIRST: dict[int, Priority] = {9: "normal", 19: "bulk"}
 
 
 def queue_of(lane: str, priority: Priority) -> str:
@@ -33,22 +35,20 @@ QUEUES: dict[str, tuple[str, Priority]] = {queue_of(lane, p): (lane, p) for lane
 
 
 def next_window(window: int, slots: int, waited_s: float) -> int:
-    """Return how many hand-overs of a queue are in work at once,
-    after one more of them waited so long for a connection.
-    """
+    """Return the concurrency limit of a queue after a send that waited `waited_s` seconds for a connection."""
     return max(window - 1, min(WINDOW_LEAST, slots)) if waited_s > SOON_S else min(window + 1, slots)
 
 
 def whose_turn(number: int, waiting: Container[Priority]) -> Priority | None:
-    """Return the most urgent priority, but give each waiting priority one turn in 20 (contract 16)."""
+    """Return the most urgent waiting priority, but give each waiting priority one turn in 20 (contract 16)."""
     wish: tuple[Priority, ...] = (_FIRST.get(number % _ROUND, "critical"), *PRIORITIES)
     return next((priority for priority in wish if priority in waiting), None)
 
 
 def take_turns(turn: int, most: int, waiting: Mapping[Priority, int]) -> list[Priority]:
-    """Say to which priorities the next hand-overs belong."""
+    """Return the priorities of the next `most` sends, in order."""
     left, order = {priority: count for priority, count in waiting.items() if count}, list[Priority]()
-    if len(left) == 1:  # as nearly always
+    if len(left) == 1:  # the usual case
         return [priority for priority, count in left.items() for _ in range(min(most, count))]
     for number in range(turn, turn + most):
         taken = whose_turn(number, left)

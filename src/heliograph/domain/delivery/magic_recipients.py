@@ -1,4 +1,4 @@
-"""The magic recipients of the simulator (contract 13): what each address and number brings about."""
+"""Magic recipients of the simulator (contract 13): the behaviour of each address and phone number."""
 
 from typing import Literal, get_args
 
@@ -22,10 +22,10 @@ DOMAIN = "simulator.test"
 BEHAVIOURS: tuple[Behaviour, ...] = get_args(Behaviour)
 _BY_NAME: dict[str, Behaviour] = {behaviour: behaviour for behaviour in BEHAVIOURS}
 
-_OWN_CODE = frozenset(f"+1500555{line}" for line in range(1000, 1100))  # the code is in the number
+_OWN_CODE = frozenset(f"+1500555{line}" for line in range(1000, 1100))  # the code is the last six digits of the number
 _FIXED_CODE = "+15005550006"
 _NO_CODE = "+15005550005"
-# What simulated phones answer once a message is delivered.
+# Replies of simulated phones after a message is delivered.
 ANSWERS = {"+15005550010": "STOP", "+15005550011": "Thanks, I got it."}
 PHONES: dict[str, PhoneBehaviour] = {
     "+15005550001": "failed",
@@ -40,12 +40,12 @@ PHONES: dict[str, PhoneBehaviour] = {
 
 
 def behaviour_of(address: str) -> Behaviour:
-    """Return what the simulator does with an address (normal form, or its local part), whatever the domain."""
+    """Return the simulator's behaviour for an address (normal form or local part); the domain is ignored."""
     return _BY_NAME.get(_name(address), "delivered")
 
 
 def is_held_back(address: str) -> bool:
-    """Tell whether it stands for an address on Resend's own suppression list."""
+    """Return whether the address simulates an entry on Resend's own suppression list."""
     return address.endswith("@resend.dev") and _name(address) == "suppressed"
 
 
@@ -70,12 +70,12 @@ def is_magic(address_or_phone: str) -> bool:
 
 
 def magic_code(phone: str) -> str | None:
-    """Return the verification code that every start for this number or email address has."""
+    """Return the fixed verification code of a magic number or email address; None if the code is random."""
     if phone == _FIXED_CODE or is_magic_email(phone):
         return "000000"
     return phone[-6:] if phone in _OWN_CODE else None
 
 
 def no_code_matches(phone: str) -> bool:
-    """Tell whether every code is wrong for this number."""
+    """Return whether the number rejects every code."""
     return phone == _NO_CODE

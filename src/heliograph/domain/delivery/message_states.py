@@ -1,8 +1,8 @@
-"""The states of a message: one table of moves for each channel (spec 3.1, contract 6).
+"""State machine of a message: one transition table per channel (spec 3.1, contract 6).
 
-The machine runs for each recipient. A report that skips steps passes through every state in between, in
-order, so that each of them is published: WhatsApp's `sent → read` is `delivered`, then `read`. What the
-table does not lead to (duplicates, steps back) is ignored.
+The machine runs once per recipient. A report that skips states passes through every state in between, in
+order, so that each state is published: WhatsApp's `sent → read` becomes `delivered`, then `read`. Reports without
+a path in the table (duplicates, steps back) are ignored.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from functools import cache
 
 from heliograph.domain.setup.records import Channel
 
-UNSHOWN = ("sender_id", "origin", "named")  # of its record: only shapes of other services show these
+UNSHOWN = ("sender_id", "origin", "named")  # record fields shown only by APIs compatible with other services
 
 _NONE: frozenset[str] = frozenset()
 
@@ -19,7 +19,7 @@ MOVES: dict[Channel, dict[str, frozenset[str]]] = {
         "queued": frozenset({"sending", "failed"}),
         "sending": frozenset({"sent", "bounced", "failed"}),
         "sent": frozenset({"delivered", "bounced", "failed"}),
-        "delivered": frozenset({"complained", "bounced", "failed"}),  # the mail came back
+        "delivered": frozenset({"complained", "bounced", "failed"}),  # a late bounce
         "bounced": _NONE,
         "complained": _NONE,
         "failed": _NONE,
@@ -45,10 +45,10 @@ STATES: dict[Channel, tuple[str, ...]] = {channel: tuple(moves) for channel, mov
 
 FINAL = frozenset({"delivered", "bounced", "complained", "read", "failed"})
 
-# Of several recipients' states the first one found here is the message's.
+# The message's status is the first of these states that any recipient has.
 _SHOWN = ("queued", "sending", "sent", "complained", "read", "delivered", "bounced", "failed")
 
-# A status only moves to the right here: a late receipt mends `failed`, mail that comes back undoes `delivered`.
+# A status only moves to the right: a late receipt replaces `failed`, a late bounce replaces `delivered`.
 _PHONE = ("queued", "sending", "sent", "failed", "delivered", "read")
 _PROGRESS: dict[Channel, tuple[str, ...]] = {
     "email": ("queued", "sending", "sent", "delivered", "failed", "bounced", "complained"),
@@ -58,11 +58,11 @@ _PROGRESS: dict[Channel, tuple[str, ...]] = {
 
 
 def _paths(moves: dict[str, frozenset[str]]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the shortest way between any two states that never leads through `failed`."""
+    """Return the shortest path between every two states; `failed` is never an intermediate state."""
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
     for start in moves:
         ways: list[tuple[str, ...]] = [(state,) for state in sorted(moves[start])]
-        for way in ways:  # grows while it is read: breadth first
+        for way in ways:  # the list grows during iteration: breadth-first search
             end = way[-1]
             if end != start and (start, end) not in paths:
                 paths[start, end] = way
@@ -74,27 +74,27 @@ _PATHS = {channel: _paths(moves) for channel, moves in MOVES.items()}
 
 
 def move(channel: Channel, current: str, wanted: str, *, late_used: bool = False) -> tuple[str, ...]:
-    """Return the states to pass through and publish, in order; empty when the report is ignored."""
+    """Return the states to pass through and publish, in order; empty if the report is ignored."""
     if current == "failed" and late_used:
         return ()
     return _PATHS[channel].get((current, wanted), ())
 
 
 def fold_parts(statuses: Sequence[str | None]) -> str | None:
-    """Return the state of a long message from the receipts of its parts; None while too few have come."""
+    """Return the status of a multipart message from the receipts of its parts; None until all parts have a receipt."""
     if "failed" in statuses:
         return "failed"
     return "delivered" if all(status == "delivered" for status in statuses) else None
 
 
 def is_final(status: str) -> bool:
-    """Tell whether the status is finished, although a later report may still correct it."""
+    """Return whether the status is final, although a later report may still correct it."""
     return status in FINAL
 
 
 @cache
 def derive(channel: Channel, statuses: frozenset[str]) -> str:
-    """Derive the message's status from its recipients'."""
+    """Derive the message's status from the statuses of its recipients."""
     if not statuses or not statuses <= MOVES[channel].keys():
         raise ValueError(f"no {channel} status follows from {sorted(statuses)}")
     return next(state for state in _SHOWN if state in statuses)
@@ -102,5 +102,5 @@ def derive(channel: Channel, statuses: frozenset[str]) -> str:
 
 @cache
 def never_regress(channel: Channel, current: str, derived: str) -> str:
-    """Return the further one of two statuses of a message."""
+    """Return whichever of the two statuses is further along."""
     return max(current, derived, key=_PROGRESS[channel].index)

@@ -1,4 +1,4 @@
-"""What carriers say: an outcome at hand-over, a report later."""
+"""Outcome of a send attempt, and later reports about a message."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -7,7 +7,7 @@ import msgspec
 
 from heliograph.domain.setup.records import CarrierRecord
 
-# What we say ourselves, when nobody else has said anything, in the `reason` of a detail.
+# `reason` values set by Heliograph itself, where no carrier gave a reason.
 Own = Literal[
     "no_carrier",
     "out_of_reach",
@@ -26,43 +26,43 @@ Own = Literal[
     "template_unavailable",
 ]
 
-# What kept a mail server from replying: the `trouble` in the detail of an outcome.
+# Why a mail server gave no reply: `trouble` in the detail of an outcome.
 Trouble = Literal["unreachable", "server_silent", "encryption", "account", "not_ready"]
 
-# The `reason` of a report about another address, which ours was forwarded or expanded to.
+# `reason` of a report about another address to which our recipient's mail was forwarded or expanded.
 FORWARDING_FAILED = "forwarding_failed"
-# … and of an email that a provider did not try to deliver, because of its own list.
+# `reason` of an email that a provider did not send because of its own suppression list.
 PROVIDER_SUPPRESSED = "provider_suppressed"
-# In the detail of an SMS: the sender that the carrier used.
+# Key in the detail of an SMS: the sender id that the carrier used.
 SENDER = "sender"
-# What a report may say beside a message state: it changes none, and is a line of the timeline.
-COMPLAINT = "complaint"  # by one of several recipients, and nobody says which
+# Report statuses that are not message states: they only add a timeline entry.
+COMPLAINT = "complaint"  # by one of several recipients, and the report does not say which
 NOTES = ("deferred", "unsubscribed", COMPLAINT)
 
 
 def own(reason: Own, text: str) -> dict[str, Any]:
-    """Make a detail in our own words."""
+    """Return a detail with a reason and text of Heliograph itself."""
     return {"reason": reason, "text": text}
 
 
 class IncomingText(msgspec.Struct, frozen=True, kw_only=True):
-    """A text that somebody wrote to us."""
+    """An inbound text message (SMS or WhatsApp)."""
 
-    id: str  # the carrier's own; a repeat has it again
+    id: str  # the carrier's id; a duplicate has the same id
     sender: str  # E.164
-    to: str  # the number, or what else of ours was written to
+    to: str  # our number or other sender id to which the text was sent
     text: str
-    sent_at: int | None = None  # when its author sent it, in ms, where the carrier says so
-    is_unnamed: bool = False  # the carrier has no ids for them: this one is a hash of what it says
+    sent_at: int | None = None  # when the author sent the text, in ms, if the carrier reports that
+    is_unnamed: bool = False  # the carrier assigns no ids: `id` is a hash of the content
     is_incomplete: bool = False  # parts of a long text are missing
 
 
 class TextPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of a long text that somebody wrote to us."""
+    """One part of a multipart inbound text message."""
 
     sender: str  # E.164
     to: str
-    reference: str  # the same for all parts of a text, with the kind of reference
+    reference: str  # reference number, prefixed with its kind; equal for all parts of a text
     total: int
     number: int  # from 1
     coding: int  # data_coding
@@ -70,76 +70,77 @@ class TextPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What the world says later about one hand-over: receipt, DSN, complaint, status."""
+    """A later report about a sent message: receipt, DSN, complaint or status."""
 
     status: str  # a message state, or one of NOTES
-    detail: dict[str, Any] = {}  # carrier's words for the timeline
-    suppress: str | None = None  # "bounce" or "complaint" when the address must not be mailed again
-    absent: bool = False  # because its domain does not exist, which counts when it is told twice
-    text: IncomingText | None = None  # what a simulated phone answers
+    detail: dict[str, Any] = {}  # the carrier's response, for the timeline
+    suppress: str | None = None  # "bounce" or "complaint" if the address must be suppressed
+    absent: bool = False  # the recipient's domain does not exist; counts once reported twice
+    text: IncomingText | None = None  # reply of a simulated phone
 
 
 class CarrierReport(NamedTuple):
-    """A report by the carrier's own id."""
+    """A report that identifies the message by the carrier's id."""
 
     carrier_id: str
     report: Report
 
 
 class ProviderReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail provider's report: what it gives back of ours is looked for in this order, then the address."""
+    """A mail provider's report; the message is looked up by these fields in order, the address last."""
 
-    along: str | None = None  # the message's id, as it was sent along
-    carrier_ids: tuple[str, ...] = ()  # the provider's own
-    message_id: str | None = None  # the message's id, from its Message-ID
+    along: str | None = None  # our message id, which was sent as metadata
+    carrier_ids: tuple[str, ...] = ()  # the provider's ids
+    message_id: str | None = None  # our message id, from the Message-ID header
     address: str | None = None
     report: Report
 
 
 class DueReport(NamedTuple):
-    """A report that is applied some time after the hand-over: a simulator's, or one that came with the answer."""
+    """A report to apply some time after the send: from a simulator, or returned with the carrier's response."""
 
     after_ms: int
     report: Report
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """The carrier took the message."""
+    """The carrier accepted the message."""
 
-    carrier_id: str | None = None  # what later reports name
-    parts: tuple[str, ...] = ()  # instead of it: the id of each part of a long message, in order
+    carrier_id: str | None = None  # id that later reports refer to
+    parts: tuple[str, ...] = ()  # replaces `carrier_id` for a multipart message: the id of each part, in order
     detail: dict[str, Any] = {}
-    delivered: bool = False  # the carrier is the last one: accepted is delivered
+    delivered: bool = False  # the carrier is the final recipient, so accepted means delivered
     reports: Sequence[DueReport] = ()
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """The carrier will never take it."""
+    """The carrier rejected the message permanently."""
 
     detail: dict[str, Any] = {}
-    bounced: bool = False  # the address itself is bad: `bounced` and suppressed
-    by_inbox: bool = False  # the recipient's own mail server refused it: `bounced`; without either `failed`
-    absent: bool = False  # because its domain does not exist, which counts when it is told twice
+    bounced: bool = False  # the address is invalid: status `bounced`, and the address is suppressed
+    by_inbox: bool = False  # the recipient's mail server rejected the message: `bounced`; if neither is set, `failed`
+    absent: bool = False  # the recipient's domain does not exist; counts once reported twice
 
 
 class Deferred(msgspec.Struct, frozen=True, kw_only=True):
-    """Not now: try again."""
+    """The message was not accepted yet: retry later."""
 
-    delayed: bool = False  # a simulator's: to be told as delayed at once
+    delayed: bool = False  # set by a simulator: publish `email.delayed` at once
 
     detail: dict[str, Any] = {}
     retry_after_ms: int | None = None
-    unreachable: bool = False  # the carrier cannot be reached: it was not sent, and the next carrier is asked at once
-    uncertain: bool = False  # the carrier fell silent: maybe it was sent, so no other carrier may be asked
-    held: bool = False  # for a reason on our own side: it waits, and this was no attempt
-    absent: bool = False  # the recipient's domain does not exist, by what was said lately for the first time
+    unreachable: bool = False  # the carrier is unreachable and nothing was sent; the next carrier is tried at once
+    # The carrier stopped responding after data was sent; the message may be sent, so no other carrier is tried.
+    uncertain: bool = False
+    held: bool = False  # deferred for an internal reason; does not count as an attempt
+    absent: bool = False  # the recipient's domain does not exist, reported recently for the first time
 
 
 Outcome = Accepted | Refused | Deferred
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A carrier that a message was handed to, and what it said."""
+    """One send attempt with a carrier, its outcome and duration."""
 
     carrier: CarrierRecord
     outcome: Outcome
@@ -156,7 +157,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def word_of(outcome: Outcome) -> str:
-    """Say the outcome in one word, for counters."""
+    """Return the metric label of the outcome."""
     match outcome:
         case Accepted():
             return "accepted"

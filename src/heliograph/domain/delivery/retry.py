@@ -1,4 +1,4 @@
-"""When a deferred message is tried again, and when it is given up (reliability, choices)."""
+"""Retry schedule of deferred messages, and when a message fails permanently (reliability, choices)."""
 
 import msgspec
 
@@ -6,14 +6,14 @@ from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from heliograph.domain.setup.records import Channel
 
 JITTER = 0.1
-# A domain that does not exist counts as such when it is told again after this, whoever tells it (contract 6).
+# A domain counts as nonexistent when a second report, from any source, follows after this time (contract 6).
 ABSENT_MS = 15 * MINUTE_MS
-ABSENT_KEPT_MS = 5 * DAY_MS  # what was told longer ago is told anew
+ABSENT_KEPT_MS = 5 * DAY_MS  # an older report is discarded, so that the next one counts as the first
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    steps: tuple[int, ...]  # ms to wait after the 1st, 2nd, … attempt; the last one repeats
-    window: int  # ms from the first attempt until the message is given up
+    steps: tuple[int, ...]  # ms to wait after the 1st, 2nd, … attempt; the last step repeats
+    window: int  # ms from the first attempt until the message fails permanently
 
 
 _PHONE = Schedule(
@@ -40,14 +40,14 @@ SCHEDULES: dict[Channel, Schedule] = {
 
 
 def absent_wait(first_at: int | None, now: int) -> int:
-    """Return how long a domain that is said not to exist is in doubt; 0: it counts."""
+    """Return for how many ms a report of a nonexistent domain is still unconfirmed; 0 if confirmed."""
     return ABSENT_MS if first_at is None else max(0, first_at + ABSENT_MS - now)
 
 
 def hold_until(channel: Channel, first_at: int, now: int, until: int) -> int | None:
-    """Return until when a message waits that nobody could be asked to take; None: it is given up.
+    """Return until when to hold a message for which no carrier was available; None if the message fails permanently.
 
-    That is no attempt, but the time to try runs from the first one or the first such wait.
+    Holding is not an attempt, but the retry window starts at the first attempt or the first hold.
     """
     deadline = first_at + SCHEDULES[channel].window
     return min(until, deadline) if now < deadline else None
@@ -61,10 +61,11 @@ def next_attempt(
     jitter: float,
     retry_after_ms: int | None = None,
 ) -> int | None:
-    """Return the time of the next attempt after attempt number `attempt` (from 1); None when it is given up.
+    """Return the time of the next attempt after attempt number `attempt` (from 1); None if the message fails
+    permanently.
 
-    A carrier's own wish replaces the step. It is cut to the end of the window rather than taken as the end, because
-    another carrier may serve the last attempt.
+    The carrier's Retry-After replaces the step. A value past the end of the window is reduced to the end of the
+    window rather than failing the message, because another carrier may serve the last attempt.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")

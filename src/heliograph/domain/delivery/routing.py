@@ -1,4 +1,4 @@
-"""Which carrier takes a message, and under which sender id."""
+"""Routing: the carrier and the sender id of a message."""
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import get_args
@@ -13,7 +13,7 @@ SIMULATORS: dict[Channel, CarrierRecord] = {
 
 
 def candidates(channel: Channel, country: str | None, carriers: Iterable[CarrierRecord]) -> list[CarrierRecord]:
-    """Return the carriers to ask, in order; a channel for which none is set up is served by its simulator."""
+    """Return the carriers to try, in order. A channel without configured carriers uses its built-in simulator."""
     configured = [carrier for carrier in carriers if carrier.channel == channel]
     if not configured:
         return [builtin_simulator(channel)]
@@ -22,7 +22,7 @@ def candidates(channel: Channel, country: str | None, carriers: Iterable[Carrier
 
 
 class Routes(dict[tuple[Channel, str | None], list[CarrierRecord]]):
-    """The carriers to ask, in order, by channel and country: each found once, as long as the setup stays."""
+    """Cache of the carriers to try, in order, by channel and country; valid until the setup changes."""
 
     def __init__(self, carriers: Sequence[CarrierRecord] = ()) -> None:
         self._carriers = carriers
@@ -38,17 +38,17 @@ def _serves(carrier: CarrierRecord, country: str | None) -> bool:
 
 
 def waited_for(asked: Sequence[CarrierRecord], open_circuits: Container[str]) -> CarrierRecord | None:
-    """Return the carrier that messages for these candidates wait for; None: one of them can be reached, or none is."""
+    """Return the carrier that messages for these candidates wait for; None if a candidate is reachable or none exists."""
     return asked[0] if asked and all(carrier.id in open_circuits for carrier in asked) else None
 
 
 def leaves(asked: Sequence[CarrierRecord]) -> bool:
-    """Tell whether a message for these candidates goes out into the world; also when none is there to take it."""
+    """Return whether messages for these candidates really leave the platform; True if there is no candidate."""
     return not asked or asked[0].kind != "simulator"
 
 
 def simulated_channels(carriers: Sequence[CarrierRecord]) -> list[Channel]:
-    """Return the channels of which nothing leaves: only simulators take their messages."""
+    """Return the channels that are served only by simulators."""
     found: list[Channel] = []
     for channel in get_args(Channel):
         configured = [carrier for carrier in carriers if carrier.channel == channel]
@@ -70,7 +70,7 @@ def builtin_simulator(channel: Channel) -> CarrierRecord:
 
 
 def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
-    """List the carriers that send nothing: those that are set up, and the built-in ones."""
+    """Return the ids of all simulators, configured and built-in."""
     configured = [carrier.id for carrier in carriers if carrier.kind == "simulator"]
     return [*configured, *(builtin_simulator(channel).id for channel in get_args(Channel))]
 
@@ -78,7 +78,7 @@ def simulator_ids(carriers: Iterable[CarrierRecord]) -> list[str]:
 def choose(
     candidates: Sequence[CarrierRecord], deferrals: Mapping[str, int], open_circuits: Collection[str]
 ) -> CarrierRecord | None:
-    """Return the carrier for the next attempt: another after every two deferrals, None when none is reachable."""
+    """Return the carrier for the next attempt, alternating after every two deferrals; None if none is reachable."""
     reachable = [carrier for carrier in candidates if carrier.id not in open_circuits] if open_circuits else candidates
     if len(reachable) < 2:
         return reachable[0] if reachable else None
@@ -86,6 +86,6 @@ def choose(
 
 
 def sender_id(team: Team, country: str | None) -> str | None:
-    """Return the team's approved sender id for the country; None: the platform's, or the carrier's own (spec 4.2)."""
+    """Return the team's approved sender id for the country; None to use the platform's or carrier's (spec 4.2)."""
     own = team.sender_ids.get(country) if country else None
     return own.value if own and own.approved else None

@@ -1,1 +1,1 @@
-"""Rules of accepting a message: options, prices, idempotency, batches."""
+"""Rules for accepting a message: options, prices, idempotency, batches."""

@@ -1,7 +1,8 @@
-"""What a sending endpoint hands to the store: the message as far as memory can decide it, and the last decision.
+"""Input of the accept transaction: the message as far as it can be decided in memory, and the final decision function.
 
-The store looks up what only it knows (suppressions, the account, the day's marketing), asks `decide` while it
-holds the account, and writes all or nothing. So the channel's last rules stay with the channel.
+The store looks up what only the database knows (suppressions, account, the last day's marketing messages), calls
+`decide` while it holds the account lock, and writes everything or nothing. The final rules of a channel therefore
+remain in the channel's module.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -18,57 +19,57 @@ from heliograph.domain.setup.records import Channel
 
 R = TypeVar("R")
 
-CAUGHT = 2  # as `sandbox` of messages and codes is kept: 0 live, 1 in the sandbox, 2 caught there
+CAUGHT = 2  # stored `sandbox` value of messages and codes: 0 live, 1 sandbox, 2 captured in the sandbox
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What the store knows at the moment of the decision."""
+    """Database state at the moment of the decision."""
 
-    suppressed: Set[str]  # of the addresses in `watch`, the suppressed ones
-    account: Account  # running totals; `decide` takes quota and credit from it
-    marketing: Sequence[int]  # times of the recipient's MARKETING messages of the last day, oldest first
-    opted_out: OptOutReason | None = None  # why the phone that it is for is listed by the team for this channel
+    suppressed: Set[str]  # the suppressed addresses among those in `watch`
+    account: Account  # running totals; `decide` deducts quota and credit
+    marketing: Sequence[int]  # times of the recipient's MARKETING messages in the last day, oldest first
+    opted_out: OptOutReason | None = None  # why the recipient's phone is on the team's opt-out list for this channel
 
 
 class AcceptedRecipient(msgspec.Struct, frozen=True):
-    address: str  # in its normal form
-    given: str  # as the caller wrote it
+    address: str  # normalised
+    given: str  # as written by the caller
     kind: str  # to, cc, bcc
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What is written: the answer to the caller and who gets the message."""
+    """What to write: the response to the caller and the recipients."""
 
     response: bytes  # the record, as JSON
     recipients: Sequence[AcceptedRecipient]
-    record: Any = None  # what the caller is told of it
+    record: Any = None  # the record returned to the caller
     price: int = 0  # held now, captured when a carrier accepts
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):
-    """The Idempotency-Key of a request: hash of the key, fingerprint of path and body."""
+    """Idempotency-Key of a request: hash of the key, fingerprint of path and body."""
 
     hash: str
     fingerprint: str
 
 
 class Sent(msgspec.Struct, Generic[R], frozen=True):
-    """What a request made. Of one that comes again only the first answer is left, as it was."""
+    """Result of a send request. A replayed request only has the stored response."""
 
     id: str
-    record: R | None  # None: it comes again
-    body: bytes  # the record, as JSON, which the Idempotency-Key remembers
+    record: R | None  # None if replayed
+    body: bytes  # the record as JSON, stored for the Idempotency-Key
     replayed: bool = False
 
     @property
     def made(self) -> R:
-        """Return the record of a request that had no key."""
+        """Return the record of a request without an Idempotency-Key."""
         assert self.record is not None, "only a request with a key comes again"
         return self.record
 
 
 class SharedText(msgspec.Struct, frozen=True):
-    """What many messages of a batch have in common, stored once for them."""
+    """Content shared by many messages of a batch, stored once."""
 
     digest: bytes
     body: bytes  # members of a JSON object, without its braces
@@ -81,49 +82,49 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     status: str
     sandbox: bool
-    caught: bool = False  # only simulators get it, whoever it is for
+    caught: bool = False  # sent only to simulators, whatever the recipient
     key_id: str
     created_at: int
-    content: bytes  # what is handed over, as JSON, but for what is shared
+    content: bytes  # message content as JSON, without the shared part
     shared: SharedText | None = None
     decide: Callable[[Found], Decision]
     template_id: str | None = None
     template_version: int | None = None
     country: str | None = None
     watch: Sequence[str] = ()  # addresses to look up on the suppression list
-    phone: str | None = None  # to look up among those that opted out of this channel
-    credit_low: int = 0  # tell when credit falls below; 0 = never
+    phone: str | None = None  # phone number to look up among the opt-outs of this channel
+    credit_low: int = 0  # notify when the credit falls below this amount; 0 = never
     marketing_to: str | None = None  # count this recipient's MARKETING messages
     blobs: Sequence[str] = ()  # hashes of attachment files
-    file_octets: int = 0  # of them together
-    octets_most: int = 0  # what the team may store in a day; 0: as much as it likes
+    file_octets: int = 0  # total bytes of the attachment files
+    octets_most: int = 0  # bytes that the team may store per day; 0: unlimited
     retry_key: IdempotencyKey | None = None
-    audit: AuditEntry | None = None  # of a send by a person
+    audit: AuditEntry | None = None  # audit entry of a send by a person
     timing: Timing = AT_ONCE
     added: Added = Added()
-    batch: str | None = None  # public id of the batch that it came in
-    trace: str | None = None  # the traceparent of its request
-    callback: str | None = None  # where its own events are told, in place of the team's endpoint
+    batch: str | None = None  # public id of the batch that contains this message
+    trace: str | None = None  # traceparent of the request
+    callback: str | None = None  # URL that receives the events of this message, in place of the team's endpoint
 
     @property
     def octets(self) -> int:
-        """Count the octets of its content."""
+        """Return the size of the content in bytes."""
         return len(self.content) + (len(self.shared.body) if self.shared else 0)
 
     def kept(self, response: bytes) -> str:
-        """Return the record that the caller is answered and what they added to it, in one object."""
+        """Return the response record merged with the caller's additions, as one JSON object."""
         added = msgspec.json.encode(self.added)
         return (response if added == b"{}" else response[:-1] + b"," + added[1:]).decode()
 
 
 class BatchAcceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """Sends that are decided in their order and written together; a refused one's refusal stands in its place."""
+    """Sends that are decided in order and written together; a refused send is represented by its refusal."""
 
     id: str
     team: int
     key_id: str
     created_at: int
     sends: Sequence[Acceptance | Refusal]
-    strict: bool  # the first refusal refuses all
-    respond: Callable[[Sequence[Sent[Any] | Refusal]], bytes]  # what became of each → the answer
+    strict: bool  # the first refusal rejects the whole batch
+    respond: Callable[[Sequence[Sent[Any] | Refusal]], bytes]  # builds the response from the result of each send
     retry_key: IdempotencyKey | None = None

@@ -1,4 +1,4 @@
-"""Sends that are accepted together (contract 16): how many, and what is told of them."""
+"""Batches of messages (contract 16): size limits and the batch record."""
 
 from typing import Annotated
 
@@ -26,9 +26,7 @@ def check_count(count: int) -> None:
 
 
 def check_content(size: int) -> None:
-    """Refuse too large a batch: a template may make much of
-    little, so what it makes is bounded, not only the request.
-    """
+    """Reject a batch whose rendered content is too large; a small request can render to a large result."""
     if size > BATCH_CONTENT_MAX:
         most = f"{BATCH_CONTENT_MAX // MIB} MiB"
         raise BodyTooLong(f"The messages before this one and it have over {most} together. Send it in another batch.")

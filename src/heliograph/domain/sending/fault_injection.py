@@ -1,4 +1,4 @@
-"""`X-Heliograph-Simulate`: a bad day on demand, for requests of sandbox teams."""
+"""Fault injection with `X-Heliograph-Simulate`, for requests of sandbox teams."""
 
 import re
 
@@ -24,13 +24,13 @@ _LATENCY = re.compile(r"([0-9]{1,6})(ms|s)")
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    latency_ms: int = 0  # before the request is carried out
-    refusal: type[Refusal] | None = None  # instead of it
-    silent: bool = False  # it is carried out, and the answer does not come
+    latency_ms: int = 0  # delay before the request is processed
+    refusal: type[Refusal] | None = None  # returned instead of processing the request
+    silent: bool = False  # the request is processed, but no response is sent
 
 
 def read_trouble(text: str) -> Trouble:
-    """Read one or more of `latency=2s`, `status=503`, `rate_limit` and `timeout`, with commas between."""
+    """Parse one or more of `latency=2s`, `status=503`, `rate_limit` and `timeout`, separated by commas."""
     trouble = Trouble()
     for part in (part.strip() for part in text.split(",")):
         name, _, value = part.partition("=")

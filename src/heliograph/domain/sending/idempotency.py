@@ -1,4 +1,4 @@
-"""The `Idempotency-Key`: its form, what is the same request, and what a second one gets (contract 9)."""
+"""`Idempotency-Key` (contract 9): key format, request fingerprint, and the response to a repeated request."""
 
 import hashlib
 import re
@@ -16,26 +16,26 @@ from heliograph.domain.refusals import (
 )
 
 HEADER = "Idempotency-Key"
-STEP = 64 * 1024  # characters of a text that are written at once
-SORTED = 500  # keys that are sorted at once
+STEP = 64 * 1024  # characters of a string encoded per step
+SORTED = 500  # keys sorted per step
 
 _KEY = re.compile(rb"[\x20-\x7e]+")
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a key; without a status its request has not finished."""
+    """Stored state of an idempotency key; without a status, the request has not finished."""
 
     fingerprint: str
     status: int | None
     response: bytes | None
-    made: str = ""  # the id of what it made, once it has finished
-    abandoned: bool = False  # it never will
+    made: str = ""  # id of the created object, once the request has finished
+    abandoned: bool = False  # the request will never finish
     expires_at: int
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """A key, and the request that it stands for."""
+    """An idempotency key and the request that it identifies."""
 
     key: str
     path: str
@@ -44,7 +44,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 def read_key(values: list[bytes], most: int = IDEMPOTENCY_KEY_MAX) -> str | None:
-    """Read the key from all values of the header; `most` is the most characters of one."""
+    """Return the key from all values of the header; `most` is the maximum length."""
     if not values:
         return None
     if len(values) > 1 or len(values[0]) > most or not _KEY.fullmatch(values[0]):
@@ -58,12 +58,16 @@ def key_hash(key: str) -> str:
 
 
 def fingerprint(path: str, body: Any) -> str:
-    """Hash a request: equal JSON on the same path has an equal hash; key order and white space do not matter."""
+    """Return the hash of a request. Equal JSON on the same path gives an equal hash; key order and whitespace are
+    ignored.
+    """
     return hashlib.sha256(path.encode() + b"\0" + _canonical.encode(body)).hexdigest()
 
 
 def fingerprint_in_steps(path: str, body: Any) -> str:
-    """Return the same for a large body: the encoder lets nobody else run until it has written all."""
+    """Return the same hash as `fingerprint` for a large body, in steps: one `encode` call would hold the GIL
+    throughout.
+    """
     digest = hashlib.sha256(path.encode() + b"\0")
     for part in _parts(body):
         digest.update(part)
@@ -71,7 +75,7 @@ def fingerprint_in_steps(path: str, body: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """Yield the parts of what the encoder would write."""
+    """Yield the encoder's output in parts."""
     if isinstance(value, dict) and value:
         for number, key in enumerate(_sorted(list(value))):
             yield b"," if number else b"{"
@@ -98,7 +102,7 @@ def _sorted(keys: list[str]) -> Iterable[str]:
 
 
 def decide(row: Remembered | None, fingerprint: str, now: int) -> Remembered | None:
-    """Return the row to replay, or None when the request is to run."""
+    """Return the stored row to replay; None if the request must run."""
     if row is None or (row.abandoned if row.status is None else now >= row.expires_at):
         return None
     if row.fingerprint != fingerprint:

@@ -1,4 +1,4 @@
-"""Money: reading and writing amounts, what a send costs, the quota, and how the ledger's accounts move.
+"""Money: parsing and formatting amounts, the price of a send, quotas, and movements of ledger accounts.
 
 Amounts are integers of 10^-6 currency units (contract 7).
 """
@@ -25,7 +25,7 @@ ENTRY_KINDS: dict[str, tuple[str, str]] = {
     "hold": ("credit", "held"),
     "capture": ("held", "revenue"),
     "release": ("held", "credit"),
-    "adjustment": ("funding", "credit"),  # the only one whose amount may be negative
+    "adjustment": ("funding", "credit"),  # the only kind whose amount may be negative
 }
 
 # 12 whole digits keep every amount within the databases' 64-bit integers.
@@ -34,7 +34,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def parse_money(text: str) -> int:
-    """Read '0.0450' as 45000."""
+    """Parse '0.0450' as 45000."""
     parts = _MONEY.fullmatch(text)
     if not parts:
         raise ValueError(f"{text!r} is not an amount such as '0.0450' (digits, at most 6 decimals)")
@@ -42,26 +42,24 @@ def parse_money(text: str) -> int:
 
 
 def parse_booking(text: str) -> int:
-    """Read an amount that may have a sign: '25.00', '-5.00'."""
+    """Parse an amount with an optional sign: '25.00', '-5.00'."""
     return -parse_money(text[1:]) if text.startswith("-") else parse_money(text.removeprefix("+"))
 
 
 def format_money(micros: int) -> str:
-    """Write 45000 as '0.0450': with four decimals, more only where they say something."""
+    """Format 45000 as '0.0450': four decimals, or up to six if needed."""
     whole, fraction = divmod(abs(micros), UNIT)
     decimals = f"{fraction:06d}".rstrip("0").ljust(4, "0")
     return f"{'-' if micros < 0 else ''}{whole}.{decimals}"
 
 
 def price_for(template: Template, country: str | None) -> int:
-    """Return the template's price for one send; a country's own price wins, also when it is 0."""
+    """Return the template's price for one send. A country-specific price takes precedence, even if 0."""
     return template.price if country is None else template.prices.get(country, template.price)
 
 
 def price_groups(template: Template) -> list[tuple[list[str], int]]:
-    """Return its prices with the countries of each, the cheapest
-    first; last, without countries, that of everywhere else.
-    """
+    """Return (countries, price) groups of the template, cheapest first; last, with no countries, the default price."""
     groups: dict[int, list[str]] = {}
     for country, price in sorted(template.prices.items()):
         groups.setdefault(price, []).append(country)
@@ -77,10 +75,10 @@ def verify_price(platform: Platform, currency: str) -> int:
 
 
 class Account(msgspec.Struct, kw_only=True):
-    """A team's running totals while a batch is decided."""
+    """Running totals of a team while a batch is decided."""
 
     team: int
-    available: int  # what can be spent now
+    available: int  # spendable credit
     held: int
     month: str  # "2026-11", the month that `used` counts
     used: int  # email recipients
@@ -93,7 +91,7 @@ class Account(msgspec.Struct, kw_only=True):
 
 
 def month_of(ms: int) -> str:
-    """Return the UTC calendar month, like '2026-11'."""
+    """Return the UTC calendar month, such as '2026-11'."""
     return _month_of_day(ms // DAY_MS)
 
 
@@ -103,8 +101,8 @@ def _month_of_day(day: int) -> str:
 
 
 def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
-    """Count the recipients; True when the send began within the quota and is free."""
-    if month > account.month:  # a straggler of last month must not bring the old month back
+    """Count the recipients; return True if the send started within the quota and is free."""
+    if month > account.month:  # a late request of the previous month must not reset the month
         account.month, account.used = month, 0
     within = account.used < quota
     account.used += count
@@ -112,15 +110,15 @@ def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
 
 
 def give_quota_back(account: Account, count: int, month: str) -> None:
-    """Give back recipients of an email that were counted in that month and will not be sent to."""
+    """Return quota for email recipients that were counted in `month` and will not be sent to."""
     if account.month == month:
         account.used = max(0, account.used - count)
 
 
 def take_sandbox(account: Account, most: int, now: int) -> None:
-    """Count a message or code of a sandbox team that goes over a real carrier: so many in a UTC day (contract 13)."""
+    """Count a message or code that a sandbox team sends over a real carrier; at most `most` per UTC day (contract 13)."""
     day = now // DAY_MS
-    if day > account.sandbox_day:  # a straggler of yesterday must not bring the old day back
+    if day > account.sandbox_day:  # a late request of the previous day must not reset the day
         account.sandbox_day, account.sandbox_used = day, 0
     if account.sandbox_used >= most:
         raise SandboxLimitReached(
@@ -132,9 +130,9 @@ def take_sandbox(account: Account, most: int, now: int) -> None:
 
 
 def take_octets(account: Account, octets: int, most: int, now: int) -> None:
-    """Count what a message stores: so many bytes of a team in a UTC day (contract 1)."""
+    """Count the stored bytes of a message; at most `most` per team and UTC day (contract 1)."""
     day = now // DAY_MS
-    if day > account.octets_day:  # a straggler of yesterday must not bring the old day back
+    if day > account.octets_day:  # a late request of the previous day must not reset the day
         account.octets_day, account.octets_used = day, 0
     if account.octets_used + octets > most:
         raise StorageLimitReached(
@@ -146,7 +144,7 @@ def take_octets(account: Account, octets: int, most: int, now: int) -> None:
 
 
 def _to_midnight(day: int, now: int) -> int:
-    """Count the seconds until that UTC day is over."""
+    """Return the seconds until the end of the UTC day `day`."""
     return max(1, -(-((day + 1) * DAY_MS - now) // SECOND_MS))
 
 
@@ -172,7 +170,7 @@ def release(account: Account, amount: int) -> None:
 
 
 def book(account: Account, amount: int) -> str:
-    """Top up, or correct downwards by a negative amount; answers the entry's kind."""
+    """Add a top-up, or a correction if the amount is negative; return the kind of the ledger entry."""
     if not amount:
         raise ValueError("an amount of nothing cannot be booked")
     if account.available + amount < 0:
@@ -184,12 +182,12 @@ def book(account: Account, amount: int) -> str:
 
 
 def credit_moved(kind: str, amount: int) -> int:
-    """Return by how much an entry of the ledger changed what can be spent."""
+    """Return by how much a ledger entry changed the spendable credit."""
     return moved(kind, amount, "credit")
 
 
 def moved(kind: str, amount: int, account: str) -> int:
-    """Return by how much an entry changed this account."""
+    """Return by how much a ledger entry changed `account`."""
     source, target = ENTRY_KINDS[kind]
     return amount * ((target == account) - (source == account))
 
@@ -206,7 +204,7 @@ CHARGED = {PREFIXES[kind]: kind for kind in ("email", "sms", "whatsapp", "verifi
 
 
 def spend_of(entries: Iterable[tuple[str, int, str | None, int]]) -> dict[tuple[str, str], Charge]:
-    """Add up what was charged, by UTC month and by what was sent. Entries are kind, amount, subject and time."""
+    """Sum the charges by UTC month and kind of message. Entries are (kind, amount, subject, time)."""
     spend: dict[tuple[str, str], Charge] = {}
     for kind, amount, subject, at in entries:
         if kind == "capture" and (sent := CHARGED.get((subject or "")[:4])):

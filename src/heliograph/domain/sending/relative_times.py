@@ -1,4 +1,4 @@
-"""A time in words, as people write it to other services: "in 1 min", "in 2 hours", "in 3 days"."""
+"""Relative times in English, as some other services accept them: "in 1 min", "in 2 hours", "in 3 days"."""
 
 import re
 
@@ -13,7 +13,7 @@ _WORDS = re.compile(
 
 
 def in_full(text: str, now: int) -> str:
-    """Return the time that the words mean; any other text as it is, for whoever reads times."""
+    """Return the timestamp for a relative time; any other text is returned unchanged for the caller to parse."""
     found = _WORDS.fullmatch(" ".join(text.split()))
     if found is None:
         return text

@@ -1,4 +1,4 @@
-"""What a caller may add to a message on any channel (contract 16): tags, metadata, and for email its own headers."""
+"""Optional fields of a message on every channel (contract 16): tags, metadata and, for email, custom headers."""
 
 import hashlib
 import re
@@ -60,9 +60,9 @@ Urgency = Annotated[
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """When a message is due, and when it is too late."""
+    """When a message is due and when it expires."""
 
-    due_at: int | None = None  # None: at once
+    due_at: int | None = None  # None: immediately
     expires_at: int | None = None
 
     def starts(self, now: int) -> int:
@@ -73,26 +73,26 @@ AT_ONCE = Timing()
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a message carries beside the record that its sender was answered."""
+    """Fields stored with a message beyond the record in the response to its sender."""
 
     tags: dict[str, str] = {}
     metadata: dict[str, Any] = {}
-    reply_to_addresses: list[str] = []  # where there are several
+    reply_to_addresses: list[str] = []  # only if there are several
     headers: dict[str, str] = {}
     scheduled_at: str | None = None
     expires_at: str | None = None
     priority: Priority = "normal"
     template_version: int | None = None
     layout_version: int | None = None
-    locale: str | None = None  # that it is written in
-    # What only other services' shapes show, who have a word for it:
-    sender_id: str | None = None  # who it is from: of a phone message, and of an email with its name
-    origin: dict[str, str] = {}  # whose it is there, by that service's names
-    named: list[str] = []  # To and Cc addresses that were given with a display name, as name-addrs
+    locale: str | None = None  # locale of the rendered content
+    # Fields shown only by APIs compatible with other services:
+    sender_id: str | None = None  # sender of a phone message, or of an email including the display name
+    origin: dict[str, str] = {}  # owner in the other service, by that service's field names
+    named: list[str] = []  # To and Cc addresses given with a display name, as RFC 5322 name-addrs
 
 
 class MessageRecord(Added, frozen=True, kw_only=True, omit_defaults=True):
-    """A message as it is kept: what its sender was answered, and what they added. What it lacks is its default."""
+    """A stored message: the response record and the sender's additions. Absent fields have their default."""
 
     id: str = ""
     to: str = ""
@@ -110,7 +110,7 @@ read_record: Callable[[str], MessageRecord] = msgspec.json.Decoder(MessageRecord
 
 
 def with_name(address: str, named: list[str]) -> str:
-    """Return the address as a name-addr, if it was given with a display name."""
+    """Return the address as a name-addr if it was given with a display name."""
     return next((one for one in named if one.endswith(f"<{address}>")), address)
 
 
@@ -118,7 +118,7 @@ RENDERED_FROM = ("template_version", "layout_version", "locale")
 
 
 def shown(record: str, status: str, *, whole: bool = False) -> dict[str, Any]:
-    """Show a stored message as /v1 does; the `whole` one says what it was rendered from, too."""
+    """Return a stored message as /v1 shows it; `whole` includes the template version, layout version and locale."""
     own: dict[str, Any] = msgspec.json.decode(record)
     for name in UNSHOWN if whole else (*UNSHOWN, *RENDERED_FROM):
         own.pop(name, None)
@@ -137,7 +137,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def read_options(given: Options, now: int) -> Timing:
-    """Read the options at their place in the order of checks: after the recipients."""
+    """Validate the options; in the order of checks this comes after the recipients."""
     if given.tags:
         check_tags(given.tags)
     if given.metadata:
@@ -158,7 +158,7 @@ def added_of(
     sender_id: str | None = None,
     origin: dict[str, str] | None = None,
 ) -> Added:
-    """Collect what a message's record adds, with what it was rendered from."""
+    """Return the additional fields of a message's record, including the versions from which it was rendered."""
     return Added(
         tags=given.tags or {},
         metadata=given.metadata or {},
@@ -207,13 +207,13 @@ def check_tags(tags: dict[str, str] | None) -> None:
 
 
 def split_tag(given: str) -> tuple[str, str] | None:
-    """Split `name:value`; None: it is no tag."""
+    """Split `name:value`; None if not a valid tag."""
     name, colon, value = given.partition(":")
     return (name, value) if colon and _TAG_NAME.fullmatch(name) and 1 <= len(value) <= TAG_VALUE_MAX else None
 
 
 def tag_hash(name: str, value: str) -> int:
-    """Return what a tag is found by: values may be long, and have characters that no database keeps."""
+    """Return the lookup hash of a tag; values may be long or contain characters that a database cannot store."""
     digest = hashlib.blake2b(f"{name}:{value}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
 
@@ -235,7 +235,7 @@ def check_mail_headers(headers: dict[str, str] | None) -> None:
     names: set[str] = set()
     for name, value in headers.items():
         lower = name.lower()
-        if not name.isascii() or not _HEADER_NAME.fullmatch(lower):  # a Kelvin sign has a small k, too
+        if not name.isascii() or not _HEADER_NAME.fullmatch(lower):  # `lower()` turns the Kelvin sign into an ASCII k
             raise InvalidHeader(f"The header {quoted(name)} is not allowed. {InvalidHeader.fix}", param="headers")
         if lower in names:
             raise InvalidHeader(f"The header {name} is given twice. {InvalidHeader.fix}", param="headers")
