@@ -1,8 +1,7 @@
-"""The DNS records of a sending domain: which ones a team must set, and what is wrong with those found.
+"""DNS records of a sending domain: which records a team must publish, and what is wrong with those found.
 
-Names are lower-case A-labels without the dot at the end. What was found is one text for each record: a TXT's
-strings joined by `txt`, an MX as `10 mail.example`. The words in a verdict are for people who edit DNS;
-they end with the value to set, ready to be copied.
+Names are lower-case A-labels without trailing dot. Found records are strings: TXT strings joined by `txt`, an MX
+as `10 mail.example`. The text of a verdict is for people who edit DNS and ends with the value to copy.
 """
 
 import hashlib
@@ -16,11 +15,11 @@ import msgspec
 
 from heliograph.domain.field_docs import says
 
-FAILURES_MAX = 3  # failed checks in a row before a domain is no longer verified
+FAILURES_MAX = 3  # consecutive failed checks before a domain is no longer verified
 SPF_LOOKUPS_MAX = 10  # RFC 7208, 4.6.4: more is a permanent error
-WALK_MAX = 8  # names that a tree walk asks for (RFC 9989, 4.10)
-FOUND_MAX = 10  # records of a name that are shown
-FOUND_CHARS_MAX = 1000  # of each
+WALK_MAX = 8  # maximum names queried by a tree walk (RFC 9989, 4.10)
+FOUND_MAX = 10  # maximum records shown per name
+FOUND_CHARS_MAX = 1000  # maximum characters shown per record
 
 Purpose = Literal["ownership", "dkim", "return_path", "spf", "dmarc"]
 
@@ -35,9 +34,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     found: tuple[str, ...] = ()
-    # What is wrong and what to do, empty when nothing is; stored by its first name.
+    # What is wrong and how to fix it; empty if correct. Stored under its first name.
     fix: str = msgspec.field(default="", name="mend")
-    answered: bool = True  # False: DNS could not be asked, so nothing is known
+    answered: bool = True  # False: the DNS query failed, so the result is unknown
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +52,11 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-# -- what to set -------------------------------------------------------------------------------------------
+# -- records to publish ------------------------------------------------------------------------------------
 
 
 def ownership_token(key: bytes, domain_id: str) -> str:
-    """Return what only we can know of a domain; `key` is derived from the master secret for this purpose."""
+    """Return a secret token for the ownership record of a domain; `key` is derived from the master secret."""
     return hmac.new(key, domain_id.encode(), hashlib.sha256).hexdigest()[:32]
 
 
@@ -71,10 +70,10 @@ def expected(
     bounce_host: str,
     senders: Sequence[str] = (),
 ) -> list[Record]:
-    """List the records that a domain needs.
+    """Return the records that a domain needs.
 
     `dkim` has (selector, TXT value) of every key in use; `return_path_host` is inside the domain, so that SPF aligns.
-    `bounce_host` takes the bounces and, by its address, may send. `senders` are who else sends: addresses or ranges,
+    `bounce_host` receives bounces, and its address may send. `senders` are additional senders: addresses or ranges,
     host names, or a relay's own SPF mechanism such as `include:_spf.relay.example`.
     """
     mechanisms = [f"a:{bounce_host}", *(_mechanism(sender) for sender in senders)]
@@ -104,11 +103,11 @@ def _mechanism(sender: str) -> str:
     return f"ip{network.version}:{text}"
 
 
-# -- what was found ----------------------------------------------------------------------------------------
+# -- records found -----------------------------------------------------------------------------------------
 
 
 def txt(strings: Iterable[bytes]) -> str:
-    """Join a TXT record's strings; what is not printable ASCII is escaped, for it is shown on terminals."""
+    """Join the strings of a TXT record; characters other than printable ASCII are escaped for terminals."""
     return "".join(chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in b"".join(strings))
 
 
@@ -131,7 +130,7 @@ def _missing(record: Record) -> str:
 
 
 def _slips(found: Sequence[str]) -> str:
-    """Name the slip that DNS panels invite people to make; empty: there is none."""
+    """Return a hint about a common mistake in DNS panels; empty if there is none."""
     if any('"' in text for text in found):
         return "Quotation marks have become part of the value: leave them out. "
     if any("\\;" in text for text in found):
@@ -148,7 +147,7 @@ def _list(values: Iterable[str]) -> str:
 
 
 def _mend_ownership(record: Record, found: Sequence[str]) -> str:
-    # Others may stand beside ours: a domain that two teams send for has two.
+    # Other records are allowed beside ours: a domain used by two teams has two.
     if record.value in (text.strip() for text in found):
         return ""
     return f"None of the TXT records at {record.name} is ours. Add one more with the value: {record.value}"
@@ -167,7 +166,7 @@ def _mend_host(record: Record, found: Sequence[str]) -> str:
 
 
 def _host(value: str) -> str:
-    """Read the host: `10 Mail.Example.` is `mail.example`."""
+    """Return the host of an MX value: `10 Mail.Example.` gives `mail.example`."""
     return (value.split() or [""])[-1].removesuffix(".").lower()
 
 
@@ -224,7 +223,7 @@ _TAG = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def _tags(text: str) -> dict[str, str] | None:
-    """Read `v=DKIM1; k=rsa` into a dict in order (RFC 6376, 3.2); None when it is no tag list or names a tag twice."""
+    """Parse `v=DKIM1; k=rsa` into an ordered dict (RFC 6376, 3.2); None if not a tag list or if a tag is repeated."""
     tags: dict[str, str] = {}
     for part in text.strip().removesuffix(";").split(";"):
         name, equals, value = part.partition("=")
@@ -255,7 +254,7 @@ def _mend_spf(record: Record, found: Sequence[str]) -> str:
     if terms[end : end + 1] in (["all"], ["+all"]):
         return _set(record, f"{terms[end]} lets the whole Internet send for the domain.")
     lacking = [term for term in record.value.split()[1:-1] if not any(_covers(given, term) for given in terms[:end])]
-    if lacking:  # said so that a policy with more in it can stay
+    if lacking:  # name only the missing terms, so that an extended policy can be kept
         return (
             f"The SPF policy does not allow {_list(lacking)}. Write {' '.join(lacking)} before its all, "
             f"or set the TXT record at {record.name} to: {record.value}"
@@ -264,7 +263,7 @@ def _mend_spf(record: Record, found: Sequence[str]) -> str:
 
 
 def _covers(given: str, wanted: str) -> bool:
-    """Tell whether the term found passes all that the wanted one would; with -, ~ or ? it passes nothing."""
+    """Return whether the found term allows everything that the wanted term allows; with -, ~ or ? it allows nothing."""
     kind, _, value = given.removeprefix("+").partition(":")
     wanted_kind, _, wanted_value = wanted.lower().partition(":")
     if kind != wanted_kind:
@@ -290,7 +289,7 @@ _DMARC = re.compile(r"\s*v\s*=\s*DMARC1\s*(?:;.*)?", re.DOTALL)
 _POLICY = re.compile(r"none|quarantine|reject", re.IGNORECASE)
 _MODE = re.compile(r"[rs]", re.IGNORECASE)
 _REPORTS = re.compile(r"[a-z]+:[^,\s]+(?:\s*,\s*[a-z]+:[^,\s]+)*", re.IGNORECASE)
-_DMARC_TAGS = {  # any other tag is ignored, as receivers do
+_DMARC_TAGS = {  # other tags are ignored, as receivers do
     "p": _POLICY,
     "sp": _POLICY,
     "np": _POLICY,
@@ -331,7 +330,7 @@ _MEND = {
 }
 
 
-# -- what it comes to --------------------------------------------------------------------------------------
+# -- overall result ----------------------------------------------------------------------------------------
 
 
 def has_policy(found: Sequence[str]) -> bool:
@@ -339,24 +338,23 @@ def has_policy(found: Sequence[str]) -> bool:
 
 
 def policies_above(name: str) -> list[str]:
-    """List where a domain's DMARC policy may be besides its own `_dmarc` name: RFC 9989's tree walk, below the top."""
+    """Return the other names that may hold a domain's DMARC policy: RFC 9989 tree walk, without the top-level domain."""
     labels = name.removeprefix("_dmarc.").split(".")
     above = [labels[at:] for at in range(1, len(labels) - 1)]
     return [f"_dmarc.{'.'.join(one)}" for one in above if len(one) < WALK_MAX]
 
 
 def holds_below(record: Record, found: Sequence[str]) -> bool:
-    """Tell whether what was found above is a good policy of the organisation's, and not a registry's."""
+    """Return whether a policy found at a parent name is valid and the organisation's, not a registry's."""
     tags = _tags(found[0]) if len(found) == 1 else None
     return judge(record, found).ok and (tags or {}).get("psd", "u").lower() != "y"
 
 
 def alignment(from_domain: str, dkim_domain: str, return_path_domain: str, dmarc: str | None) -> Alignment:
-    """Return what DMARC will make of mail from `from_domain`; `dmarc` is the policy as found.
+    """Return the DMARC alignment of mail from `from_domain`; `dmarc` is the policy as found.
 
-    Relaxed alignment asks for the same organisational domain, which a tree walk finds (RFC 9989). Here it is taken to
-    be the From domain itself: a subdomain of it aligns, a parent or sibling does not. That errs only on the side of
-    caution.
+    Relaxed alignment requires the same organisational domain, which a tree walk finds (RFC 9989). This function uses
+    the From domain itself: a subdomain aligns, a parent or sibling does not. The result can only be too strict.
     """
     tags = (_tags(dmarc) if dmarc and _DMARC.fullmatch(dmarc) else None) or {}
     strict_dkim, strict_spf = (tags.get(tag, "r").lower() == "s" for tag in ("adkim", "aspf"))
@@ -377,9 +375,7 @@ def _aligned(from_domain: str, proven: str, strict: bool) -> bool:
 
 
 def together(verdicts: Iterable[Verdict]) -> bool | None:
-    """Judge all records: True when every one is right, False when one is
-    known to be wrong, None when DNS could not be asked for the others.
-    """
+    """Return True if every record is correct, False if one is known to be wrong, None if DNS queries failed."""
     judged = list(verdicts)
     if any(verdict.answered and not verdict.ok for verdict in judged):
         return False
@@ -387,9 +383,9 @@ def together(verdicts: Iterable[Verdict]) -> bool | None:
 
 
 def next_state(verified: bool, failures: int, all_ok: bool | None) -> tuple[bool, int]:
-    """Return (verified, failed checks in a row) after a check.
+    """Return (verified, consecutive failed checks) after a check.
 
-    A check that could not ask changes nothing: it may be our own network, and that must not take every domain away.
+    A check whose DNS queries failed changes nothing: the cause may be our own network.
     """
     if all_ok is None:
         return verified, failures

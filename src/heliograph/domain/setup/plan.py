@@ -1,4 +1,4 @@
-"""What a setup file changes in the current setup: only what it names, and nothing when it is applied again."""
+"""Plans the changes that a setup file makes to the current setup. Only what the file names changes; idempotent."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, TypeVar
@@ -39,7 +39,7 @@ from heliograph.templates.policy.variable_types import with_shapes
 from heliograph.webhooks.policy.webhook import MakePair, new_pair, rotated, sealed_login, sealed_secret
 from heliograph.webhooks.policy.webhook_url import split_login
 
-# These fields decide what is sent: changing one makes a new version of the template.
+# A change of any of these fields creates a new version of the template.
 CONTENT = (
     *("channel", "subject", "html", "text", "body"),
     *("category", "language", "upstream_name", "variables", "optional"),
@@ -51,26 +51,26 @@ S = TypeVar("S", bound=Setting)
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key; its token is shown only now."""
+    """A new key; the token is shown only once."""
 
     team: str
     name: str
-    token: str | None  # None if the caller knows it: it came from the environment
+    token: str | None  # None if the caller knows the token: the token came from the environment
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True):
-    """A new webhook; its secret is shown only now."""
+    """A new webhook; the secret is shown only once."""
 
     team: str
     id: str
     url: str
-    secret: str | None  # None if the caller knows it
+    secret: str | None  # None if the caller knows the secret
 
 
 class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """What should be looked at in a template or a layout of the file."""
+    """A problem in a template or layout of the file."""
 
-    template_id: str  # of a layout: its lay_ id
+    template_id: str  # for a layout, the lay_ id
     level: str
     code: str
     part: str
@@ -81,9 +81,9 @@ class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
-    opened: list[tuple[int, int]]  # new teams: ref, opening balance
+    opened: list[tuple[int, int]]  # new teams: (ref, opening balance)
     suppressions: list[tuple[int, Address, str]]  # team ref, address, reason
-    changed: list[str]  # lines for the operator
+    changed: list[str]  # summary lines for the operator
     keys: list[NewKey]
     webhooks: list[NewWebhook]
     problems: list[FileProblem]
@@ -102,10 +102,10 @@ def plan(
     make_pair: MakePair,
     now: int,
 ) -> Plan:
-    """Plan the rows that make the setup what the file says.
+    """Return the rows to write so that the setup matches the file.
 
-    `mint` makes a token, `make_secret` and `make_pair` a webhook's; `vault` keeps secrets; `suppressed` are the
-    addresses, by team ref, that are on the lists already.
+    `mint` generates a token, `make_secret` and `make_pair` a webhook's secrets; `vault` encrypts secrets; `suppressed`
+    contains (team ref, address) pairs that are already on the suppression lists.
     """
     planner = _Planner(file, current, mint, new_id, vault, make_secret, make_pair, now)
     opened: list[tuple[int, int]] = []
@@ -166,7 +166,7 @@ def _entries(own: dict[str, Any], name: str, where: str) -> Iterator[tuple[str, 
 
 
 class _Planner:
-    """The plan as it grows; `_records` is the setup as it will be."""
+    """Builds the plan step by step; `_records` is the resulting setup."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class _Planner:
         self._file = file.name
         self._tokens = {public_id(key.get("token", "")) for own in file.teams for key in own.get("keys", [])}
         self._records = dict(current.records)
-        self._written: dict[RecordId, str] = {}  # where in the file
+        self._written: dict[RecordId, str] = {}  # position in the file of each written record
         self._mint = mint
         self._new_id = new_id
 
@@ -206,9 +206,9 @@ class _Planner:
         if isinstance(old, CarrierRecord) and (old.channel, old.kind) == (given["channel"], given["kind"]):
             try:
                 before = opened(old.options, lambda text, field: self._vault.open(text, f"carrier/{id_}/{field}"))
-            except ValueError:  # the service's secret was replaced: seal what is given again
+            except ValueError:  # the master secret was replaced: encrypt the values again
                 before = {}
-            # Sealing gives another text each time: a value that did not change keeps the one it has.
+            # Encryption output differs each time, so an unchanged value keeps its ciphertext.
             same = {name for name, value in options.items() if before.get(name) == value}
             options = old.options | {name: value for name, value in options.items() if name not in same}
         fresh = {name: value for name, value in options.items() if name in SECRETS and not is_sealed(value)}
@@ -249,7 +249,7 @@ class _Planner:
         id_ = id_ or (named.id if named else self._new_id("dom_"))
         old = self._records.get(("domain", id_))
         if isinstance(old, Domain) and old.team == team.id and old.name != name:
-            # What an operator said about one name must not hold for another.
+            # An operator's decision about one name must not apply to another.
             self._fail(f"{where}.name", f"{id_} is the domain {old.name}; give {name} an id of its own")
         own = {field: value for field, value in given.items() if field != "display_names"}
         unsaid = {} if old else {"brand": team.name, "by_dns": True}
@@ -298,7 +298,7 @@ class _Planner:
         self._look_at(id_, where, found)
 
     def _look_at(self, id_: str, where: str, problems: list[TemplateProblem]) -> None:
-        """Look at problems: errors refuse the file, warnings are told."""
+        """Raise if a problem is an error; otherwise collect the warnings."""
         told = [FileProblem(template_id=id_, **msgspec.structs.asdict(one)) for one in problems]
         for problem in problems:
             if problem.level == "error":
@@ -314,7 +314,7 @@ class _Planner:
     def key(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
         name, token = given["name"], given.get("token")
         named = [k for k in self._all(Key) if (k.team, k.name) == (team.id, name)]
-        named.sort(key=lambda k: k.revoked)  # prefer a key that works to a revoked one
+        named.sort(key=lambda k: k.revoked)  # prefer a valid key to a revoked one
         label = f"{name} of {team.id}"
         if (first := self._written.setdefault(("key name", label), where)) != where:
             self._fail(where, f"is the same as {first}")
@@ -331,7 +331,7 @@ class _Planner:
             return
         made = token or (HOOK + self._make_secret() if hook else self._mint())
         public = public_id(made)
-        assert public is not None  # checked when the file was read
+        assert public is not None  # checked when the file was parsed
         own |= {"id": public, "hash": token_hash(made)}
         old = self._records.get(("key", public))
         if hook and not (isinstance(old, Key) and self._opens(old)):
@@ -349,7 +349,7 @@ class _Planner:
                 self.changed.append(f"key {label}: the token that it had before is revoked")
 
     def _opens(self, key: Key) -> bool:
-        """Tell whether the secret opens; not when the service's secret was changed since."""
+        """Return whether the key's secret can be decrypted; False if the master secret has changed."""
         try:
             return bool(self._vault.open(key.secret, f"hook/{key.id}"))
         except ValueError:
@@ -363,7 +363,7 @@ class _Planner:
         self.owned("inbound", f"{team.id}/{address}", given, where, team, address)
 
     def webhook(self, team: TeamRecord, given: dict[str, Any], where: str) -> None:
-        """A webhook is known by its URL within the team."""
+        """Plan a webhook; its URL identifies it within the team."""
         url, login = split_login(given["url"])
         own = {field: value for field, value in given.items() if field != "secret"} | {"url": url}
         old = next((hook for hook in self._all(Webhook) if (hook.team, hook.url) == (team.id, url)), None)
@@ -382,8 +382,8 @@ class _Planner:
         self.owned("webhook", id_, own, where, team, url)
 
     def _has_login(self, hook: Webhook, login: str) -> bool:
-        """Tell whether the hook has this login: sealing gives
-        another text each time, and one that is the same is kept.
+        """Return whether the webhook already has this login. Encryption output differs each time, so an equal login is
+        kept.
         """
         try:
             return bool(hook.login) and self._vault.open(hook.login or "", f"webhook/{hook.id}/login") == login.encode()
@@ -407,7 +407,7 @@ class _Planner:
         team: TeamRecord,
         shown: str | None = None,
     ) -> None:
-        """Write a record that the team owns; `shown` names it in the output instead of its id."""
+        """Write a record owned by the team; `shown` replaces the id in the output."""
         owner = getattr(self._records.get((kind, id_)), "team", team.id)
         if owner != team.id:
             self._fail(f"{where}.id", f"{id_} belongs to another team; ids are unique in the instance")

@@ -1,7 +1,7 @@
-"""What an operator sets up: the platform, its carriers, and each team with all that belongs to it.
+"""Setup records: the platform, its carriers, and each team with everything that belongs to the team.
 
-These records are what `apply` and the dashboard write, what the store keeps as documents, and what every
-request decides with. Money is in integers of 10^-6 currency units, times in milliseconds since 1970.
+`apply` and the dashboard write these records, the store keeps them as documents, and every request uses them.
+Money is in integers of 10^-6 currency units, times in milliseconds since 1970.
 """
 
 from collections.abc import Callable
@@ -14,38 +14,39 @@ from heliograph.domain.limits import MIB
 
 Channel = Literal["email", "sms", "whatsapp"]
 Mode = Literal["sandbox", "live"]
-Scope = Literal["send", "manage"]  # of a team's key
-KeyScope = Literal["send", "manage", "operate"]  # `operate` is the one scope of a platform key
-Status = Literal["approved", "draft", "archived"]  # of a template or a layout
+Scope = Literal["send", "manage"]  # scopes of a team's key
+KeyScope = Literal["send", "manage", "operate"]  # `operate` is the only scope of a platform key
+Status = Literal["approved", "draft", "archived"]  # status of a template or a layout
 Segmenting = Literal["spec", "udh"]
-Foreign = Literal["postal", "postmark", "resend", "twilio"]  # services in whose shape we answer
+Foreign = Literal["postal", "postmark", "resend", "twilio"]  # services whose API format is supported
 Priority = Literal["critical", "normal", "bulk"]
-UpstreamState = Literal["approved", "pending", "rejected", "paused", "disabled"]  # of a WhatsApp template at Meta
+UpstreamState = Literal["approved", "pending", "rejected", "paused", "disabled"]  # state of a WhatsApp template at Meta
 
 CHANNELS: tuple[str, ...] = get_args(Channel)
 KEEP_CONTENT_DAYS, KEEP_MESSAGES_DAYS = 7, 90
 KEEP_CONTENT_DAYS_MAX, KEEP_MESSAGES_DAYS_MAX = 90, 3650
-PRIORITY_MAX = 1_000_000  # and its negative
+PRIORITY_MAX = 1_000_000  # allowed range: -PRIORITY_MAX to PRIORITY_MAX
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One record of the setup, known by its kind and id."""
+    """Base class of setup records; a record is identified by kind and id."""
 
 
 class Platform(Setting, frozen=True):
-    sender: str = "hello@sandbox.heliograph.test"  # the sandbox sender, bare
+    sender: str = "hello@sandbox.heliograph.test"  # sender address of sandbox teams, without display name
     brand: str = "Heliograph"
-    verify_price: dict[str, int] = {}  # per start, by currency
-    verify_text: dict[str, str] = {}  # by language; they win over the built-in ones
-    mail_host: str = ""  # where bounces come in, as MX records name it; empty: the host of the public URL
-    templates_need_approval: bool = False  # what a team changes in a template waits for an operator
-    prices: dict[Channel, dict[str, dict[str, int]]] = {}  # offered at approval: channel → currency → country or "*"
-    sandbox_per_day: int = 50  # messages and codes of a sandbox team over real carriers
-    log_requests_per_second: int = 10  # kept of each team in each process; refused ones are beside these
-    compat_hosts: dict[str, Foreign] = {}  # host names at whose root another service's calls are taken
-    attachment_types: tuple[str, ...] = ()  # that emails may have beside the spec's
-    paused: bool = False  # delivery is paused: new messages answer `queued`
-    paused_reason: str = ""  # when no operator paused it
+    verify_price: dict[str, int] = {}  # price per verification, by currency
+    verify_text: dict[str, str] = {}  # by language; overrides the built-in texts
+    mail_host: str = ""  # MX host name for bounces; empty: the host of the public URL
+    templates_need_approval: bool = False  # a team's template changes wait for an operator's approval
+    # Default prices at approval: channel → currency → country or "*".
+    prices: dict[Channel, dict[str, dict[str, int]]] = {}
+    sandbox_per_day: int = 50  # limit of messages and codes of a sandbox team over real carriers
+    log_requests_per_second: int = 10  # logged requests per team and process; rejected requests count separately
+    compat_hosts: dict[str, Foreign] = {}  # host names at whose root the API of another service is served
+    attachment_types: tuple[str, ...] = ()  # additional attachment types of emails beyond the spec's
+    paused: bool = False  # delivery is paused: new messages remain `queued`
+    paused_reason: str = ""  # set if the pause was not made by an operator
 
 
 class CarrierRecord(Setting, frozen=True):
@@ -54,13 +55,13 @@ class CarrierRecord(Setting, frozen=True):
     kind: str
     countries: tuple[str, ...] = ("*",)
     enabled: bool = True
-    priority: int = 10  # lower is asked first
-    options: dict[str, Any] = {}  # the kind's own fields
-    by_hand: bool = False  # made in the dashboard, and named by no setup file since
+    priority: int = 10  # carriers with a lower value are tried first
+    options: dict[str, Any] = {}  # fields specific to the carrier kind
+    by_hand: bool = False  # created in the dashboard and not present in a setup file since
 
 
 class VerifyLimits(Setting, frozen=True):
-    """How a team verifies: where and how often it may, and the text."""
+    """Verification settings of a team: countries, limits and text."""
 
     countries: tuple[str, ...] = ("*",)
     per_phone_10m: int = 5
@@ -70,14 +71,16 @@ class VerifyLimits(Setting, frozen=True):
     wrong_per_phone_day: int = 100
     conversion_guard: bool = True
     language: str = "en"
-    magic: bool = False  # magic numbers verify in a live team too
-    inbox: bool = False  # keys of a sandbox team read its codes at GET /v1/inbox
-    webotp: str = ""  # the domain that browsers may fill the code in on
-    channels: tuple[Channel, ...] = ("sms",)  # SMS is always open
+    magic: bool = False  # magic numbers also verify in a live team
+    inbox: bool = False  # keys of a sandbox team can read its codes at GET /v1/inbox
+    webotp: str = ""  # domain on which browsers may autofill the code
+    channels: tuple[Channel, ...] = ("sms",)  # SMS is always enabled
 
 
 class OptOutTexts(Setting, frozen=True):
-    """A team's words for opting out and in again, and its answers; an empty answer is not sent."""
+    """Keywords with which recipients opt out of and in to a team's messages, and the replies; empty replies are not
+    sent.
+    """
 
     words: tuple[str, ...] = (
         *("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT"),
@@ -94,63 +97,65 @@ OCTETS_PER_DAY: dict[Mode, int] = {"live": 10 * 1024 * MIB, "sandbox": 200 * MIB
 
 
 class TeamRecord(Setting, frozen=True):
-    """A team's own fields; what it owns are records of their own that name it."""
+    """A team's own fields; the objects of a team are separate records that reference the team."""
 
-    ref: int  # the store's integer for the team
+    ref: int  # integer id of the team in the database
     id: str
     name: str
     mode: Mode = "sandbox"
     suspended: bool = False
     currency: str = "USD"
-    email_quota: int = 10_000  # recipients a month
+    email_quota: int = 10_000  # recipients per month
     features: tuple[str, ...] = ()
-    rate_limit: int = 100  # requests a second for each key, burst twice that; 0 = off
+    rate_limit: int = 100  # requests per second for each key, burst twice that; 0 = off
     segmenting: Segmenting = "spec"
     verify: VerifyLimits = VerifyLimits()
     opt_out: OptOutTexts = OptOutTexts()
-    marketing_per_day: int = 2  # WhatsApp MARKETING messages for each recipient
-    credit_low: int = 5_000_000  # credit below which `credit.low` is told; 0 = never
-    octets_per_day: int | None = None  # bytes of texts and attachments; 0 = off, None: as its mode has
-    domains_max: int = 50  # that it may add itself
-    keep_content_days: int = KEEP_CONTENT_DAYS  # after a message's end; its text and attachments
-    keep_messages_days: int = KEEP_MESSAGES_DAYS  # its recipients and timeline; never shorter than its content
-    wanted: str = ""  # another name, asked for by an owner; recipients are told the one above until it is approved
+    marketing_per_day: int = 2  # WhatsApp MARKETING messages per recipient
+    credit_low: int = 5_000_000  # credit below which `credit.low` is published; 0 = never
+    octets_per_day: int | None = None  # bytes of texts and attachments; 0 = off, None: default of the mode
+    domains_max: int = 50  # number of domains that the team may add
+    # Retention of text and attachments, counted from the message's final state.
+    keep_content_days: int = KEEP_CONTENT_DAYS
+    # Retention of recipients and timeline; at least as long as the content.
+    keep_messages_days: int = KEEP_MESSAGES_DAYS
+    wanted: str = ""  # new name requested by an owner; recipients see `name` until the new name is approved
     wanted_refused: str = ""
-    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
-    passthrough: str = ""  # tpl_… of one variable, whose value is the free text of Twilio's programs
-    catch: bool = False  # sandbox: what other services' programs send is taken whatever it is, and goes nowhere
-    test_clock: bool = False  # sandbox: it moves its own time, and only simulators serve it
-    attachment_types: tuple[str, ...] = ()  # beside the spec's and the platform's
+    asked_by: str = ""  # usr_… who requested last; receives the decision
+    passthrough: str = ""  # tpl_… with one variable that takes the free text sent by Twilio clients
+    catch: bool = False  # sandbox: anything sent through APIs of other services is accepted and only captured
+    test_clock: bool = False  # sandbox: the team controls its own clock and only simulators deliver
+    attachment_types: tuple[str, ...] = ()  # in addition to those of the spec and the platform
 
     @property
     def wrong_catch(self) -> str:
-        """Say what is wrong with `catch`; empty: nothing is."""
+        """Return the error in `catch`; empty if valid."""
         return "expected false: a live team catches nothing" if self.catch and self.mode == "live" else ""
 
     @property
     def wrong_test_clock(self) -> str:
-        """Say what is wrong with `test_clock`; empty: nothing is."""
+        """Return the error in `test_clock`; empty if valid."""
         return "expected false: a live team keeps real time" if self.test_clock and self.mode == "live" else ""
 
     @property
     def octets_most(self) -> int:
-        """Return the octets that it may store in a day; 0 = off."""
+        """Return the bytes that the team may store per day; 0 = off."""
         return OCTETS_PER_DAY[self.mode] if self.octets_per_day is None else self.octets_per_day
 
     @property
     def wrong_days(self) -> str:
-        """Say what is wrong with `keep_messages_days`; empty: nothing is."""
+        """Return the error in `keep_messages_days`; empty if valid."""
         if self.keep_messages_days >= self.keep_content_days:
             return ""
         return f"expected at least {self.keep_content_days}: messages are kept as long as content (keep_content_days)"
 
 
 class TeamClock(Setting, frozen=True):
-    """How far a team's test clock is ahead of real time, and how far it is to be."""
+    """Offset of a team's test clock from real time, current and target."""
 
     team: str
     ahead: int = 0  # ms
-    target: int = 0  # ms; more than `ahead` while what becomes due on the way is being done
+    target: int = 0  # ms; more than `ahead` while work due before the target is being processed
 
 
 class Domain(Setting, frozen=True):
@@ -160,13 +165,13 @@ class Domain(Setting, frozen=True):
     brand: str
     verified: bool = False
     approved: bool = False
-    by_dns: bool = False  # DNS decides about `verified`; else it is an operator's word
-    failures: int = 0  # checks in a row that found a record missing
+    by_dns: bool = False  # DNS decides `verified`; otherwise an operator does
+    failures: int = 0  # consecutive checks that found a record missing
     checked_at: int | None = None
-    refused_reason: str = ""  # why an operator did not approve it
-    wanted: str = ""  # another brand, asked for since it was approved; the one above is used until that is too
-    wanted_refused: str = ""  # why it was not
-    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
+    refused_reason: str = ""  # why an operator refused the domain
+    wanted: str = ""  # new brand requested after approval; `brand` is used until the new one is approved
+    wanted_refused: str = ""  # why the new brand was refused
+    asked_by: str = ""  # usr_… who requested last; receives the decision
 
     @property
     def usable(self) -> bool:
@@ -174,16 +179,16 @@ class Domain(Setting, frozen=True):
 
 
 class DkimKey(Setting, frozen=True):
-    """A private key that signs for a domain, sealed; the public half stands in the domain's DNS."""
+    """An encrypted private key that signs for a domain; the public key is published in the domain's DNS."""
 
     id: str  # domain id / selector
     team: str
     domain: str  # dom_ id
     selector: str
     algorithm: Literal["rsa-sha256", "ed25519-sha256"]
-    sealed: str  # the private key, PEM
-    public: str  # the TXT value
-    state: Literal["pending", "active", "retired"] = "active"  # pending: waits for its DNS record
+    sealed: str  # the private key as PEM, encrypted
+    public: str  # value of the TXT record
+    state: Literal["pending", "active", "retired"] = "active"  # pending: the DNS record is not published yet
     made_at: int = 0
 
 
@@ -194,15 +199,15 @@ class DisplayName(Setting, frozen=True):
     name: str
     approved: bool = False
     refused_reason: str = ""
-    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
+    asked_by: str = ""  # usr_… who requested last; receives the decision
 
 
 class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a template declares of a variable beyond its name."""
 
-    list: tuple[str, ...] = ()  # the fields of its items; none: it is one value
-    max: int = 50  # items
-    max_length: int | None = None  # characters of it, or of each field of its items
+    list: tuple[str, ...] = ()  # fields of the items of a list; empty for a single value
+    max: int = 50  # maximum number of items
+    max_length: int | None = None  # maximum characters of the value, or of each field of an item
 
 
 class LocaleParts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -231,39 +236,39 @@ class Template(Setting, frozen=True):
     language: str | None = None
     upstream_name: str | None = None
     variables: tuple[str, ...] = ()  # declared names in manifest order, without `customer.`
-    shapes: dict[str, Shape] = {}  # of those that declare more than their name
-    locale: str = "en"  # of its parts
-    locales: dict[str, LocaleParts] = {}  # in other languages, by their tag
-    timezone: str = "UTC"  # of the times that it writes
-    layout: str | None = None  # lay_… around its html and text
+    shapes: dict[str, Shape] = {}  # types of the variables that declare more than a name
+    locale: str = "en"  # locale of the fields above
+    locales: dict[str, LocaleParts] = {}  # translations, by locale
+    timezone: str = "UTC"  # time zone of rendered times
+    layout: str | None = None  # lay_… of the layout around html and text
     optional: tuple[str, ...] = ()
     price: int = 0
     prices: dict[str, int] = {}  # by ISO country; 0 is a price
-    examples: dict[str, str] = {}  # values to preview and to try it with
-    validity_minutes: int = 0  # sms: how long the carrier may try; 0: as long as it pleases
-    priority: Priority = "normal"  # of sends that name none
-    refused_reason: str = ""  # of a draft: why an operator did not approve it
-    unfinished: bool = False  # of a draft: its team has not asked to publish it yet
-    submitted_at: int = 0  # of a draft: since when it waits for an operator
-    # What programs written for Resend give a template, and get back.
-    alias: str = ""  # by which it is found as well
-    sender: str = ""  # of mails that name none
+    examples: dict[str, str] = {}  # sample values for previews and test sends
+    validity_minutes: int = 0  # sms: validity period at the carrier; 0: the carrier's default
+    priority: Priority = "normal"  # default of sends without a priority
+    refused_reason: str = ""  # of a draft: why an operator refused it
+    unfinished: bool = False  # of a draft: the team has not submitted it yet
+    submitted_at: int = 0  # of a draft: when it was submitted
+    # Fields that Resend clients set on a template and read back.
+    alias: str = ""  # alternative name for lookups
+    sender: str = ""  # default sender of mails
     reply_to: tuple[str, ...] = ()
-    fallback: dict[str, str | int | float] = {}  # of variables that a send leaves out
-    written: dict[str, str] = {}  # variables that they do not write in capitals: ours → theirs
-    numbers: tuple[str, ...] = ()  # variables that they call numbers
+    fallback: dict[str, str | int | float] = {}  # defaults of variables that a send omits
+    written: dict[str, str] = {}  # variables that Resend clients do not write in capitals: our name → theirs
+    numbers: tuple[str, ...] = ()  # variables that Resend clients declare as numbers
 
 
 class UpstreamTemplate(Setting, frozen=True):
-    """What Meta last told of a WhatsApp template that a team sends."""
+    """Status of a team's WhatsApp template as last reported by Meta."""
 
     team: str
     name: str
     language: str
     status: UpstreamState = "approved"
     reason: str = ""
-    quality: str = ""  # in Meta's words: green, yellow, red
-    at: int = 0  # when it came to its status, by Meta's clock
+    quality: str = ""  # as Meta reports it: green, yellow, red
+    at: int = 0  # when the status changed, by Meta's clock
     quality_at: int = 0
 
     @property
@@ -272,7 +277,7 @@ class UpstreamTemplate(Setting, frozen=True):
 
 
 class Layout(Setting, frozen=True):
-    """What stands around the content of a team's emails."""
+    """Frame around the content of a team's emails."""
 
     id: str
     team: str
@@ -281,23 +286,23 @@ class Layout(Setting, frozen=True):
     version: int = 1
     html: str | None = None
     text: str | None = None
-    submitted_at: int = 0  # of a draft: since when it waits for an operator
-    refused_reason: str = ""  # of a draft: why an operator did not approve it
-    asked_by: str = ""  # of a draft: usr_… who submitted it; told when it is decided
+    submitted_at: int = 0  # of a draft: when it was submitted
+    refused_reason: str = ""  # of a draft: why an operator refused it
+    asked_by: str = ""  # of a draft: usr_… who submitted the layout; receives the decision
 
 
 class LayoutDraft(Setting, frozen=True):
-    """A change of a layout that is not approved; until then the layout stays as it is."""
+    """An unapproved change of a layout; the current layout stays in use until approval."""
 
     team: str
-    layout: Layout  # as it would become
+    layout: Layout  # the layout after the change
 
 
 class TemplateDraft(Setting, frozen=True):
-    """A change of a template that is not published; until then the template stays as it is."""
+    """An unpublished change of a template; the current template stays in use until publication."""
 
     team: str
-    template: Template  # as it would become
+    template: Template  # the template after the change
     by: str  # usr_…
     at: int
 
@@ -311,14 +316,14 @@ class Key(Setting, frozen=True):
     scopes: tuple[KeyScope, ...] = ("send",)
     revoked: bool = False
     expires_at: int | None = None
-    networks: tuple[str, ...] = ()  # where it may be used from; none: anywhere
-    passthrough: str = ""  # as a team's, and before it
-    created_at: int = 0  # 0: before this was kept
-    secret: str = ""  # sealed: of a hook's key, which signs requests and is never sent
+    networks: tuple[str, ...] = ()  # networks from which the key may be used; empty: any
+    passthrough: str = ""  # like the team's `passthrough`, which this overrides
+    created_at: int = 0  # 0 for records older than this field
+    secret: str = ""  # encrypted secret of a hook's key, which signs requests and is never sent
 
 
 class Recipient(Setting, frozen=True):
-    """An address or phone verified on a sandbox team, in its normal form."""
+    """A verified email address or phone of a sandbox team, normalised."""
 
     team: str
     address: str
@@ -330,44 +335,44 @@ class SenderId(Setting, frozen=True):
     value: str
     approved: bool = False
     refused_reason: str = ""
-    wanted: str = ""  # as a domain's
+    wanted: str = ""  # like `Domain.wanted`
     wanted_refused: str = ""
-    asked_by: str = ""  # usr_… who asked for it last; told when it is decided
+    asked_by: str = ""  # usr_… who requested last; receives the decision
 
 
 class Inbound(Setting, frozen=True):
-    """Where mail for a team comes in."""
+    """An address at which mail for a team is received."""
 
     team: str
-    address: str  # in its normal form; `*@domain`: all that no other names
+    address: str  # normalised; `*@domain` receives everything that no other address matches
 
 
 OWN_FORMAT = "heliograph"
 
 
 class Webhook(Setting, frozen=True):
-    """An endpoint that a team's events are told to."""
+    """An endpoint that receives a team's events."""
 
     id: str
     team: str
     url: str
-    secret: str  # sealed
+    secret: str  # encrypted
     events: tuple[str, ...] = ("*",)  # types, `email.*`, or `*`
-    old_secret: str | None = None  # sealed; signs beside the new one until `old_until`
+    old_secret: str | None = None  # encrypted; also signs until `old_until`
     old_until: int = 0
     enabled: bool = True
     description: str = ""
     created_at: int = 0
-    disabled_reason: str = ""  # why the service itself disabled it
+    disabled_reason: str = ""  # why the service disabled the webhook automatically
     format: str = OWN_FORMAT  # one of webhook_formats
-    login: str | None = None  # sealed; user:password of its URL, sent as Basic
-    private_key: str | None = None  # sealed; of formats that sign with a pair of keys
-    public_key: str = ""  # base64 of it as DER (SubjectPublicKeyInfo)
-    asked: tuple[str, ...] = ()  # events by the names of its format, where somebody asked for them so
+    login: str | None = None  # encrypted user:password from the URL, sent as HTTP Basic
+    private_key: str | None = None  # encrypted; for formats that sign with a key pair
+    public_key: str = ""  # public key as base64 DER (SubjectPublicKeyInfo)
+    asked: tuple[str, ...] = ()  # events by the names of the format, if they were requested by those names
 
 
 class Team(msgspec.Struct, frozen=True, kw_only=True):
-    """A team with all that belongs to it, as requests see it."""
+    """A team with everything that belongs to it, as used by requests."""
 
     record: TeamRecord
     domains: dict[str, Domain] = {}  # by name
@@ -380,12 +385,12 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     recipients: frozenset[str] = frozenset()
     inbound: frozenset[str] = frozenset()  # addresses
     webhooks: tuple[Webhook, ...] = ()
-    hook_keys: tuple[Key, ...] = ()  # those that sign
-    clock: TeamClock | None = None  # None: it was never moved
-    # What only the setup decides, decided once:
+    hook_keys: tuple[Key, ...] = ()  # keys that sign requests
+    clock: TeamClock | None = None  # None if the clock was never moved
+    # Values derived from the setup alone, computed once:
     sandbox: bool = False
-    simulated: bool = False  # it has a test clock: nothing that it sends reaches a real carrier
-    approved_domains: tuple[Domain, ...] = ()  # those that it may send for, in the order they were made
+    simulated: bool = False  # the team has a test clock: nothing it sends reaches a real carrier
+    approved_domains: tuple[Domain, ...] = ()  # domains that the team may send from, in order of creation
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "sandbox", self.record.mode == "sandbox")
@@ -395,13 +400,15 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is behind a request."""
+    """Authenticated caller of a request."""
 
-    team: Team  # of a platform key: an empty team with the id "" and the number 0, which no route but its own reads
+    team: Team  # for a platform key: an empty team with id "" and number 0, read only by platform routes
     key: Key
-    entry: Callable[[str], AuditEntry] | None = None  # of a person's send: from the message's id
-    caught: bool = False  # whatever it sends is taken and ends in a simulator
+    entry: Callable[[str], AuditEntry] | None = None  # builds the audit entry of a send by a person from the message id
+    caught: bool = False  # everything sent is accepted and captured by a simulator
 
     def catching(self) -> "Caller":
-        """Return the caller as on other services' surfaces and by SMTP."""
+        """Return the caller as seen by SMTP and the APIs of other services, where a sandbox team may capture all
+        messages.
+        """
         return msgspec.structs.replace(self, caught=True) if self.team.record.catch and self.team.sandbox else self

@@ -1,4 +1,4 @@
-"""The setup file (contract 14): reading what an operator wrote into plain, checked values.
+"""Setup file (contract 14): parses and validates an operator's file.
 
 Nothing is compared with the store here; `plan.py` decides what the file changes.
 """
@@ -55,15 +55,15 @@ from heliograph.webhooks.policy.webhook import SECRET_PREFIX, check_format, chec
 
 
 class SetupError(Exception):
-    """The setup file is wrong and changes nothing; the message names file, line or key path."""
+    """The setup file is invalid and changes nothing; the message names file, line or key path."""
 
     def __init__(self, message: str, problems: Sequence[Any] = ()) -> None:
         super().__init__(message)
-        self.problems = list(problems)  # of the template that is wrong, as `apply --json` tells them
+        self.problems = list(problems)  # problems of the invalid template, as `apply --json` reports them
 
 
 class SetupFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Tables with the file's own names; what is absent in the file is absent here."""
+    """Parsed setup file, with the names of the file; fields absent in the file are absent here."""
 
     name: str
     platform: dict[str, Any] = {}
@@ -78,10 +78,10 @@ def read_setup_file(
     runnable: Collection[CarrierKind] = SIMULATORS,
     known: Mapping[str, CarrierKind] = {},
 ) -> SetupFile:
-    """Read a setup file, or raise an error that says where it is wrong.
+    """Parse a setup file; raise an error with the position of the problem.
 
-    `runnable` are the carriers that this version can make; `known` are those that are set up, by id. Of these the file
-    may write a part.
+    `runnable` are the carrier kinds that this version supports; `known` are the existing carriers by id. For an
+    existing carrier the file may contain only some of the fields.
     """
     try:
         given = _with_environment("", tomllib.loads(text), environment)
@@ -90,12 +90,12 @@ def read_setup_file(
             document["carriers"][i] = read_at(f"carriers[{i}]", carrier, known, partial(_read_carrier, runnable))
         return SetupFile(name=name, **document)
     except (ValueError, RecursionError) as error:
-        # It names what does not fit by its path, what is not TOML by its line, or numbers or nesting out of reason.
+        # The error names the path of an invalid value, the line of a TOML error, or excessive numbers or nesting.
         raise SetupError(f"{name}: {error}") from None
 
 
 def _read_fields(table: type["_Table"], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Read single fields of a table, as a form gives them: what they mean, and what is wrong with the others."""
+    """Parse single fields of a table, as a form submits them; return the valid values and the errors of the others."""
     kinds = {one.encode_name: one.type for one in msgspec.structs.fields(table)}
     fields, errors = {}, {}
     for name, value in given.items():
@@ -107,7 +107,7 @@ def _read_fields(table: type["_Table"], given: Mapping[str, Any]) -> tuple[dict[
 
 
 def values_from_environment(text: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of all `{ env = "NAME" }` of a setup file: secrets that need not be shown again."""
+    """Return the values of all `{ env = "NAME" }` in a setup file: secrets that need not be shown again."""
 
     def names(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
@@ -124,7 +124,7 @@ def values_from_environment(text: str, environment: Mapping[str, str]) -> frozen
 
 
 def _with_environment(path: str, value: Any, environment: Mapping[str, str]) -> Any:
-    """Replace every `{ env = "NAME" }` by that variable, so that secrets need not stand in the file."""
+    """Replace every `{ env = "NAME" }` by the variable's value, so that secrets need not be in the file."""
     if isinstance(value, list):
         return [_with_environment(f"{path}[{i}]", item, environment) for i, item in enumerate(value)]
     if not isinstance(value, dict):
@@ -159,11 +159,11 @@ def _read_format(given: str) -> str:
     return given
 
 
-_ABSENT: Any = msgspec.UNSET  # what the file leaves out
+_ABSENT: Any = msgspec.UNSET  # field not present in the file
 
 
 class _Table(msgspec.Struct):
-    """What may be written; what has no default must be."""
+    """Base class of tables in the file; fields without a default are required."""
 
 
 # -- carriers ----------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _read_carrier(
 
 
 def _table_of(kind: CarrierKind, *, part: bool) -> type[msgspec.Struct]:
-    """Return what may be written of a carrier of the kind; of a part nothing is needed."""
+    """Return a struct type for a carrier of the kind; with `part` no field is required."""
     fields = [*msgspec.structs.fields(_Carrier), *msgspec.structs.fields(CARRIER_KINDS[kind])]
     needed = {one.name for one in fields if one.required and not part}
     absent: dict[str, Any] = {"default": _ABSENT}
@@ -215,13 +215,13 @@ def _table_of(kind: CarrierKind, *, part: bool) -> type[msgspec.Struct]:
 
 
 def _written(type_: Any) -> Any:
-    """Take None out of a type: what is not set is not in the file."""
+    """Remove None from a type: unset values are not in the file."""
     bare = get_args(type_)[0] if get_origin(type_) is Annotated else type_
     return get_args(bare)[0] if get_origin(bare) in (Union, UnionType) else type_
 
 
 def carrier_fields(kind: CarrierKind) -> list[msgspec.structs.FieldInfo]:
-    """Return the kind's own fields, and the countries that it serves."""
+    """Return the fields of the carrier kind and, except for email, `countries`."""
     countries = [one for one in msgspec.structs.fields(_Carrier) if one.name == "countries" and kind[0] != "email"]
     return [*msgspec.structs.fields(CARRIER_KINDS[kind]), *countries]
 
