@@ -1,4 +1,4 @@
-"""Carriers as people fill them in: the form of a kind, made from its description, and what was typed into it."""
+"""Dashboard form of a carrier, generated from its kind; parsing of submitted values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,16 +12,17 @@ from heliograph.domain.setup.carrier_kinds import CARRIER_KINDS, CarrierKind, Co
 from heliograph.domain.setup.setup_file import carrier_fields
 from heliograph.domain.validation import Misfit, read
 
-ADDRESS = ("host", "port", "tls", "base_url")  # where secrets go, and whether others can read them on their way
+# Options that decide where secrets are sent and whether the connection is encrypted.
+ADDRESS = ("host", "port", "tls", "base_url")
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
     """A control of the form."""
 
-    name: str  # as in the file; a part of a table is `accepted.status`
+    name: str  # as in the setup file; a nested field is `accepted.status`
     label: str
     hint: str
-    more: bool  # one of those that most people leave alone
+    more: bool  # advanced option, rarely changed
     secret: bool
     control: Control
     required: bool = False
@@ -29,15 +30,15 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
-    """A form as it was read. Empty fields are absent."""
+    """A parsed form; empty fields are absent."""
 
-    fields: dict[str, Any]  # as a file would give them
-    errors: dict[str, str]  # by the name of the input
-    forget: frozenset[str]  # secrets to be removed
+    fields: dict[str, Any]  # as in a setup file
+    errors: dict[str, str]  # by input name
+    forget: frozenset[str]  # secrets to remove
 
 
 def inputs(kind: CarrierKind) -> list[Input]:
-    """List the controls that most people need first, each as its type wants it."""
+    """Return the form's controls, with advanced options last."""
     return sorted((_input(one) for one in _flat(kind)), key=lambda one: one.more)
 
 
@@ -58,7 +59,7 @@ def _input(one: FieldInfo) -> Input:
 
 
 def _flat(kind: CarrierKind) -> Iterator[FieldInfo]:
-    """Yield the fields of a table one by one, none of which must be given."""
+    """Yield the carrier's fields; nested structs become optional `parent.child` fields."""
     for field in carrier_fields(kind):
         bare = _bare(field.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
@@ -93,9 +94,9 @@ def _control(type_: Any) -> Control:
 
 
 def read_form(kind: CarrierKind, form: Mapping[str, str], before: Mapping[str, Any] = {}) -> Filled:
-    """Read a form; `before` holds the options of a carrier that is there.
+    """Parse a form; `before` holds the options of an existing carrier.
 
-    Its secrets stay where the form leaves them empty, unless they would go to another address then.
+    Secrets left empty are kept, unless they would then be sent to another address.
     """
     types = {one.encode_name: one.type for one in _flat(kind)}
     fields: dict[str, Any] = {}
@@ -126,7 +127,7 @@ def read_form(kind: CarrierKind, form: Mapping[str, str], before: Mapping[str, A
 
 
 def _value(one: Input, given: str, type_: Any) -> Any:
-    """Read the text of a control as a file would have it, or raise ValueError in plain words."""
+    """Convert the text of a control to the value in a setup file; raise ValueError with a readable message."""
     if one.control == "checkbox":
         return True
     if one.control == "number":
@@ -157,7 +158,7 @@ def _sentence(text: str) -> str:
 
 
 def shown(kind: CarrierKind, options: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a carrier has, as the controls show it. Secrets are never among it."""
+    """Return the carrier's options as form values, without secrets."""
     texts: dict[str, str] = {}
     for one in inputs(kind):
         table, _, part = one.name.rpartition(".")
@@ -173,6 +174,6 @@ def _text(value: Any) -> str:
 
 
 def kind_of(text: str) -> CarrierKind | None:
-    """Read the kind from an address: `email-smtp`."""
+    """Return the kind from a URL part such as `email-smtp`; None if unknown."""
     channel, _, kind = text.partition("-")
     return (channel, kind) if (channel, kind) in CARRIER_KINDS else None

@@ -1,7 +1,7 @@
-"""The kinds of carriers, each described once: how its options are written, what they are without, and what they say.
+"""Carrier kinds, each defined once: options, defaults and labels.
 
-The setup file, the form in the dashboard and its errors, what is sealed, and the carriers themselves read these
-structs; `tests/test_docs.py` holds the table in docs/configuration.md to them.
+These structs are used by the setup file, the dashboard form and its errors, the encryption of secrets, and the
+carriers themselves; `tests/test_docs.py` compares the table in docs/configuration.md with these structs.
 """
 
 import re
@@ -33,8 +33,8 @@ from heliograph.domain.setup.values import (
 
 CarrierKind = tuple[str, str]  # channel, kind
 Control = Literal["text", "secret", "number", "checkbox", "choice", "list", "lines", "text area"]
-Long = Literal["udh", "payload"]  # how to send a text that does not fit into one part
-IdForm = Literal["same", "hex", "decimal"]  # how receipts write ids, when it differs from submit_sm_resp
+Long = Literal["udh", "payload"]  # how a text that exceeds one part is sent
+IdForm = Literal["same", "hex", "decimal"]  # format of message ids in receipts, if different from submit_sm_resp
 MailProviderName = Literal["ses", "postmark", "mailgun", "sendgrid", "resend", "brevo"]
 
 PLACEHOLDERS = ("to", "to_digits", "from", "text", "message_id", "callback_url", "country")
@@ -42,17 +42,17 @@ PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 
 
 class Label(msgspec.Struct, frozen=True):
-    """What people are told of an option. Its default stands for `{}` in the hint."""
+    """Label and hint of an option; `{}` in the hint is replaced by the default."""
 
     text: str
     hint: str = ""
-    more: bool = False  # one of those that most people leave alone
-    secret: bool = False  # sealed in the database, and never shown again
-    control: Control | None = None  # None: as its type has it
+    more: bool = False  # advanced option, rarely changed
+    secret: bool = False  # encrypted in the database and never shown again
+    control: Control | None = None  # None: derived from the type
 
 
 def more(text: str, hint: str = "", *, secret: bool = False) -> Label:
-    """Label one of the options that most people leave alone."""
+    """Return the label of an advanced option."""
     return Label(text, hint, more=True, secret=secret)
 
 
@@ -62,10 +62,10 @@ _UNCERTAIN = "When it is unknown whether a message was sent: send it once more, 
 
 
 class CarrierOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kind's own fields. What has no default must be given."""
+    """Fields of a carrier kind; fields without a default are required."""
 
     title: ClassVar[str]
-    about: ClassVar[str]  # one sentence: whom it is for
+    about: ClassVar[str]  # one sentence on who should use this kind
 
 
 class RelayOptions(CarrierOptions, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class MxOptions(CarrierOptions, frozen=True, kw_only=True):
     helo: Annotated[
         Domain,
         Label("Greeting name", "The name that reverse DNS gives this server. Empty: the public URL's host."),
-    ] = ""  # our address as a literal
+    ] = ""  # empty: our address as a literal
     tls: Annotated[
         Literal["opportunistic", "required"],
         Label("Encryption", "Opportunistic by default. Required: mail waits where there is no TLS."),
@@ -161,7 +161,7 @@ class AcceptedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     status: Annotated[Statuses, Label("Accepted: statuses", "Such as 200, 202.")] = field(
         default_factory=lambda: [200, 201, 202]
     )
-    # An answer without the id is not accepted.
+    # A response without the id is not accepted.
     id: Annotated[JsonPath, Label("Accepted: where the id is", "A path such as $.message_id.")] = ""
 
 
@@ -191,7 +191,7 @@ class HttpOptions(CarrierOptions, frozen=True, kw_only=True, rename={"sender": "
     title = "Any HTTP API"
     about = "A provider that takes a message by one HTTP request: describe the request and its answers."
 
-    # The first four may hold a provider's key.
+    # The first four options may contain a provider's key.
     url: Annotated[
         Url,
         Label("Address", "With placeholders such as {{to}}, {{from}}, {{text}}.", secret=True, control="text"),
@@ -220,7 +220,7 @@ class HttpOptions(CarrierOptions, frozen=True, kw_only=True, rename={"sender": "
         Literal["signature", "token"], more("Callback check", "HMAC-SHA256 in X-Signature, or a token in the URL.")
     ] = "signature"
     callback_timestamp: Annotated[JsonPath, more("Where a callback has its time", "A path such as $.timestamp.")] = (
-        ""  # checked when set
+        ""  # checked if set
     )
     uncertain: Annotated[Uncertain, more("When uncertain", _UNCERTAIN)] = "resend"
 
@@ -259,7 +259,7 @@ class SimulatorOptions(CarrierOptions, frozen=True, kw_only=True):
 
 
 SIMULATORS: frozenset[CarrierKind] = frozenset((channel, "simulator") for channel in CHANNELS)
-CARRIER_KINDS: dict[CarrierKind, type[CarrierOptions]] = {  # as they are offered
+CARRIER_KINDS: dict[CarrierKind, type[CarrierOptions]] = {  # in the order shown to users
     ("email", "smtp"): RelayOptions,
     ("email", "mx"): MxOptions,
     ("sms", "smpp"): SmppOptions,
@@ -287,7 +287,7 @@ SECRETS = frozenset(
 
 
 def sealed(options: Mapping[str, Any], seal: Seal) -> dict[str, Any]:
-    """Write each secret as `{"sealed": "…"}`."""
+    """Return the options with each secret encrypted as `{"sealed": "…"}`."""
     return {
         name: {"sealed": seal(msgspec.json.encode(value), name)} if name in SECRETS else value
         for name, value in options.items()

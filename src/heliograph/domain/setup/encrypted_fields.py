@@ -1,4 +1,4 @@
-"""What is sealed in the records of the setup: by the context that each text belongs to. Pure."""
+"""Encrypted fields of setup records, keyed by encryption context. Pure functions."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ def texts_of(record: Setting) -> dict[str, str]:
 
 
 def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
-    """Return the record with these texts in place of its own; contexts that are not given stay."""
+    """Return the record with its ciphertexts replaced by `texts`; contexts not in `texts` keep theirs."""
     match record:
         case Webhook(id=id_):
             return replace(record, **{name: texts[at] for name, at in _of_webhook(id_).items() if at in texts})
@@ -40,6 +40,6 @@ def with_texts(record: Setting, texts: Mapping[str, str]) -> Setting:
 
 
 def _of_webhook(id_: str) -> dict[str, str]:
-    """Map each field that is sealed to its context."""
+    """Map each encrypted field of a webhook to its context."""
     more = {"old_secret": "old", "login": "login", "private_key": "key"}
     return {"secret": f"webhook/{id_}"} | {name: f"webhook/{id_}/{end}" for name, end in more.items()}

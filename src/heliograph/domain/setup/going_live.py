@@ -1,4 +1,4 @@
-"""What a sandbox team needs before it goes live: what must be, and what it should know."""
+"""Checklist of a sandbox team before it goes live: requirements and recommendations."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     text: str
     done: bool
-    needed: bool = False  # without it the team cannot go live
-    subject: str = ""  # what is to be mended
-    act: str = ""  # what only an operator can do about it …
-    tab: str = ""  # … and where on their page of the team; empty: at the carriers
+    needed: bool = False  # the team cannot go live without this
+    subject: str = ""  # object to fix
+    act: str = ""  # action that only an operator can take …
+    tab: str = ""  # … and the tab of the operator's team page for this action; empty: the carriers page
 
 
 def checklist(team: Team, carriers: Sequence[CarrierRecord], credit: int) -> list[Requirement]:
@@ -68,9 +68,7 @@ def may_go_live(checks: Sequence[Requirement]) -> bool:
 
 
 def _carrier_check(carriers: Sequence[CarrierRecord]) -> Requirement:
-    """Check that carriers reach people: a channel with none of
-    its own, simulators alone or none enabled reaches nobody.
-    """
+    """Check that every channel has an enabled carrier other than a simulator."""
     simulated, closed = simulated_channels(carriers), closed_channels(carriers)
     said = [f"Simulators take {_said(simulated)}: nothing of it leaves this instance."] if simulated else []
     said += [f"No carrier takes {_said(closed)}: all are disabled."] if closed else []

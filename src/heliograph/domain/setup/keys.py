@@ -1,6 +1,6 @@
-"""API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`, known to us by their hash only.
+"""API key tokens (contract 3): `hk_<10 public>_<43 secret><6 checksum>`; only the hash is stored.
 
-A hook's key is `v1,whsec_…` as Supabase writes it. It signs requests and is never sent, so it is kept, sealed.
+A hook's key is `v1,whsec_…` in Supabase's format. It signs requests and is never sent, so it is stored encrypted.
 """
 
 import hashlib
@@ -14,13 +14,13 @@ from heliograph.domain.refusals import InsufficientScope, InvalidApiKey
 from heliograph.domain.setup.records import Caller, Key
 from heliograph.webhooks.policy.webhook import SECRET_BYTES, secret_size
 
-ENTROPY_BYTES = 64  # 512 bits for 316: the bias of the remainder is below 2^-190
+ENTROPY_BYTES = 64  # 512 bits for 316: the modulo bias is below 2^-190
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PUBLIC_ID = re.compile(r"[0-9A-Za-z]{10}")
 _TOKEN = re.compile(rf"(hk_({PUBLIC_ID.pattern})_[0-9A-Za-z]{{43}})([0-9A-Za-z]{{6}})")
-HOOK = "v1,"  # before a hook's secret
-_NO_HASH = "0" * 64  # compared with when there is no such key, so that both answers cost the same
+HOOK = "v1,"  # prefix of a hook's secret
+_NO_HASH = "0" * 64  # compared if the key does not exist, so that both cases take the same time
 
 
 def make_token(entropy: bytes) -> str:
@@ -36,7 +36,7 @@ def checksum(text: str) -> str:
 
 
 def _base62(number: int, length: int) -> str:
-    """Return the last `length` digits."""
+    """Return the last `length` base-62 digits of the number."""
     digits = ""
     for _ in range(length):
         number, digit = divmod(number, 62)
@@ -45,7 +45,7 @@ def _base62(number: int, length: int) -> str:
 
 
 def parse_token(text: str) -> str | None:
-    """Return the public id of a well-formed token."""
+    """Return the public id of a well-formed token; None if invalid."""
     found = _TOKEN.fullmatch(text)
     return found[2] if found and checksum(found[1]) == found[3] else None
 
@@ -55,7 +55,7 @@ def is_hook_secret(text: str) -> bool:
 
 
 def public_id(text: str) -> str | None:
-    """Return a key's public id, from its token or a hook's secret."""
+    """Return a key's public id from its token or a hook's secret; None if invalid."""
     if is_hook_secret(text):
         return _base62(int(token_hash(text), 16), 10)
     return parse_token(text)
@@ -70,7 +70,9 @@ def matches(token: str, hash: str) -> bool:
 
 
 def check_giver(giver: Key | None, key: Key) -> None:
-    """A key gives another no more than it has itself, and for no longer: else `manage` alone would be everything."""
+    """Check that a new key has no more rights and no longer validity than the key that creates it; otherwise `manage`
+    would grant everything.
+    """
     if giver is None:
         return
     if missing := [scope for scope in key.scopes if scope not in giver.scopes]:
@@ -86,16 +88,18 @@ def check_giver(giver: Key | None, key: Key) -> None:
 
 
 def check_network(key: Key, address: str) -> None:
-    """Check where a key is used. Loopback counts as any other:
-    behind a proxy that is not trusted, all come from there.
+    """Check the network from which a key is used. Loopback is not exempt: behind an untrusted proxy every request comes
+    from there.
     """
     if key.networks and not is_in(address, key.networks):
         raise InsufficientScope(f"This key may be used from {', '.join(key.networks)} only, not from {address}.")
 
 
 def find_caller(token: str, callers: Mapping[str, Caller], now: int) -> Caller:
-    """Find who holds the token, among `callers` by public id; `now` is in ms. There is one refusal for every reason."""
-    # A token with a wrong form or checksum has no stored hash, so the look-up alone decides.
+    """Return the caller who holds the token, from `callers` by public id; `now` is in ms. All failures raise the same
+    error.
+    """
+    # A malformed token has no stored hash, so the lookup alone decides.
     caller = callers.get(token[3:13])
     known = matches(token, caller.key.hash if caller else _NO_HASH)
     if caller is None or not known or caller.key.secret or not works(caller.key, now):

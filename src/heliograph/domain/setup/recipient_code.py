@@ -1,7 +1,7 @@
-"""The code by which a recipient shows that it wants a sandbox team's messages.
+"""Code with which a recipient agrees to receive a sandbox team's messages.
 
-It is computed from the master secret whenever it is needed, so nothing is stored; it is long enough that guessing
-does not pay, and good for half an hour to an hour.
+The code is derived from the master secret on demand, so nothing is stored. Its 40 bits resist guessing, and it is
+valid for half an hour to an hour.
 """
 
 import base64
@@ -14,7 +14,7 @@ GOOD_MS = 30 * MINUTE_MS
 
 
 def recipient_code(key: bytes, team: str, address: str, now: int) -> str:
-    """Make eight characters of 40 bits, such as K7QF-2M3D."""
+    """Return a code of eight characters (40 bits), such as K7QF-2M3D."""
     said = f"recipient/{team}/{now // GOOD_MS}/{address}".encode()
     text = base64.b32encode(hmac.new(key, said, hashlib.sha256).digest()).decode()
     return f"{text[:4]}-{text[4:8]}"

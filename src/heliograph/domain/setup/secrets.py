@@ -1,4 +1,4 @@
-"""Secrets in the setup: who seals them, and how a carrier's record keeps its own."""
+"""Secrets in the setup: the encryption interface, and encrypted options of a carrier."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -7,15 +7,15 @@ import msgspec
 
 
 class Vault(Protocol):
-    """Seals a secret for one context, and opens it for the same."""
+    """Encrypts a secret for one context and decrypts it for the same context."""
 
     def seal(self, plain: bytes, context: str) -> str: ...
 
     def open(self, sealed: str, context: str) -> bytes:
-        """Open a sealed text, or raise ValueError when it was sealed with another key or for another context."""
+        """Decrypt `sealed`; raise ValueError if the text was encrypted with another key or for another context."""
 
 
-Seal = Callable[[bytes, str], str]  # plain, field → sealed
+Seal = Callable[[bytes, str], str]  # (plaintext, field) → ciphertext
 Open = Callable[[str, str], bytes]
 
 

@@ -1,6 +1,6 @@
-"""Domains, display names and sender ids that wait for an operator's word, and what that word changes.
+"""Domains, display names and sender ids that await an operator's decision, and the effect of the decision.
 
-What was approved is what is used: another brand, sender id or team name waits beside it until it is approved too.
+Only approved values are used: a new brand, sender id or team name is pending until it is approved.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from heliograph.domain.text import line
 State = Literal["approved", "refused", "waiting"]
 Submitted = Domain | DisplayName | SenderId
 Changing = Domain | SenderId | TeamRecord
-# The field of an approved record that its team may ask to change.
+# Field of an approved record whose change a team may request.
 FIELD: dict[str, str] = {"domain": "brand", "sender_id": "value", "team": "name"}
 
 
 class PendingSender(msgspec.Struct, frozen=True, kw_only=True):
-    kind: str  # of the record
+    kind: str  # record kind
     team: str
-    id: str  # of the record
-    text: str  # what is asked for, for the operator
-    is_change: bool = False  # of a record that is approved
-    asked_by: str = ""  # usr_…, where a person asked
+    id: str  # record id
+    text: str  # the request, as shown to the operator
+    is_change: bool = False  # the record is already approved
+    asked_by: str = ""  # usr_…, if requested by a person
 
 
 def state_of(record: Submitted) -> State:
@@ -37,7 +37,7 @@ def state_of(record: Submitted) -> State:
 
 
 def pending(setup: Setup) -> list[PendingSender]:
-    """List them team by team. A domain is asked about once DNS has shown whose it is."""
+    """Return pending requests ordered by team. A domain is included once DNS has verified it."""
     changes = [
         PendingSender(
             kind=kind,
@@ -73,7 +73,7 @@ _CHANGE: dict[str, Callable[[Any], str]] = {
 
 
 def _is_approved(record: Changing) -> bool:
-    return getattr(record, "approved", True)  # a team is an operator's work
+    return getattr(record, "approved", True)  # teams are created by operators, so they count as approved
 
 
 def team_of(record: Submitted | Changing) -> str:
@@ -81,7 +81,7 @@ def team_of(record: Submitted | Changing) -> str:
 
 
 def text_of(setup: Setup, record_id: RecordId) -> str:
-    """Return what a record was asked for, as the operator reads it."""
+    """Return the request for a record, as shown to the operator."""
     return _TEXT[record_id[0]](setup.records[record_id], setup)
 
 
@@ -90,7 +90,7 @@ def text_of_change(setup: Setup, record_id: RecordId) -> str:
 
 
 def wish(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False, by: str = "") -> list[Row]:
-    """Ask for another brand, sender id or name. What is approved stays in use; an operator's word holds at once."""
+    """Request another brand, sender id or name. The approved value stays in use; an operator's change applies at once."""
     kind, record = record_id[0], setup.records.get(record_id)
     assert isinstance(record, Changing)
     is_new = getattr(record, FIELD[kind]) != value
@@ -105,7 +105,7 @@ def _domain_name(setup: Setup, id_: str) -> str:
 
 
 def decide(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -> list[Row]:
-    """Return the rows to write, none when it is no longer what was seen. A refusal needs a reason."""
+    """Return the rows to write; empty if the request has changed since `item` was shown. A refusal needs a reason."""
     found = next((one for one in pending(setup) if as_seen(one) == as_seen(item)), None)
     if found is None:
         return []
@@ -118,7 +118,7 @@ def decide(setup: Setup, item: PendingSender, approve: bool, reason: str = "") -
 
 
 def as_seen(item: PendingSender) -> PendingSender:
-    """Return what an operator's word is about: not who asked, nor whether something is in use meanwhile."""
+    """Return the part of the request that a decision depends on, without the requester and `is_change`."""
     return replace(item, is_change=False, asked_by="")
 
 
@@ -131,14 +131,14 @@ def _decided_change(setup: Setup, record_id: RecordId, approve: bool, reason: st
 
 
 def decided(setup: Setup, record_id: RecordId, approve: bool, reason: str = "") -> list[Row]:
-    """Write an operator's word about any such record; it also takes an approval back."""
+    """Return the rows for an operator's decision about a record; can also revoke an approval."""
     if not approve:
         reason = _read_reason(reason)
     return changed(setup, record_id, approved=approve, refused_reason="" if approve else reason)
 
 
 def asked_again(setup: Setup, record_id: RecordId, by: str = "") -> list[Row]:
-    """What was refused waits for another look."""
+    """Return the rows that make a refused request pending again."""
     record = setup.records.get(record_id)
     if not isinstance(record, Submitted) or not record.refused_reason:
         return []

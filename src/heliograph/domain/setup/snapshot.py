@@ -1,4 +1,4 @@
-"""The whole setup as every request sees it: built from the store's records, rebuilt for the teams that changed."""
+"""Immutable snapshot of the whole setup, used by every request; updates rebuild only the changed teams."""
 
 from collections.abc import Iterable, Mapping
 
@@ -29,7 +29,7 @@ from heliograph.domain.setup.records import (
     Webhook,
 )
 
-# The kinds of records, in the order that a setup file lists them.
+# Record kinds, in the order of a setup file.
 KINDS: dict[str, type[Setting]] = {
     "platform": Platform,
     "carrier": CarrierRecord,
@@ -52,14 +52,14 @@ KINDS: dict[str, type[Setting]] = {
 DRAFTS = {"template": "template_draft", "layout": "layout_draft"}
 TEXTS = frozenset((*DRAFTS, *DRAFTS.values()))
 PLATFORM_ID = "platform"
-PLATFORM_TEAM = ""  # owns the domain of the platform's own sender, and platform keys
+PLATFORM_TEAM = ""  # owner of the platform sender's domain and of platform keys
 _PLATFORM = Team(record=TeamRecord(ref=0, id=PLATFORM_TEAM, name="", mode="live"))
 
 RecordId = tuple[str, str]  # kind, id
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A record as the store keeps it; body None = deleted."""
+    """A record as stored; body None if deleted."""
 
     kind: str
     id: str
@@ -70,35 +70,36 @@ class Row(msgspec.Struct, frozen=True):
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     records: Mapping[RecordId, Setting] = {}
-    lengths: Mapping[RecordId, int] = {}  # of templates, layouts and their drafts: characters as the store keeps them
+    lengths: Mapping[RecordId, int] = {}  # stored size in characters of templates, layouts and their drafts
     platform: Platform = Platform()
     carriers: tuple[CarrierRecord, ...] = ()
     routes: Routes = msgspec.field(default_factory=Routes)
     teams: Mapping[str, Team] = {}  # by id
     callers: Mapping[str, Caller] = {}  # by a key's public id
     teams_by_ref: Mapping[int, Team] = {}
-    webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # the enabled ones, by team
-    moved: Mapping[int, int] = {}  # teams whose test clock is ahead, and by how many ms
-    moving: tuple[Team, ...] = ()  # those whose test clock is on its way
-    verified: Mapping[str, str] = {}  # domains that teams have verified, and whose
+    webhooks: Mapping[int, tuple[Webhook, ...]] = {}  # enabled webhooks, by team
+    moved: Mapping[int, int] = {}  # teams whose test clock is ahead → offset in ms
+    moving: tuple[Team, ...] = ()  # teams whose test clock is still advancing to its target
+    verified: Mapping[str, str] = {}  # domain verified by a team → team id
     platform_domains: Mapping[str, Domain] = {}  # by name
     platform_keys: tuple[DkimKey, ...] = ()
 
     def domain_named(self, name: str) -> Domain | None:
-        """Several may have asked for a name: a verified one has it, then the platform, then whoever is approved."""
+        """Return the domain with this name. If several exist: verified first, then the platform's, then approved ones."""
         found = [team.domains[name] for team in self.teams.values() if name in team.domains]
         found += [self.platform_domains[name]] if name in self.platform_domains else []
         return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)
 
     def has_domain(self, name: str) -> bool:
-        """Tell whether a team or the platform has this domain, or one that it is inside of (`bounce.acme.test`)."""
+        """Return whether a team or the platform owns this domain or a parent domain (`bounce.acme.test`)."""
         return bool(verified_by(self.verified, name)) or any(
             self.domain_named(one) for one in (name, name.partition(".")[2])
         )
 
     def team_of(self, address: Address) -> Team | None:
-        """Find whose mail this is: the team that has it, or all
-        of its domain, and has verified that or what it is in.
+        """Return the team that receives mail for `address`: it has this address or `*@domain` as inbound, and has
+        verified the
+        domain or a parent domain. None if not found.
         """
         team = self.teams.get(verified_by(self.verified, address.domain))
         return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None
@@ -114,12 +115,12 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verified_domains(records: Iterable[Setting]) -> dict[str, str]:
-    """Return the verified names, and whose they are."""
+    """Map each verified domain name to its team."""
     return {r.name: r.team for r in records if isinstance(r, Domain) and r.verified and r.team != PLATFORM_TEAM}
 
 
 def verified_by(verified: Mapping[str, str], name: str) -> str:
-    """Return the team that has verified this domain, or else the closest one that it is in; empty: none has."""
+    """Return the team that verified this domain or its closest parent domain; empty if none."""
     labels = name.split(".")
     return next((verified[around] for i in range(len(labels)) if (around := ".".join(labels[i:])) in verified), "")
 
@@ -129,13 +130,13 @@ def to_row(kind: str, id_: str, record: Setting | None, team: str | None) -> Row
 
 
 def pause_rows(current: Setup, paused: bool, reason: str = "") -> list[Row]:
-    """Return what is to be written so that delivery is paused or goes on; nothing when it is so."""
+    """Return the rows that pause or resume delivery; empty if nothing changes."""
     platform = msgspec.structs.replace(current.platform, paused=paused, paused_reason=reason)
     return [] if platform == current.platform else [to_row("platform", PLATFORM_ID, platform, None)]
 
 
 def updated(setup: Setup, rows: Iterable[Row], version: int) -> Setup:
-    """Return the setup after these rows; teams that no row names keep their objects."""
+    """Return the setup after these rows; teams without changed rows keep their objects."""
     records, lengths = dict(setup.records), dict(setup.lengths)
     touched: set[str] = set()
     for row in rows:

@@ -1,7 +1,7 @@
-"""Decisions that an operator can take back: what was decided about waits for a word again.
+"""Undo of operator decisions: the decided item becomes pending again.
 
-An approved change of a brand, a sender id or a team's name has no way back, because what was before is not kept; nor
-has an approved template or layout, whose version may have been sent. Those are changed anew.
+An approved change of a brand, a sender id or a team name cannot be undone, because the previous value is not stored;
+nor can an approved template or layout, whose version may have been sent. Submit a new change instead.
 """
 
 from collections import Counter
@@ -26,16 +26,16 @@ from heliograph.templates.policy.template_approvals import PendingTemplate, draf
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision as the audit log has it."""
+    """A decision as recorded in the audit log."""
 
     team: str
-    kind: str  # of the record
-    said: str  # what it was about
+    kind: str  # record kind
+    said: str  # text of the decided request
     approved: bool
 
 
 def list_reversible(setup: Setup) -> dict[Decided, RecordId]:
-    """Return the decisions that hold and can be taken back, none that may be of either of two records."""
+    """Return the decisions in effect that can be undone, except those that match more than one record."""
     found = [
         (Decided(team=team, kind=record_id[0], said=said, approved=approved), record_id)
         for record_id, record in setup.records.items()
@@ -67,7 +67,9 @@ def _refused_draft(setup: Setup, record_id: RecordId) -> PendingTemplate | Layou
 
 
 def reopened(setup: Setup, decided: Decided, now: int) -> list[Row]:
-    """Let it wait again; no rows when the decision no longer holds or has no way back."""
+    """Return the rows that make the item pending again; empty if the decision is no longer in effect or cannot be
+    undone.
+    """
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return []
@@ -84,7 +86,7 @@ def reopened(setup: Setup, decided: Decided, now: int) -> list[Row]:
 
 
 def asker_of(setup: Setup, decided: Decided) -> str:
-    """Return who asked for it, usr_…; empty: not known."""
+    """Return the requester, usr_…; empty if unknown."""
     record_id = list_reversible(setup).get(decided)
     if record_id is None:
         return ""

@@ -1,4 +1,4 @@
-"""The single values of a setup file: how each is written, what it means, and what is said when it does not fit."""
+"""Single values of a setup file: format, parsed value and error message of each."""
 
 import ipaddress
 from typing import Annotated, Any, Literal
@@ -36,7 +36,7 @@ def read_email(given: str) -> Address:
 
 
 def read_inbound(given: str) -> str:
-    """Read an address, or `*@` and a domain, into its normal form."""
+    """Parse an address or `*@domain` into its normal form."""
     local, _, name = given.rpartition("@")
     domain = normal_domain(name) if local == "*" else None
     return f"*@{domain}" if domain else read_email(given).normal
@@ -61,7 +61,7 @@ def read_recipient(given: str) -> str:
 
 
 def read_token(given: str) -> str:
-    if public_id(given) is None:  # the token itself is not repeated: the line may land in a log
+    if public_id(given) is None:  # the token is not repeated in the error: the line may be logged
         raise ValueError(
             "expected a whole token with its checksum (heliograph key mint makes one), or a hook's secret, v1,whsec_…"
         )
@@ -118,7 +118,7 @@ def id_like(prefix: str) -> Meta:
     return like(rf"{prefix}[A-Za-z0-9_]{{1,64}}", f"an id such as {prefix}acme (letters, digits and _)")
 
 
-def between(least: int, most: int = 2**53 - 1) -> Meta:  # beyond it, JSON readers are not exact
+def between(least: int, most: int = 2**53 - 1) -> Meta:  # above 2^53 - 1 JSON parsers lose precision
     return Meta(ge=least, le=most)
 
 

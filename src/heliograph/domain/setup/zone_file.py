@@ -1,5 +1,6 @@
-"""A sending domain's records as people enter them: names within the zone, long texts in strings, a zone file; whether
-there is a public name to write into them, and when the service looks for them."""
+"""DNS records of a sending domain in the formats of DNS panels and zone files; also whether a public host name is
+known, and when the records are checked.
+"""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from heliograph.domain.setup.domain_records import Record
 
 STRING_MAX = 255  # characters of one string of a TXT record (RFC 1035, 3.3)
 TTL_S = 3600
-# After a change: until when, and how often, the records are looked up.
+# Check intervals after a change: (until this age, check this often).
 LOOKS = (
     (2 * MINUTE_MS, 5 * SECOND_MS),
     (10 * MINUTE_MS, 15 * SECOND_MS),
@@ -18,19 +19,19 @@ LOOKS = (
     (3 * DAY_MS, 10 * MINUTE_MS),
 )
 _PRIVATE = ("localhost", "localdomain", "local", "internal", "lan", "home", "home.arpa", "invalid")
-NO_HOST = "mail-host.invalid"  # in records, where nobody said how this service is called
-_SHORT = re.compile(r"[a-z]{2,3}")  # the second level of co.uk, com.au
+NO_HOST = "mail-host.invalid"  # placeholder in records if the service has no configured host name
+_SHORT = re.compile(r"[a-z]{2,3}")  # second level of co.uk, com.au
 
 
 def next_look(since: int, now: int) -> int | None:
-    """Return when to look again for records that were changed
-    at `since`; None: with the round that all domains have.
+    """Return the time of the next check for records changed at `since`; None to wait for the regular check of all
+    domains.
     """
     return next((now + every for until, every in LOOKS if now - since < until), None)
 
 
 def is_public(host: str) -> bool:
-    """Tell whether mail servers elsewhere could find this host by its name."""
+    """Return whether remote mail servers could resolve this host name."""
     name = host.lower().removesuffix(".")
     if "." not in name or name.endswith(tuple(f".{private}" for private in _PRIVATE)):
         return False
@@ -46,30 +47,30 @@ def is_address(host: str) -> bool:
 
 
 def zones(domain: str) -> list[str]:
-    """Return the zones that could hold the domain's records: the domain and what is above it, but for the top."""
+    """Return the zones that could hold the domain's records: the domain and its parents, without the top-level domain."""
     labels = domain.split(".")
     return [".".join(labels[at:]) for at in range(max(1, len(labels) - 1))]
 
 
 def likely_zone(domain: str) -> str:
-    """Guess, where nobody has asked DNS, what one registers, as far as that shows without the Public Suffix List."""
+    """Guess the registered domain without DNS queries and without the Public Suffix List."""
     labels = domain.split(".")
     is_deep = len(labels) > 2 and len(labels[-1]) == 2 and bool(_SHORT.fullmatch(labels[-2]))
     return ".".join(labels[-3 if is_deep else -2 :])
 
 
 def within(name: str, zone: str) -> str:
-    """Return the name as a panel for the zone wants it: without the zone, and @ for the zone itself."""
+    """Return the name as entered in a DNS panel of the zone: without the zone, @ for the zone itself."""
     return "@" if name == zone else name.removesuffix(f".{zone}")
 
 
 def strings(value: str) -> list[str]:
-    """Cut a TXT's value into strings that DNS can carry."""
+    """Split a TXT value into strings of at most 255 characters."""
     return [value[at : at + STRING_MAX] for at in range(0, len(value), STRING_MAX)] or [""]
 
 
 def quoted_strings(value: str) -> str:
-    """Quote the strings as zone files want it, and panels that do not split by themselves."""
+    """Return the strings quoted, for zone files and for panels that do not split long values."""
     escaped = (part.replace("\\", "\\\\").replace('"', '\\"') for part in strings(value))
     return " ".join(f'"{part}"' for part in escaped)
 
@@ -81,7 +82,7 @@ def mx_parts(value: str) -> tuple[str, str]:
 
 
 def zone_file(domain: str, zone: str, records: Sequence[Record]) -> str:
-    """Write a file to be imported into the zone (RFC 1035, 5.1)."""
+    """Return a zone file to import into the zone (RFC 1035, 5.1)."""
     lines = [
         f"; Records that {domain} needs to send mail. Import them into the zone {zone}.",
         f"$ORIGIN {zone}.",
