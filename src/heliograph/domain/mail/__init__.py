@@ -1,1 +1,1 @@
-"""Decisions about email: addresses, attachments, foreign MIME, what comes back."""
+"""Email rules: addresses, attachments, MIME parsing, bounces and inbound mail."""

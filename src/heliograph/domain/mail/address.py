@@ -1,7 +1,7 @@
-"""The one strict grammar of email addresses (contract 4), and of the name-addr that `from` may be.
+"""Strict grammar of email addresses (contract 4) and of the name-addr allowed in `from`.
 
-Dot-atom local parts, IDNA2008 domains, nothing else: what this module lets through has no white space, no
-line break, no quoting and no invisible character, so it can stand in a header or an SMTP command as it is.
+Only dot-atom local parts and IDNA2008 domains are accepted. A valid address therefore has no whitespace, line break,
+quoting or invisible character, and is safe in a header or an SMTP command without escaping.
 """
 
 import re
@@ -28,12 +28,12 @@ _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 class Address(msgspec.Struct, frozen=True):
     given: str
-    normal: str  # lower-cased local part @ domain: what addresses are compared by
+    normal: str  # lower-cased local part @ domain; used for comparison
     domain: str  # lower-case A-labels
 
 
 def parse_address(text: str) -> Address | None:
-    # The length is checked before the cache, which must not keep megabytes alive.
+    # The length is checked before the cache, so that the cache cannot hold megabytes.
     return _parse(text) if len(text) <= LOCAL_PART_MAX + 1 + DOMAIN_MAX else None
 
 
@@ -50,23 +50,23 @@ def _parse(text: str) -> Address | None:
 def _normal_local(local: str) -> str | None:
     if local.isascii():
         return local.lower() if len(local) <= LOCAL_PART_MAX and _LOCAL.fullmatch(local) else None
-    # Not printable: controls, spaces, format and bidi characters, surrogates, unassigned code points.
+    # `isprintable` excludes controls, spaces, format and bidi characters, surrogates and unassigned code points.
     if not (_WIDE_LOCAL.fullmatch(local) and local.isprintable() and unicodedata.is_normalized("NFC", local)):
         return None
     normal = unicodedata.normalize("NFC", local.lower())
-    octets = max(len(local.encode()), len(normal.encode()))  # lower case can be longer
+    octets = max(len(local.encode()), len(normal.encode()))  # the lower-case form can be longer
     return normal if octets <= LOCAL_PART_MAX else None
 
 
 def normal_domain(text: str) -> str | None:
-    """Return the domain in lower-case A-labels."""
+    """Return the domain as lower-case A-labels; None if invalid."""
     if len(text) > DOMAIN_MAX:
         return None
     try:
-        domain = text.encode().lower().decode()  # ASCII letters only: IDNA2008 maps nothing
-        if not domain.isascii() or "--" in domain:  # A-labels are checked as well
+        domain = text.encode().lower().decode()  # lower-case ASCII letters only: IDNA2008 has no case mapping
+        if not domain.isascii() or "--" in domain:  # existing A-labels are validated too
             domain = _a_labels(domain)
-    except ValueError:  # idna's errors, lone surrogates
+    except ValueError:  # idna errors, lone surrogates
         return None
     return domain if len(domain) <= DOMAIN_MAX and _DOMAIN.fullmatch(domain) else None
 
@@ -79,14 +79,14 @@ def _a_labels(domain: str) -> str:
 
 
 def parse_name_addr(text: str) -> tuple[str | None, Address] | None:
-    """`a@b` and `<a@b>` have no name; `Name <a@b>` and `"Name" <a@b>` have one.
+    """Parse `a@b` or `<a@b>` (no name), `Name <a@b>` or `"Name" <a@b>`; None if invalid.
 
-    White space around the whole is ignored, and a name comes back single-spaced (contract 4).
+    Surrounding whitespace is ignored; runs of whitespace in the name become one space (contract 4).
     """
     return None if len(text) > NAME_ADDR_MAX else _parse_name_addr(text)
 
 
-@lru_cache(maxsize=1024)  # a team's mails have few senders
+@lru_cache(maxsize=1024)  # a team's mails have few distinct senders
 def _parse_name_addr(text: str) -> tuple[str | None, Address] | None:
     text = single_spaced(text)
     if not text.endswith(">"):
@@ -105,7 +105,7 @@ def _parse_name_addr(text: str) -> tuple[str | None, Address] | None:
 
 
 def name_addr(name: str, address: str) -> str:
-    """Write what `parse_name_addr` reads."""
+    """Format a name and address so that `parse_name_addr` can parse them."""
     if not name:
         return address
     if not _ATOMS.fullmatch(name):

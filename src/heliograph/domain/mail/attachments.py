@@ -1,4 +1,4 @@
-"""Attachments of an email: their parts, strict base64, allowed types and sizes (spec 2.2 and 8)."""
+"""Attachments of an email: fields, strict base64, allowed types and sizes (spec 2.2 and 8)."""
 
 import re
 from collections.abc import Collection
@@ -49,9 +49,9 @@ ALLOWED_TYPES = frozenset(
         "image/svg+xml",
     }
 )
-TYPE_MAX = 1000  # characters of a content type that are looked at
+TYPE_MAX = 1000  # characters of a content type that are examined
 FIELDS = ("filename", "content", "content_type", "content_id")
-# The filename's ending gives the type of attachments that come without one.
+# Type by filename extension, for attachments without a content type.
 TYPE_OF = {
     "pdf": "application/pdf",
     "doc": "application/msword",
@@ -72,26 +72,26 @@ TYPE_OF = {
     "webp": "image/webp",
     "svg": "image/svg+xml",
 }
-_USUAL = MimeTypes().types_map[True]  # ending with its dot → type; Python's own table, whatever the machine has
-# An operator may add such types, but no mail inside the mail, whose parts would be read as ours.
+_USUAL = MimeTypes().types_map[True]  # extension with dot → type; Python's built-in table, independent of the machine
+# Types that an operator may add. Embedded mails are excluded, because their parts would be parsed as ours.
 ADDED_TYPE = re.compile(r"(?!multipart/|message/)[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _CONTENT_ID = re.compile("[A-Za-z0-9._@-]{1,128}")
 
-# The parameters that change how a reader understands the file; all others are left out.
+# Parameters that affect how a reader interprets the file; all others are dropped.
 _KEPT = re.compile(r';\s*(charset|method)=("?)([A-Za-z0-9._:+-]{1,40})\2\s*(?=;|\Z)', re.IGNORECASE)
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     filename: str
-    content_type: str  # lower-case, with charset and method if they were given
+    content_type: str  # lower-case, with charset and method if given
     content: bytes
     content_id: str | None = None
 
 
 def type_of(filename: str, more: Collection[str] = ()) -> str:
-    """Return the type by the filename's ending; empty: it has none, or one that is not known.
+    """Return the type for the filename's extension; empty if the extension is missing or unknown.
 
-    `more` are types that an operator has added.
+    `more` are types added by an operator.
     """
     name, _, ending = filename.rpartition(".")
     ending = ending.lower() if name else ""
@@ -100,18 +100,18 @@ def type_of(filename: str, more: Collection[str] = ()) -> str:
 
 
 def more_types(platform: Platform, team: Team) -> tuple[str, ...]:
-    """Return the types that an operator has added."""
+    """Return the types added by an operator."""
     return platform.attachment_types + team.record.attachment_types
 
 
 def weigh_files(items: list[Any]) -> int:
-    """Count the characters of the files' contents, as far as they have some: nothing is checked yet."""
+    """Return the total characters of the files' contents; invalid items are skipped, because nothing is validated yet."""
     contents = [item.get("content") for item in items if isinstance(item, dict)]
     return sum(len(content) for content in contents if isinstance(content, str))
 
 
 def check_shape(items: list[Any]) -> None:
-    """Refuse elements that are no objects, fields that do not exist, and values that are no strings."""
+    """Reject items that are not objects, unknown fields, and values that are not strings."""
     for i, item in enumerate(items):
         if not isinstance(item, dict):
             raise InvalidRequest(f"attachments[{i}] is not an object.", param=f"attachments[{i}]")
@@ -126,7 +126,7 @@ def check_shape(items: list[Any]) -> None:
 
 
 def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Attachment, ...]:
-    """Read the attachments; `more` are types that an operator has added to the spec's."""
+    """Parse and validate the attachments; `more` are types that an operator added to the spec's."""
     if not items:
         return ()
     check_shape(items)
@@ -158,7 +158,7 @@ def read_attachments(items: list[Any], more: Collection[str] = ()) -> tuple[Atta
 
 
 def _read(item: dict[str, Any], where: str, more: Collection[str]) -> Attachment:
-    for field, lacks in (("filename", (None, "")), ("content", (None,))):  # an empty file is a file
+    for field, lacks in (("filename", (None, "")), ("content", (None,))):  # an empty file is allowed
         if (value := item.get(field)) in lacks:
             wrong = "is missing" if value is None else "is empty"
             raise InvalidAttachment(f"{where}.{field} {wrong}. {InvalidAttachment.fix}", param=f"{where}.{field}")
@@ -186,7 +186,7 @@ def _decoded(text: str) -> bytes | None:
     except ValueError:
         return None
     odd = len(content) % 3
-    # The decoder ignores the unused bits of the last character; RFC 4648 wants them zero.
+    # The decoder ignores the unused bits of the last character; RFC 4648 requires zero bits.
     if odd and pybase64.b64encode(content[-odd:]).decode() != text[-4:]:
         return None
     return content

@@ -1,11 +1,11 @@
-"""Automatic replies that only their subject gives away: the words that mailers put first, in many languages."""
+"""Detects automatic replies by subject prefix, in many languages."""
 
 import re
 import unicodedata
 
-SUBJECT_MAX = 200  # characters that are looked at
+SUBJECT_MAX = 200  # characters of a subject that are examined
 
-# What no person begins a subject with.
+# Prefixes that people do not write.
 _ALWAYS = (
     r"\[?auto(?:mat(?:ic|ed))?[ -]?(?:reply|response|respond(?:er)?|answer)\b|autoreply|auto: ",
     r"automatische (?:antwort|abwesenheit|reactie|reply)|autom\. antwort|abwesenheits(?:notiz|nachricht|meldung|agent)",
@@ -22,7 +22,7 @@ _ALWAYS = (
     r"(?:การ)?ตอบกลับอัตโนมัติ|自動(?:応答|返信|回覆|回复|答覆)|自动(?:回复|答复)",
     r"자동 ?(?:회신|응답|답장)|不在(?:通知|のお知らせ|届)",
 )
-# What a person may write, too: alone, or before a colon or what mailers add.
+# Phrases that people also write; they count only as a whole subject or before a colon or other separator.
 _ALONE = (
     r"out[ -]of[ -](?:the[ -])?office(?: (?:auto-?)?(?:reply|message|notification|notice|response|assistant))?",
     r"abwesend|nicht im büro|absen(?:ce|te?) du bureau|absence|fuera de (?:la )?oficina",
@@ -36,5 +36,5 @@ _SUBJECT = re.compile(rf"(?:{'|'.join(_ALWAYS)})|(?:{'|'.join(_ALONE)})\s{{0,3}}
 
 
 def is_auto_subject(subject: str) -> bool:
-    """Tell whether a subject, already decoded, begins as automatic replies do. `Re: Automatic reply` does not."""
+    """Return whether a decoded subject starts like an automatic reply. `Re: Automatic reply` does not."""
     return _SUBJECT.match(unicodedata.normalize("NFC", subject[:SUBJECT_MAX]).lstrip()) is not None

@@ -1,18 +1,16 @@
-"""An email that was put off: when that is told, and what (contract 17)."""
+"""Delayed emails: when `email.delayed` is published, and its data (contract 17)."""
 
 from heliograph.domain.delivery.retry import SCHEDULES
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import MINUTE_MS
 
-TOLD_MS = 5 * MINUTE_MS  # after it was put off first
+TOLD_MS = 5 * MINUTE_MS  # time after the first deferral
 
 
 def told_delay(
     since: int, next_at: int | None = None, first_at: int | None = None, expires_at: int | None = None
 ) -> dict[str, str | None]:
-    """Describe a delay; `next_at` and `first_at` are of our
-    own tries; None: a provider tries, who does not say when.
-    """
+    """Return the data of a delay. `next_at` and `first_at` are None if a provider retries, whose schedule is unknown."""
     if next_at is None or first_at is None:
         return {"since": timestamp(since), "next_attempt_at": None, "gives_up_at": None}
     ends = first_at + SCHEDULES["email"].window

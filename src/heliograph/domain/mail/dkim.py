@@ -1,4 +1,4 @@
-"""DKIM signatures (RFC 6376, RFC 8463): relaxed/relaxed, one header for each key of the domain, and the keys."""
+"""DKIM signatures (RFC 6376, RFC 8463) with relaxed/relaxed canonicalization, one header per key of the domain; keys."""
 
 import hashlib
 import hmac
@@ -22,13 +22,13 @@ RSA_BITS = 2048
 _PADDING, _SHA256 = padding.PKCS1v15(), hashes.SHA256()
 LINE = 76  # characters
 
-# Each is listed once more than it occurs, so that adding another breaks the signature.
+# Each name is listed once more than it occurs (oversigning), so that adding a header breaks the signature.
 SIGNED = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type")
-# Signed where they are: one-click unsubscription needs it (RFC 8058), and threads are read by the others.
+# Signed if present: one-click unsubscription requires it (RFC 8058), and the others define threads.
 SIGNED_IF_THERE = ("In-Reply-To", "References", "List-Id", "List-Unsubscribe", "List-Unsubscribe-Post")
 
 _SIGNED, _SIGNED_IF_THERE = ([(name, name.lower().encode()) for name in names] for names in (SIGNED, SIGNED_IF_THERE))
-SIGNATURES_MAX = 4  # of a mail, that are looked at
+SIGNATURES_MAX = 4  # signatures of a mail that are examined
 _B_TAG = re.compile(rb"[;:][ ]?b=([^;\r\n]*)")
 _FIELD = re.compile(rb"([!-9;-~]+):([^\r\n]*)\r\n")  # unfolded
 _FIELDS = re.compile(rb"(?:[!-9;-~]+:[^\r\n]*\r\n)*")
@@ -42,7 +42,7 @@ class SigningKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signer:
-    """Signs for one domain. Reading the keys costs more than a signature, so keep the signer."""
+    """Signs for one domain. Loading the keys costs more than signing, so reuse the signer."""
 
     def __init__(self, domain: str, keys: Sequence[SigningKey]) -> None:
         if not keys or normal_domain(domain) != domain:
@@ -51,15 +51,15 @@ class Signer:
         self._keys = [(key, _opened(key)) for key in keys]
 
     def sign(self, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> bytes:
-        """Return the DKIM-Signature fields to put before the header block, which must have CRLF line ends."""
+        """Return the DKIM-Signature fields to prepend to the header block, which must have CRLF line ends."""
         return sign_all(self.draft(headers, body, time_ms=time_ms))
 
     def draft(self, headers: bytes, body: Iterable[bytes], *, time_ms: int) -> list["Draft"]:
-        """Return one field for each key, all but its signature."""
+        """Return one field per key, without the signature value."""
         fields = _read(headers)
         wanted = _SIGNED + [pair for pair in _SIGNED_IF_THERE if pair[1] in fields]
         names = ":".join([name for name, lower in wanted for _ in range(len(fields.get(lower, ())) + 1)])
-        # Of several fields of a name the lowest comes first (RFC 6376 5.4.2).
+        # Of several fields with one name, the lowest is signed first (RFC 6376 5.4.2).
         signed = b"".join([field for _, lower in wanted for field in reversed(fields.get(lower, ()))])
         tags = f" h={_folded(names, ':')};\r\n bh={pybase64.b64encode(hash_relaxed(body)).decode()};\r\n b="
         return [self._draft(key, private, time_ms // 1000, tags, signed) for key, private in self._keys]
@@ -76,22 +76,22 @@ class Signer:
 
 class Draft(msgspec.Struct, frozen=True):
     private: Private
-    unsigned: str  # the field, without its signature
-    text: bytes  # what is signed
+    unsigned: str  # the field without its signature value
+    text: bytes  # the data to sign
 
     def sign(self) -> bytes:
         return f"{self.unsigned}{_folded(pybase64.b64encode(_sign(self.private, self.text)).decode())}\r\n".encode()
 
 
 def sign_all(drafts: Iterable[Draft]) -> bytes:
-    """Return the fields. Takes milliseconds without the interpreter's lock: call it in a thread."""
+    """Return the signed fields. Takes milliseconds without the GIL: call this function in a thread."""
     return b"".join([draft.sign() for draft in drafts])
 
 
 def is_ours(head: bytes, keys_of: Callable[[str], Sequence[SigningKey]]) -> bool:
-    """Tell whether a key of ours signed this header block, with CRLF line ends. The body may be cut or gone.
+    """Return whether one of our keys signed this header block (CRLF line ends). The body may be truncated or missing.
 
-    A signature is the same each time it is made, so it is made again and compared.
+    Signatures are deterministic, so the signature is computed again and compared.
     """
     try:
         fields = _read(head)
@@ -122,7 +122,7 @@ def _tag(text: bytes) -> tuple[str, str]:
 
 
 def make_key(algorithm: Algorithm) -> bytes:
-    """Make a new private key, as PEM."""
+    """Generate a private key, as PEM."""
     made: Private
     if algorithm == "rsa-sha256":
         made = rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)
@@ -155,18 +155,20 @@ def _opened(key: SigningKey) -> Private:
 
 
 def _loaded(private: bytes) -> object:
-    """Load a key without proving it, which takes 0.2 s for RSA: `make_key` made it, and a seal kept it as it was."""
+    """Load a key without validation, which takes 0.2 s for RSA: `make_key` created it, and authenticated encryption
+    protected it.
+    """
     return serialization.load_pem_private_key(private, None, unsafe_skip_rsa_key_validation=True)
 
 
 def _sign(private: Private, text: bytes) -> bytes:
     if isinstance(private, rsa.RSAPrivateKey):
         return private.sign(text, _PADDING, _SHA256)
-    return private.sign(hashlib.sha256(text).digest())  # RFC 8463 3: over the hash
+    return private.sign(hashlib.sha256(text).digest())  # RFC 8463 3: signs the hash
 
 
 def _read(headers: bytes) -> dict[bytes, list[bytes]]:
-    """Map each lower-case name to the fields of that name in canonical form, from top to bottom."""
+    """Map each lower-case name to its fields in canonical form, from top to bottom."""
     lines = _single_spaced(headers.replace(b"\r\n ", b" ").replace(b"\r\n\t", b" "))
     well_formed = _FIELDS.match(lines)
     if well_formed and well_formed.end() < len(lines):
@@ -184,9 +186,9 @@ def relaxed(name: bytes, value: bytes) -> bytes:
 
 
 def hash_relaxed(chunks: Iterable[bytes]) -> bytes:
-    """Return SHA-256 of the body in the canonical form of RFC 6376 3.4.4, in one pass."""
+    """Return the SHA-256 of the body in the canonical form of RFC 6376 3.4.4, in one pass."""
     digest = hashlib.sha256()
-    waiting: list[bytes] = []  # trailing white space, kept or dropped depending on what follows
+    waiting: list[bytes] = []  # trailing whitespace, kept or dropped depending on the next chunk
     empty = True
     for chunk in chunks:
         solid = chunk.rstrip(b" \t\r\n")
@@ -209,7 +211,7 @@ def _single_spaced(text: bytes) -> bytes:
 
 
 def _folded(text: str, after: str = "") -> str:
-    """Return the value on several lines, broken after the mark `after` or, without one, anywhere."""
+    """Return the value folded into lines, broken after `after` or, if `after` is empty, anywhere."""
     lines: list[str] = []
     while len(text) > LINE - 4:
         end = text.rfind(after, 0, LINE - 4) + 1 if after else LINE - 4

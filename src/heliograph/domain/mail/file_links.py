@@ -1,6 +1,6 @@
-"""Links to the files of a mail: who has one may follow it for an hour, without a key.
+"""Signed links to files of a mail: valid for an hour, without an API key.
 
-Other services give out such links, and their clients ask for files without a key.
+Other services return such links, and their clients download files without a key.
 """
 
 import base64
@@ -9,17 +9,17 @@ from urllib.parse import urlencode
 
 from heliograph.domain.text import whole_number
 
-RAW = "raw"  # a mail as it came in; any other file is an attachment by its id
+RAW = "raw"  # the original mail; any other file is an attachment id
 LIVES_S = 3600
 
 
 def sign_link(key: bytes, team: int, id_: str, file: str, until_s: int) -> str:
-    """Return the query of the link."""
+    """Return the query string of the link."""
     return urlencode({"team": team, "until": until_s, "signature": _tag(key, team, id_, file, until_s)})
 
 
 def linked_team(key: bytes, query: dict[str, str], id_: str, file: str, now_s: int) -> int | None:
-    """Return whose file it is; None: we did not sign this link, or it has ended."""
+    """Return the team that owns the file; None if the signature is invalid or the link has expired."""
     team, until_s = (whole_number(query.get(name, ""), 12) for name in ("team", "until"))
     if team is None or until_s is None or until_s < now_s:
         return None

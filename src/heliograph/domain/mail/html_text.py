@@ -1,12 +1,12 @@
-"""The text part of a mail sent as HTML only: what a reader would see, line by line.
+"""Converts HTML to the plain-text part of a mail.
 
-One pass over tokens, each expression linear: the caller chooses the HTML.
+One pass over tokens with linear regular expressions, because the HTML is untrusted.
 """
 
 import re
 from html import unescape
 
-READ_MAX = 512 * 1024  # characters of HTML that become text
+READ_MAX = 512 * 1024  # characters of HTML that are converted
 CUT = "[…]"
 
 _TOKEN = re.compile(
@@ -18,7 +18,8 @@ _TOKEN = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""(?<![^\s"'/])(href|alt)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
 _WHITE = re.compile("[ \t\r\n\f\xa0]+")
-_BLANK = re.compile("[\\s\u00ad\u034f\u200b-\u200f\u2060\ufeff]*")  # also preview padding
+# Includes invisible characters used as preview padding.
+_BLANK = re.compile("[\\s\u00ad\u034f\u200b-\u200f\u2060\ufeff]*")
 _ADDRESS = re.compile("(?:https?://|mailto:|tel:).+", re.IGNORECASE)
 
 _LINES = frozenset("address article aside dd div dl dt figcaption footer form header li main nav section tr".split())
@@ -26,7 +27,7 @@ _PARAGRAPHS = frozenset("blockquote center figure h1 h2 h3 h4 h5 h6 hr ol p pre 
 
 
 def text_from_html(html: str) -> str:
-    """Return the text; of a long one what its beginning says: nobody reads more of it as text."""
+    """Return the text; HTML above READ_MAX is truncated and marked with CUT."""
     if len(html) > READ_MAX:
         html = html[: html.rfind("<", 0, READ_MAX)] if "<" in html[:READ_MAX] else html[:READ_MAX]
         return f"{text_from_html(html)}\n{CUT}"
@@ -44,10 +45,10 @@ def text_from_html(html: str) -> str:
 class _Page:
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._due = 0  # line ends due before the next text
+        self._due = 0  # line breaks due before the next text
         self._bullet = ""
         self._verbatim = False
-        self._link: tuple[str, int] | None = None  # address, and where its text starts
+        self._link: tuple[str, int] | None = None  # URL, and index of the piece where the link text starts
 
     def write(self, source: str) -> None:
         text = unescape(source)
@@ -77,7 +78,7 @@ class _Page:
             self.write(_attribute(attributes, "alt"))
 
     def _end_link(self) -> None:
-        """Put the address after the text, unless it is the text."""
+        """Append the URL after the link text, unless the text already contains it."""
         if self._link is None:
             return
         address, start = self._link

@@ -1,4 +1,4 @@
-"""What is in a captured message: its code, its links, and whether they are well formed. The network is not asked."""
+"""Finds the code and the links in a captured message, and validates the links without network access."""
 
 import re
 from bisect import bisect_left
@@ -13,13 +13,13 @@ from heliograph.domain.limits import KIB
 
 LINKS_MAX = 100
 LOOKED_AT = 512 * KIB  # characters of a body that are searched
-LINK_MAX = 2048  # characters; longer ones are cut by some clients
+LINK_MAX = 2048  # characters; some clients truncate longer links
 Verdict = Literal["ok", "warning", "wrong"]
 
-# Digits that stand alone, in one group or in two of three. A date, a price, a phone or a part of a longer word is none.
+# Isolated digits: one group, or two groups of three. Excludes dates, prices, phone numbers and parts of words.
 _CODE = re.compile(r"(?<![\w#/.,:+€$£-])(\d{4,8}|\d{3}[ -]\d{3})(?![\w/€$£%-]|[.,:]\d)")
 _NEAR = re.compile(r"\b(?:code|pin|otp|passcode|password|token|verification|verify|kod|código|codice|kode)\b", re.I)
-_NEAR_CHARACTERS = 80  # between the word and the code
+_NEAR_CHARACTERS = 80  # maximum distance between the keyword and the code
 _HREF = re.compile(r"""<a\s[^<>]{0,2048}?href\s*=\s*(?:"([^"]{0,4096})"|'([^']{0,4096})'|([^\s>"']{1,4096}))""", re.I)
 _URL = re.compile(r"https?://[^\s<>\"'`\]}]{1,4096}")
 _TAG = re.compile(r"<[^<>]{0,4096}>")
@@ -29,16 +29,16 @@ _HIDDEN = re.compile(r"<(style|script|head)\b", re.I)
 class CheckedLink(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     verdict: Verdict = "ok"
-    why: str = ""  # what is not right with it
+    why: str = ""  # what is wrong with the link
 
 
 def find_code(text: str) -> str | None:
-    """Find the one-time code in a text: digits near a word that announces one, else the only six digits."""
+    """Return the one-time code in a text: digits near a keyword, otherwise the only six digits; None if not found."""
     text = text[:LOOKED_AT]
     found = list(_CODE.finditer(text))
     words = [match.start() for match in _NEAR.finditer(text)]
     near = [one for one in found if _has_near(words, one.start())]
-    # The word stands before the code more often than behind it, and six digits are the most usual.
+    # Prefer codes after the keyword, then codes of six digits.
     near.sort(key=lambda one: (one.start() < words[0], len(_digits(one[1])) != 6, one.start()))
     six = [one for one in found if len(_digits(one[1])) == 6]
     best = near[0] if near else six[0] if len(six) == 1 else None
@@ -46,13 +46,13 @@ def find_code(text: str) -> str | None:
 
 
 def _has_near(places: list[int], at: int) -> bool:
-    """Tell whether one of these, in their order, is near."""
+    """Return whether one of the sorted positions is within _NEAR_CHARACTERS of `at`."""
     first = bisect_left(places, at - _NEAR_CHARACTERS)
     return first < len(places) and places[first] <= at + _NEAR_CHARACTERS
 
 
 def code_in(subject: str | None, text: str | None, html: str | None) -> str | None:
-    """Look for the code of a message in its subject, its text, and the words of its HTML."""
+    """Return the code from the subject, the text or the readable HTML of a message; None if not found."""
     in_words = next((code for part in (subject, text) if part and (code := find_code(part))), None)
     return in_words or (find_code(readable(html)) if html else None)
 
@@ -62,10 +62,10 @@ def _digits(text: str) -> str:
 
 
 def readable(html: str) -> str:
-    """Return the words of an HTML body, roughly: enough to look for a code in."""
+    """Return the approximate text of an HTML body, sufficient to find a code."""
     html = html[:LOOKED_AT]
     parts, at = [], 0
-    while hidden := _HIDDEN.search(html, at):  # linear: each search goes on where the last one ended
+    while hidden := _HIDDEN.search(html, at):  # linear: each search continues where the last one ended
         parts.append(html[at : hidden.start()])
         end = html.lower().find(f"</{hidden[1].lower()}", hidden.end()) if len(parts) < 50 else -1
         at = len(html) if end < 0 else end
@@ -76,9 +76,7 @@ def readable(html: str) -> str:
 
 
 def find_links(html: str | None, text: str | None) -> list[str]:
-    """List where a reader can be led, each link once and in
-    order: from the HTML if there is any, else from the text.
-    """
+    """Return the distinct links in order, from the HTML if present, otherwise from the text."""
     if html:
         found = [unescape(next(filter(None, match.groups()), "")).strip() for match in _HREF.finditer(html[:LOOKED_AT])]
     else:
@@ -91,7 +89,7 @@ def first_link(links: list[str]) -> str | None:
 
 
 def check_link(url: str) -> CheckedLink:
-    """Judge a link by its form alone."""
+    """Validate a link by its syntax alone."""
     if not url or url.startswith("#"):
         return CheckedLink(url=url, verdict="warning", why="Leads nowhere: mail clients have no page to jump in.")
     if "{{" in unquote(url) or "}}" in unquote(url):
@@ -117,7 +115,7 @@ def check_link(url: str) -> CheckedLink:
 
 
 def _judged(url: str, scheme: str, host: str) -> CheckedLink:
-    """Judge whether a recipient should be sent to a link that can be opened."""
+    """Return warnings for a valid link: length, private host, missing encryption."""
     if len(url) > LINK_MAX:
         return CheckedLink(
             url=url, verdict="warning", why=f"Has {len(url)} characters: some clients cut at {LINK_MAX}."

@@ -1,11 +1,11 @@
-"""Whose mail servers an email goes to: a dozen large ones by name, so that counters stay few."""
+"""Mailbox provider of an email: a dozen large ones by name, so that metrics have few labels."""
 
 from functools import lru_cache
 
 OTHER = "other"
 SIMULATOR = "simulator"
 
-# A name → the domains of its mail exchangers, and of its own mailboxes, which say it without DNS.
+# Provider → domains of its MX hosts and of its own mailboxes; the latter need no DNS query.
 PROVIDERS = {
     "google": "google.com googlemail.com gmail.com psmtp.com",
     "microsoft": "outlook.com hotmail.com live.com msn.com office365.us partner.outlook.cn",
@@ -24,7 +24,7 @@ _OF = {domain: name for name, domains in PROVIDERS.items() for domain in domains
 
 
 def provider_of(*names: str | None) -> str:
-    """Name the provider by the first of these hosts or domains that belongs to one."""
+    """Return the provider of the first host or domain that belongs to one; "other" if none does."""
     for name in names:
         if name and (found := _find(name)) != OTHER:
             return found

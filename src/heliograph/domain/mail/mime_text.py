@@ -1,4 +1,4 @@
-"""Text of foreign MIME: charsets, transfer encodings, encoded words, parameters. In linear time, whatever it is."""
+"""Decodes text in untrusted MIME: charsets, transfer encodings, encoded words, parameters. Always in linear time."""
 
 import re
 from binascii import a2b_qp
@@ -9,7 +9,7 @@ import pybase64
 
 from heliograph.domain.limits import MIB
 
-# Others are read as UTF-8: Python also has codecs that are slow or do more than decode.
+# Other charsets are decoded as UTF-8: some Python codecs are slow or do more than decode.
 _CHARSETS = frozenset(
     """koi8-r koi8-u iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr cp949 cp932
     gb2312 gbk gb18030 big5 big5hkscs hz-gb-2312 tis-620 utf-16 utf-16le utf-16be utf-7 macintosh cp437 cp850
@@ -21,7 +21,7 @@ _WIDE = frozenset(
     """iso-2022-jp iso-2022-kr shift_jis shift-jis euc-jp euc-kr cp949 cp932 gb2312 gbk gb18030 big5 big5hkscs
     hz-gb-2312 utf-16 utf-16le utf-16be utf-7""".split()
 )
-# By the names that mailers use; what calls itself Latin-1 is Windows' superset of it.
+# Charset names used by mailers; "Latin-1" is decoded as its superset Windows-1252.
 _ALIASES = {
     **dict.fromkeys(("latin1", "iso-8859-1", "iso8859-1", "cp1252", "x-ansi"), "windows-1252"),
     **dict.fromkeys(("x-sjis", "windows-31j"), "cp932"),
@@ -32,19 +32,21 @@ _ALIASES = {
     "cp1251": "windows-1251",
     **dict.fromkeys(("utf7", "csutf7", "unicode-1-1-utf-7", "x-unicode-2-0-utf-7"), "utf-7"),
 }
-_SURROGATES = re.compile("[\ud800-\udfff]")  # which UTF-7 may have, and no other encoding can write
+_SURROGATES = re.compile("[\ud800-\udfff]")  # UTF-7 can contain surrogates, which no other encoding can represent
 _PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]{1,40}(?:\*[0-9]{0,3}\*?)?)\s*=\s*("(?:[^"\\]|\\.)*"|[^;\s"]+)', re.DOTALL)
 _WORD = re.compile(r"=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([BbQq])\?([^?\n]{0,1000})\?=")
-_WHITE = b" \t\r\n"  # that base64 may have in it
+_WHITE = b" \t\r\n"  # whitespace allowed within base64
 PIECE = MIB  # octets
-_VALUE_MAX = 4096  # characters of a field that parameters are looked for in
+_VALUE_MAX = 4096  # characters of a field that are searched for parameters
 
 
 def decoded(content: bytes | bytearray, charset: str) -> str:
-    """Decode in the charset that the content claims; else in UTF-8, else in what old mailers mean by ASCII."""
+    """Decode with the declared charset, otherwise UTF-8, otherwise Windows-1252."""
     name = charset.strip().lower()
     name = _ALIASES.get(name, name)
-    # What is UTF-8 by its form was hardly meant in a charset of single octets; text in one of several may be both.
+    # Valid UTF-8 is hardly ever text in a single-byte charset, so UTF-8 is tried first; text in a multi-byte charset
+    # may
+    # also be valid UTF-8, so the declared charset is tried first.
     likely = (name, "utf-8-sig") if name in _WIDE else ("utf-8-sig", name) if name in _CHARSETS else ("utf-8-sig",)
     for one in likely:
         try:
@@ -55,7 +57,7 @@ def decoded(content: bytes | bytearray, charset: str) -> str:
 
 
 def unwrapped(body: bytes, encoding: str) -> bytes:
-    """Undo the transfer encoding. ValueError: the body breaks off, or is no base64."""
+    """Decode the transfer encoding; raise ValueError if the body is truncated or not base64."""
     encoding = encoding.strip().lower()
     if encoding == "base64":
         pieces = (body[at : at + PIECE].translate(None, _WHITE) for at in range(0, len(body), PIECE))
@@ -64,13 +66,13 @@ def unwrapped(body: bytes, encoding: str) -> bytes:
 
 
 def padded(text: bytes) -> bytes:
-    """Add the signs at the end of base64 that some leave out."""
+    """Add missing base64 padding."""
     missing = -len(text) % 4
     return text + b"=" * missing if missing < 3 else text
 
 
 def _unquoted(body: bytes) -> Iterator[bytes]:
-    """Decode in pieces that begin with an escape: one call for all would keep other threads waiting."""
+    """Decode in pieces that start at an escape: a single call would block other threads."""
     at = 0
     while at < len(body):
         end = body.find(b"=", at + PIECE)
@@ -80,7 +82,7 @@ def _unquoted(body: bytes) -> Iterator[bytes]:
 
 
 def without_words(text: str) -> str:
-    """Read the encoded words (RFC 2047). A character may be cut by the end of a word: some mailers do that."""
+    """Decode encoded words (RFC 2047), including characters split across words, as some mailers send them."""
     if "=?" not in text:
         return text
     parts: list[str] = []
@@ -110,7 +112,9 @@ def _word(kind: str, word: str) -> bytes:
 
 
 def parameters(value: str) -> dict[str, str]:
-    """Read a field's parameters, as of Content-Type, by lower-case name; sections are joined and decoded (RFC 2231)."""
+    """Return the parameters of a field such as Content-Type by lower-case name; RFC 2231 sections are joined and
+    decoded.
+    """
     if ";" not in value:
         return {}
     found: dict[str, str] = {}
@@ -127,7 +131,7 @@ def parameters(value: str) -> dict[str, str]:
 
 
 def _joined(sections: dict[int, tuple[bool, bytes]]) -> str:
-    """Join the sections; the first begins with charset and language, when it is coded."""
+    """Join the sections; the first one, if encoded, starts with charset and language."""
     charset, whole = "", b""
     for number, (is_coded, content) in sorted(sections.items()):
         if is_coded:

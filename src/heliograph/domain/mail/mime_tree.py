@@ -1,7 +1,6 @@
-"""A foreign mail as a tree of parts, within limits and in linear time (RFC 2045, RFC 2046).
+"""Parses an untrusted mail into a tree of parts, within limits and in linear time (RFC 2045, RFC 2046).
 
-Offsets move through one text, and nothing is looked at twice but for the levels of parts inside parts, of which there
-are few.
+Offsets refer to one buffer, and each byte is scanned once per nesting level, of which there are few.
 """
 
 import re
@@ -15,37 +14,37 @@ from heliograph.domain.refusals import InvalidRequest
 
 PARTS_MAX = 100
 DEPTH_MAX = 10
-HEADER_MAX = 256 * KIB  # of the mail, and of each part
+HEADER_MAX = 256 * KIB  # bytes, for the mail and for each part
 
 _NAME = re.compile(r"[!-9;-~]{1,200}")
 _FOLDED = re.compile(r"\n[ \t]+")
 
-Fields = list[tuple[str, str]]  # names as given, values unfolded
+Fields = list[tuple[str, str]]  # names as written, values unfolded
 
 
 class MimeLimits(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = PARTS_MAX
     depth: int = DEPTH_MAX
     header: int = HEADER_MAX  # octets
-    fields: int = HEADER_MAX  # of one header
-    value: int = HEADER_MAX  # characters of a field, with its name
-    is_strict: bool = False  # refuse what is beyond them, instead of leaving it out
+    fields: int = HEADER_MAX  # fields per header
+    value: int = HEADER_MAX  # characters of a field, including the name
+    is_strict: bool = False  # reject content beyond the limits instead of skipping it
 
 
-OURS = MimeLimits(is_strict=True)  # of whom we can tell what is wrong with it
+OURS = MimeLimits(is_strict=True)  # for submitted mail, whose sender receives the error
 FOREIGN = MimeLimits()
 
 
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
-    """A part without parts."""
+    """A part without nested parts."""
 
-    fields: dict[str, str]  # lower-case name to the first value
-    parameters: dict[str, str]  # of its Content-Type
+    fields: dict[str, str]  # lower-case name → first value
+    parameters: dict[str, str]  # parameters of Content-Type
     type: str
     filename: str
     is_attached: bool
-    is_alternative: bool  # to others beside it
-    start: int  # of its body
+    is_alternative: bool  # alternative to sibling parts
+    start: int  # start offset of the body
     end: int
 
     def field(self, name: str) -> str:
@@ -53,9 +52,9 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plain(raw: bytes | bytearray) -> bytes:
-    """Write LF at line ends, and one before the first line.
+    """Convert CRLF to LF and insert an LF before the first line.
 
-    It works in pieces that begin at a line's end: one call for 35 MiB would keep every other thread waiting for 200 ms.
+    Works in pieces that start at a line end: one call for 35 MiB would block other threads for 200 ms.
     """
     pieces, at = [b"\n"], 0
     while at < len(raw):
@@ -67,19 +66,19 @@ def plain(raw: bytes | bytearray) -> bytes:
 
 
 def read_head(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple[Fields, int]:
-    """Return the fields of the part that starts here, and where its body starts. Before every start is a line end."""
+    """Return the fields of the part at `start` and the start of its body. The byte before `start` must be a line end."""
     stop = mail.find(b"\n\n", start - 1, end)
     stop = end if stop < 0 else stop
     if limits.is_strict and stop - start > limits.header:
         raise InvalidRequest(f"A header has more than {limits.header} bytes. Send less, or an empty line after it.")
     fields = read_fields(decoded(mail[start : max(start, min(stop, start + limits.header))], ""), limits)
-    if not fields and not limits.is_strict and stop >= start:  # it has no header at all
+    if not fields and not limits.is_strict and stop >= start:  # the part has no header at all
         return fields, start
     return fields, min(stop + 2, end)
 
 
 def read_fields(block: str, limits: MimeLimits) -> Fields:
-    """Return the `Name: value` lines of a header, with folded lines joined; everything else is skipped."""
+    """Return the `Name: value` lines of a header with folded lines joined; other lines are skipped."""
     fields: Fields = []
     for line in _FOLDED.sub(" ", block).split("\n"):
         name, colon, value = line[: limits.value].partition(":")
@@ -93,13 +92,13 @@ def firsts(fields: Fields) -> dict[str, str]:
 
 
 class Leaves(list[Leaf]):
-    is_cut = False  # there were more parts
+    is_cut = False  # more parts existed than the limit
 
 
 def read_leaves(mail: bytes, head: dict[str, str], body: int, limits: MimeLimits) -> Leaves:
-    """List the leaves in order; those of nested parts stand at their part's place.
+    """Return the leaves in document order.
 
-    What is beyond the limits is refused, or left out.
+    Content beyond the limits is rejected or skipped, depending on `limits.is_strict`.
     """
     leaves = Leaves()
     waiting = [(head, body, len(mail), 0, False)]
@@ -124,7 +123,7 @@ def read_leaves(mail: bytes, head: dict[str, str], body: int, limits: MimeLimits
                 raise InvalidRequest(f"The mail has more than {limits.parts} parts. Send fewer, or one archive.")
             own, begins = read_head(mail, piece_start, piece_end, limits)
             inner.append((firsts(own), begins, piece_end, depth + 1, kind == "multipart/alternative"))
-        if not inner and not limits.is_strict and count <= limits.parts:  # its boundary is never said
+        if not inner and not limits.is_strict and count <= limits.parts:  # the declared boundary never occurs
             leaves.append(_leaf(fields, kind, given, start, end, is_alternative=is_alternative))
         waiting += reversed(inner)
     return leaves
@@ -151,9 +150,7 @@ def _leaf(
 
 
 def _pieces(mail: bytes, boundary: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield each piece, from the line after a boundary to the
-    line end before the next. The last may end with its parent.
-    """
+    """Yield (start, end) of each piece between boundary lines; an unterminated last piece ends with its parent."""
     mark = b"\n--" + boundary
     begun, at = None, mail.find(mark, start - 1, end)
     while at >= 0:

@@ -1,4 +1,4 @@
-"""Who gets an email: reading the lists, the sandbox's allowed recipients, and suppression."""
+"""Recipients of an email: parsing the lists, allowed recipients in the sandbox, and suppression."""
 
 from collections import Counter
 from collections.abc import Container, Iterable
@@ -20,7 +20,7 @@ from heliograph.domain.text import quoted
 
 Kind = Literal["to", "cc", "bcc"]
 
-# Lists are read no further than this: a body of 40 MiB could hold millions of addresses.
+# Lists are parsed up to this length: a body of 40 MiB could contain millions of addresses.
 READ_MAX = 20 * RECIPIENTS_MAX
 
 
@@ -29,7 +29,7 @@ class Recipients(msgspec.Struct, frozen=True, kw_only=True):
     cc: tuple[Address, ...] = ()
     bcc: tuple[Address, ...] = ()
     reply_to: tuple[Address, ...] = ()
-    distinct: tuple[tuple[Address, Kind], ...]  # each address once, as it first occurs
+    distinct: tuple[tuple[Address, Kind], ...]  # each address once, with its first kind
 
     @property
     def count(self) -> int:
@@ -53,7 +53,7 @@ def read_recipients(
 ) -> Recipients:
     if isinstance(to, list) and len(to) == 1:
         to = to[0]
-    if isinstance(to, str) and reply_to is None and not cc and not bcc:  # most sends: no lists to count
+    if isinstance(to, str) and reply_to is None and not cc and not bcc:  # the most frequent case: no lists to count
         address = parse_address(to) or _refuse(to, "to")
         return Recipients(to=(address,), distinct=((address, "to"),))
     lists: dict[str, list[str]] = {
@@ -103,7 +103,7 @@ def _check_count(lists: dict[str, list[str]]) -> None:
 
 
 def check_allowed(recipients: Recipients, team: Team) -> None:
-    """Refuse a sandbox team's send to recipients that are neither verified on the team nor magic."""
+    """Reject a sandbox team's send to recipients that are neither verified on the team nor magic."""
     if not team.sandbox:
         return
     strangers = [
@@ -122,10 +122,10 @@ def check_allowed(recipients: Recipients, team: Team) -> None:
 
 
 def split_suppressed(recipients: Recipients, suppressed: Container[str], *, drop: bool = False) -> Recipients:
-    """Return the recipients without suppressed bcc ones; a suppressed to or cc refuses the send.
+    """Return the recipients without suppressed bcc ones; a suppressed to or cc recipient rejects the send.
 
-    `suppressed` holds normal forms. With `drop` suppressed ones are left out as well, and refuse it only when nobody is
-    left.
+    `suppressed` holds normal forms. With `drop`, suppressed to and cc recipients are removed as well, and the send is
+    rejected only if no recipient remains.
     """
 
     found: list[tuple[Address, Kind]] = []
@@ -143,7 +143,7 @@ def split_suppressed(recipients: Recipients, suppressed: Container[str], *, drop
         )
     lists = (recipients.to, recipients.cc, recipients.bcc)
     to, cc, bcc = (tuple(address for address in addresses if address.normal not in gone) for addresses in lists)
-    if not to:  # a record names somebody, as of a mail by SMTP that has blind copies only
+    if not to:  # a record needs a `to`, also for a mail by SMTP that has only bcc recipients
         to, cc, bcc = (cc[:1], cc[1:], bcc) if cc else (bcc[:1], cc, bcc[1:])
     return msgspec.structs.replace(recipients, to=to, cc=cc, bcc=bcc, distinct=distinct_of(to, cc, bcc))
 
@@ -153,6 +153,9 @@ def _acts_suppressed(normal: str) -> bool:
 
 
 def times_named(texts: Iterable[str]) -> Counter[str]:
-    """Return how often an email's lists name each address: it gets the mail once, and counts as often (contract 4)."""
+    """Count how often an email's lists contain each address: each receives the mail once but is counted every time
+    (contract
+    4).
+    """
     named = map(parse_address, texts)
     return Counter(address.normal for address in named if address)

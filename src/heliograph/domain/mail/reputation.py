@@ -1,4 +1,4 @@
-"""The reputation guard: what counts for and against a team's email, when it is warned, when its direct sends pause."""
+"""Reputation guard: bounce and complaint rates of a team's email, with warnings and pauses of direct sends."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -12,15 +12,15 @@ from heliograph.domain.setup.records import Team
 
 ReputationState = Literal["ok", "warn", "paused"]
 
-MIN_SENDS = 200  # fewer say nothing
-WINDOW_SENDS = 1_000  # the rates are those of the newest hours that hold so many …
-WINDOW_MS = 7 * DAY_MS  # … and of none before
+MIN_SENDS = 200  # fewer sends are not judged
+WINDOW_SENDS = 1_000  # the rates cover the newest hours with at least this many sends …
+WINDOW_MS = 7 * DAY_MS  # … but nothing older than this
 
-# The state from so many bounces or complaints in 1,000 sends; the first row that is reached counts.
+# (state, bounces, complaints) per 1,000 sends; the first row with a reached limit applies.
 LIMITS: tuple[tuple[ReputationState, int, int], ...] = (("paused", 100, 5), ("warn", 50, 1))
-_PLACE = {"bounces": 0, "complaints": 1}  # in a row, after its state
+_PLACE = {"bounces": 0, "complaints": 1}  # index in a row, after the state
 
-# What the audit log calls each decision.
+# Audit log action of each decision.
 ACTIONS: dict[ReputationState, str] = {
     "ok": "reputation.clear",
     "warn": "reputation.warn",
@@ -29,9 +29,9 @@ ACTIONS: dict[ReputationState, str] = {
 
 
 class Reputation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the guard last decided about a team's email, and the counts that it saw then.
+    """The guard's last decision about a team's email, and the counts at that time.
 
-    Every process learns of it within a second. A team never judged has none.
+    Every process learns of a decision within a second. A team that was never judged has no record.
     """
 
     team: str
@@ -54,9 +54,9 @@ class Counts(NamedTuple):
 
 @cache
 def tally(before: str, path: tuple[str, ...], is_hard: bool = True) -> Counts:
-    """Count one recipient's way from the state before; a refusal at the door was a send too.
+    """Return the counts of one recipient's state transitions; an immediate rejection also counts as a send.
 
-    Only a hard bounce counts as one: refusals for other reasons than the address say nothing about the team's lists.
+    Only hard bounces count: rejections for other reasons than the address say nothing about the team's lists.
     """
     bounced = "bounced" in path and is_hard
     sent = "sent" in path or (bounced and before in ("queued", "sending"))
@@ -72,21 +72,21 @@ def judge(sends: int, bounces: int, complaints: int) -> ReputationState:
 
 
 def judge_share(of: Literal["bounces", "complaints"], count: int, sends: int) -> ReputationState | None:
-    """Judge one of the two rates by itself; None: too few were sent to say."""
+    """Return the state by one of the two rates alone; None if too few emails were sent."""
     if sends < MIN_SENDS:
         return None
     return next((state for state, *limits in LIMITS if 1000 * count >= limits[_PLACE[of]] * sends), "ok")
 
 
 def warned_from(of: Literal["bounces", "complaints"]) -> float:
-    """Return the rate in percent from which a team is warned."""
+    """Return the rate in percent at which a team is warned."""
     return next(limits[_PLACE[of]] / 10 for state, *limits in LIMITS if state == "warn")
 
 
 def changed(
     teams: Iterable[Team], known: Mapping[str, Reputation], counts: Mapping[int, Counts], now: int
 ) -> list[Reputation]:
-    """Return the teams, by their newest counts, that are to be warned, to be paused, or well again; a pause stays."""
+    """Return new decisions for the teams whose state changes by the newest counts; a pause is never lifted here."""
     records = []
     for team in teams:
         seen = counts.get(team.record.ref, Counts())

@@ -1,4 +1,4 @@
-"""Who an email comes from (spec 4.1.1, contract 2 to 4), and which brand a phone message speaks for."""
+"""Sender of an email (spec 4.1.1, contract 2 to 4), and the brand of a phone message."""
 
 import msgspec
 
@@ -26,7 +26,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def header(self) -> str:
-        """Return the From header's value, before any encoding of non-ASCII text."""
+        """Return the value of the From header, before non-ASCII text is encoded."""
         return name_addr(self.name, self.address.given)
 
 
@@ -136,7 +136,7 @@ def _alternate_by_id(team: Team, domain: Domain | None, id: str) -> DisplayName:
 
 
 def _approved_alternates(team: Team, domain: Domain | None) -> list[DisplayName]:
-    """Return the team's approved names, those of the sending domain first."""
+    """Return the team's approved display names, those of the sending domain first."""
     approved = [alternate for alternate in team.display_names.values() if alternate.approved]
     return sorted(approved, key=lambda alternate: domain is None or alternate.domain != domain.id)
 
@@ -146,25 +146,25 @@ def _folded(name: str) -> str:
 
 
 def brand_of(domain: Domain | None, platform: Platform) -> dict[str, str]:
-    """Return what `brand.*` means in a template; without a domain it is the platform's (contract 5)."""
+    """Return the values of `brand.*` in a template; without a domain, the platform's (contract 5)."""
     if domain is None:
         return {"name": platform.brand, "domain": platform.sender.rpartition("@")[2]}
     return {"name": domain.brand, "domain": domain.name}
 
 
 def usual_brand(team: Team, platform: Platform) -> dict[str, str]:
-    """Return the values of `brand.*` where no sender is known, as in a preview."""
+    """Return the values of `brand.*` if no sender is known, as in a preview."""
     return brand_of(next(iter(team.approved_domains), None), platform)
 
 
 def brands_of(team: Team, platform: Platform) -> list[dict[str, str]]:
-    """List all that `brand.*` can mean in a message of the team."""
+    """Return all possible values of `brand.*` in messages of the team."""
     own = [brand_of(domain, platform) for domain in team.approved_domains]
     return own if own and not team.sandbox else [brand_of(None, platform), *own]
 
 
 def brand_domain(team: Team, key: Key, brand_domain_id: str | None) -> Domain | None:
-    """Return the domain whose brand a message carries that names no sender's domain; a sandbox team may have none."""
+    """Return the domain whose brand a phone message carries; None is possible for a sandbox team."""
     approved = team.approved_domains
     if not approved and not team.sandbox:
         raise NoApprovedBrandDomain()

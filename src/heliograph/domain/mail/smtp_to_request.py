@@ -1,6 +1,6 @@
-"""A mail that came by SMTP, taken apart into the fields of `POST /v1/emails` (compat.md, SMTP submission).
+"""Converts a mail submitted by SMTP to the fields of `POST /v1/emails` (compat.md, SMTP submission).
 
-Whatever it is made of, it takes linear time.
+Takes linear time for any input.
 """
 
 import re
@@ -30,13 +30,13 @@ from heliograph.domain.refusals import BodyTooLong, InvalidAttachment, InvalidRe
 from heliograph.domain.sending.send_options import OWN_HEADERS
 from heliograph.domain.text import single_spaced
 
-SHOWN_MAX = 1000  # addresses in To and Cc together
+SHOWN_MAX = 1000  # maximum addresses in To and Cc together
 CONTENT_ID_MAX = 128
-FLOWED_MAX = MIB  # characters; the lines of a longer text stay as they are
-CODED_MAX = 3 * BODY_OCTETS_MAX  # octets of a text in its transfer encoding: quoted-printable triples
+FLOWED_MAX = MIB  # characters; longer texts are not unflowed
+CODED_MAX = 3 * BODY_OCTETS_MAX  # bytes of a text in its transfer encoding: quoted-printable can triple the size
 
-_LINE_END = re.compile(rb"\r?\n|\r")  # of calendars it is CRLF (RFC 5545, 3.1)
-CALENDAR = "text/calendar"  # an invitation; as a file, few programs offer to accept it
+_LINE_END = re.compile(rb"\r?\n|\r")  # calendars need CRLF (RFC 5545, 3.1)
+CALENDAR = "text/calendar"  # an invitation; few clients offer to accept one that is an attachment
 TNEF = ("application/ms-tnef", "application/vnd.ms-tnef")
 
 KEY_HEADERS = ("idempotency-key", "resend-idempotency-key")
@@ -59,19 +59,19 @@ _CID = re.compile("[^A-Za-z0-9._@-]")
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    request: dict[str, Any]  # as the body of POST /v1/emails would be, but for what is JSON in it
+    request: dict[str, Any]  # body of POST /v1/emails, without the fields in `json`
     json: dict[str, str]  # field → JSON text of a header
-    to: list[str]  # what the mail's own headers say, also those who do not get it
+    to: list[str]  # addresses in the mail's headers, including those that are not envelope recipients
     cc: list[str]
     keys: list[bytes]  # every Idempotency-Key
     message_id: str
-    alternatives: tuple[int, ...] = ()  # of the attachments, those that are the mail once more, for calendars
+    alternatives: tuple[int, ...] = ()  # indexes of attachments that are calendar alternatives of the body
 
 
 def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: Collection[str] = ()) -> Submitted:
-    """Read a mail, or raise a Refusal that says what is wrong with it.
+    """Parse a mail; raise a Refusal if it is invalid.
 
-    `recipients` are the envelope's; `more` are types of files beside the spec's.
+    `recipients` are the envelope recipients; `more` are file types in addition to the spec's.
     """
     if b"\0" in raw:
         raise InvalidRequest("The mail has a null byte. Encode what is not text as base64.")
@@ -92,7 +92,7 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: 
         request["headers"] = headers
     contents, alternatives = _contents(mail, parts, more)
     request |= contents
-    if "template_id" in request:  # it says what is sent; what the mail has beside it is for programs that need some
+    if "template_id" in request:  # the template defines the content; clients that require a body may still send one
         for own in ("text", "html"):
             request.pop(own, None)
     else:
@@ -108,11 +108,11 @@ def read_submitted(raw: bytes | bytearray, recipients: Sequence[Address], more: 
     )
 
 
-# -- what it says ------------------------------------------------------------------------------------------
+# -- content -----------------------------------------------------------------------------------------------
 
 
 def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """Return the first text and HTML that are no files; the rest are attachments, of which some are alternatives."""
+    """Return the first text and HTML that are not files; the other parts become attachments, some as alternatives."""
     said: dict[str, str] = {}
     files = []
     for part in parts:
@@ -121,9 +121,10 @@ def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> tupl
             files.append(part)
         elif field and field not in said:
             said[field] = _text(mail, part)
-        elif field == "html":  # some mailers write on after a file
+        elif field == "html":  # some mailers continue the HTML after a file
             said["html"] += _text(mail, part)
-        elif field or part.type in {*ALLOWED_TYPES, *more}:  # others are the same once more, for other readers
+        # Other alternatives repeat the same content in another format.
+        elif field or part.type in {*ALLOWED_TYPES, *more}:
             files.append(part)
     if not said.get("html"):
         said = {"text": said.get("text") or "\n"}
@@ -149,7 +150,7 @@ def _text(mail: bytes, part: Leaf) -> str:
     if part.end - part.start > CODED_MAX:
         raise BodyTooLong(f"A text has {part.end - part.start} bytes. {BodyTooLong.fix}")
     content = _unwrapped(mail, part)
-    if len(content) > 2 * BODY_OCTETS_MAX:  # UTF-16 has two for each
+    if len(content) > 2 * BODY_OCTETS_MAX:  # UTF-16 uses two bytes per character
         raise BodyTooLong(f"A text has {len(content)} bytes. {BodyTooLong.fix}")
     given = part.parameters
     text = decoded(content, given.get("charset", "")).replace("\r\n", "\n").replace("\r", "\n")
@@ -161,7 +162,7 @@ def _text(mail: bytes, part: Leaf) -> str:
 
 
 def unflowed(text: str, delsp: bool) -> str:
-    """Join lines that end with a space to the next (RFC 3676)."""
+    """Join each line that ends with a space to the next (RFC 3676)."""
     lines: list[list[str]] = []
     depth, goes_on = 0, False
     for line in text.split("\n"):
@@ -191,7 +192,7 @@ def _name(part: Leaf, number: int) -> str:
 
 
 def _attachment(filename: str, kind: str, content: bytes, more: Collection[str]) -> dict[str, str | None]:
-    """Make an attachment, without its type where the filename says it better."""
+    """Return an attachment; the content type is omitted if the filename gives a better one."""
     known = type_name(kind) in {*ALLOWED_TYPES, *more} or not type_of(filename, more)
     return {
         "filename": filename,
@@ -204,7 +205,9 @@ def _attachment(filename: str, kind: str, content: bytes, more: Collection[str])
 def _place(
     attachment: dict[str, str | None], part: Leaf, said: dict[str, str], before: Sequence[dict[str, Any]]
 ) -> None:
-    """Place a part inside the HTML, when that names it or it is no file of its own, under an id that we take."""
+    """Make a part inline if the HTML references it or it is not marked as an attachment; invalid characters in its
+    Content-ID are replaced.
+    """
     given = part.field("content-id").strip().removeprefix("<").removesuffix(">")
     html = said.get("html", "")
     if not given or not html or (part.is_attached and f"cid:{given}" not in html):
@@ -218,16 +221,13 @@ def _place(
         said["html"] = html.replace(f"cid:{given}", f"cid:{ours}")
 
 
-# -- who and how -------------------------------------------------------------------------------------------
+# -- addresses and options ---------------------------------------------------------------------------------
 
 
 def _addressed(
     recipients: Sequence[Address], to: Sequence[tuple[str, Address]], cc: Sequence[tuple[str, Address]]
 ) -> dict[str, list[str]]:
-    """Sort the envelope's recipients, who alone get it, into To, Cc, and Bcc for those whom neither names.
-
-    One is always `to`.
-    """
+    """Split envelope recipients into to and cc by header, the rest into bcc; at least one is in `to`."""
     left = {address.normal: address.given for address in recipients}
     shown = [[left.pop(address.normal) for _, address in field if address.normal in left] for field in (to, cc)]
     lists = {"to": shown[0], "cc": shown[1], "bcc": list(left.values())}
@@ -240,19 +240,19 @@ def _addressed(
 
 
 def _mailboxes(fields: Fields, name: str) -> list[tuple[str, Address]]:
-    """Return the entries of a header that are addresses."""
+    """Return the valid addresses of a header, with names."""
     given = ", ".join(value for field, value in fields if field.lower() == name)
     return [(shown, read) for shown, address in read_addresses(given) if (read := parse_address(address))]
 
 
 def _shown(name: str, address: Address) -> str:
-    """Write an address with its name, when a header can hold that."""
+    """Return the address with its name if the result is a valid name-addr."""
     whole = name_addr(name, address.given)
     return whole if parse_name_addr(whole) else address.given
 
 
 def _sender(fields: Fields) -> str | None:
-    """Return the `from` field. What is not one mailbox stays as it is, to be refused."""
+    """Return the `from` field. A value that is not a single mailbox is returned unchanged, to be rejected later."""
     values = [value for name, value in fields if name.lower() == "from"]
     if not values:
         return None
@@ -264,9 +264,7 @@ def _sender(fields: Fields) -> str | None:
 
 
 def read_addresses(value: str) -> list[tuple[str, str]]:
-    """Read the names and addresses of a field such as To, as
-    they are written: comments are left out and groups opened.
-    """
+    """Return (name, address) pairs of a field such as To, unvalidated; comments are dropped and groups expanded."""
     found: list[tuple[str, str]] = []
     words: list[str] = []
     address: str | None = None
@@ -290,7 +288,7 @@ def read_addresses(value: str) -> list[tuple[str, str]]:
             words.append(re.sub(r"\\(.)", r"\1", token[1]))
         elif token and token[4]:
             words.append(token[4])
-        elif token and token[0] == '"':  # not closed: what follows cannot be told apart
+        elif token and token[0] == '"':  # unterminated quote: the rest is ambiguous
             break
         at = token.end() if token else at + 1
     return found
@@ -306,12 +304,12 @@ def _comment_end(value: str, at: int) -> int:
 
 
 def one_line(value: str) -> str:
-    """Unfold a value with spaces; a line break inside an encoded word stays, to be refused."""
+    """Unfold a value with spaces; a line break inside an encoded word remains and is rejected later."""
     return without_words(_SPACES.sub(" ", value)).strip(" ")
 
 
 def _kept(fields: Fields) -> dict[str, str]:
-    """Return the caller's own headers that are sent on; of equal names the first."""
+    """Return the sender's custom headers to keep; of equal names the first."""
     kept: dict[str, tuple[str, str]] = {}
     allowed = tuple(map(str.lower, OWN_HEADERS))
     for name, value in fields:
@@ -322,7 +320,7 @@ def _kept(fields: Fields) -> dict[str, str]:
 
 
 def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what the headers for us ask for, and apart from it the texts of those that are JSON."""
+    """Return the options in our headers, and separately the texts of those that are JSON."""
     options: dict[str, Any] = {}
     json: dict[str, str] = {}
     tags: list[tuple[str, str]] = []
@@ -350,7 +348,7 @@ def _options(fields: Fields) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _named_tags(given: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Read tags `name:value`, several with commas or as a JSON list; those without a name are `tag`, `tag2`, `tag3`."""
+    """Parse tags `name:value`, separated by commas or as a JSON list; unnamed ones become `tag`, `tag2`, `tag3`."""
     tags: dict[str, str] = {}
     unnamed = 0
     for header, text in given:
@@ -365,7 +363,7 @@ def _named_tags(given: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def _listed(text: str) -> list[str]:
-    if text.startswith("["):  # as django-anymail writes them
+    if text.startswith("["):  # as written by django-anymail
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(text, type=list[str])
     return text.split(",")

@@ -1,6 +1,6 @@
-"""A CSV file of addresses to suppress: `email[,reason]` on each line, with or without a header.
+"""CSV file of addresses to suppress: `email[,reason]` per line, with or without a header.
 
-Other services write reasons of their own: what is none of ours counts as `manual`.
+Other services use other reasons; unknown reasons are imported as `manual`.
 """
 
 import csv
@@ -23,15 +23,15 @@ HEADERS = ("email", "e-mail", "email address", "address", "recipient")
 
 
 class Unreadable(Exception):
-    """The file as a whole cannot be taken; the message says why."""
+    """The whole file is invalid; the message says why."""
 
 
 class ReadLine(msgspec.Struct, frozen=True, kw_only=True):
-    number: int  # in the file, from 1
-    text: str  # the address as written
+    number: int  # line number in the file, from 1
+    text: str  # address as written
     address: Address | None = None
     reason: str = DEFAULT
-    wrong: str = ""  # why the line is left out
+    wrong: str = ""  # why the line is skipped
 
 
 def read_lines(file: bytes | TextIO) -> list[ReadLine]:
@@ -68,13 +68,13 @@ def _written_lines(file: bytes | TextIO) -> Iterator[str]:
 def _read(number: int, cells: list[str], seen: dict[str, int]) -> ReadLine | None:
     if not any(cells) or (number == 1 and cells[0].lower() in HEADERS):
         return None
-    # Our own export marks what a spreadsheet would take for a formula; no address begins with the mark and such a sign.
+    # Our export prefixes cells that a spreadsheet would treat as a formula; no address starts with such a prefix.
     written = cells[0][1:] if _MARKED.match(cells[0]) else cells[0]
     return to_line(number, written, cells[1] if len(cells) > 1 else "", seen)
 
 
 def to_line(number: int, email: str, given: str, seen: dict[str, int]) -> ReadLine:
-    """Read one line; `seen` holds the addresses of the file so far, and their lines."""
+    """Parse one line; `seen` maps the addresses of the previous lines to their line numbers."""
     address = parse_address(email)
     if address is None:
         return ReadLine(number=number, text=email, wrong="not an email address")

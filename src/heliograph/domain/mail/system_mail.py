@@ -1,4 +1,4 @@
-"""The mails of our own: one layout, as text and as HTML. Whatever names they hold is one harmless line."""
+"""Layout of the platform's own mails, as text and HTML. Inserted names are reduced to one safe line."""
 
 from html import escape
 
@@ -8,20 +8,20 @@ from heliograph.domain.delivery.content import EmailContent
 from heliograph.domain.setup.records import Platform
 from heliograph.domain.text import CONTROLS, single_spaced
 
-LINE_MAX = 300  # characters of a sentence
+LINE_MAX = 300  # maximum characters of a sentence
 SUBJECT_MAX = 150
-AUTOMATIC = {"Auto-Submitted": "auto-generated"}  # nobody's absence answers it (RFC 3834)
+AUTOMATIC = {"Auto-Submitted": "auto-generated"}  # suppresses automatic replies (RFC 3834)
 
 
 class OwnMail(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
-    said: str  # the first sentence: what happened
-    todo: str = ""  # and what to do
-    lines: tuple[str, ...] = ()  # of several things that happened
-    code: str = ""  # to be typed
-    button: tuple[str, str] = ("", "")  # its text, and a place of our own
-    end: str = ""  # why it came, and what happens if nothing is done
-    settings: str = ""  # where the reader chooses what comes
+    said: str  # first sentence: what happened
+    todo: str = ""  # what the reader should do
+    lines: tuple[str, ...] = ()  # list items, if several things happened
+    code: str = ""  # code to type
+    button: tuple[str, str] = ("", "")  # label and URL of one of our own pages
+    end: str = ""  # why the mail was sent, and what happens if the reader does nothing
+    settings: str = ""  # URL of the notification settings
     language: str = "en"
 
 
@@ -51,7 +51,7 @@ def to_text(mail: OwnMail) -> str:
 
 
 def to_html(mail: OwnMail, brand: str) -> str:
-    """Write HTML without pictures, tables, or links but to our own pages; it looks right in light and dark."""
+    """Return HTML without images, tables or external links, for light and dark mode."""
     label, link = mail.button
     lines = "".join(f"<li>{_html(line)}</li>" for line in mail.lines)
     parts = [
@@ -91,7 +91,7 @@ _BUTTON = (
     "display:inline-block;padding:10px 18px;border-radius:8px;background:#4f46e5;color:#ffffff;"
     "font-weight:600;text-decoration:none"
 )
-# Programs that know dark mode follow the sheet; the others show dark text on white, as the styles say.
+# Clients with dark mode support use the style sheet; others show dark text on white from the inline styles.
 _FRAME = """\
 <!doctype html>
 <html lang="{language}" dir="auto">

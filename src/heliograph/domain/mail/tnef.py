@@ -1,4 +1,4 @@
-"""winmail.dat: the files that Outlook packs into one when it writes for itself (MS-OXTNEF)."""
+"""winmail.dat (MS-OXTNEF): the container in which Outlook packs attachments."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ class Packed(msgspec.Struct):
 
 
 def unpacked(whole: bytes) -> list[Packed]:
-    """Return the files that have a name; of content that breaks off, those before the break."""
+    """Return the files that have a name; of truncated content, those before the end."""
     files: list[Packed] = []
     for attribute, data in _attributes(whole):
         if attribute == FILE_BEGINS:
@@ -29,7 +29,7 @@ def unpacked(whole: bytes) -> list[Packed]:
 
 
 def _attributes(whole: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the attributes of files, which stand there as level, id, length, data, checksum."""
+    """Yield (id, data) of file attributes, stored as level, id, length, data, checksum."""
     at = HEAD if whole.startswith(SIGNATURE) else len(whole)
     while at + 9 <= len(whole):
         level, attribute = whole[at], int.from_bytes(whole[at + 1 : at + 5], "little")

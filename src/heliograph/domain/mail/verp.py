@@ -1,7 +1,8 @@
-"""The signed envelope sender, what comes back to which names one recipient of one message, for 30 days, and the signed
-Reply-To, what comes to which answers one message.
+"""Signed envelope sender, which identifies the recipient and message of a bounce for 30 days, and signed Reply-To,
+which
+identifies the message of a reply.
 
-Letters and digits only, in one case: some hosts change the case of a local part, none the digits.
+Only letters and digits in one case: some hosts change the case of a local part, but never digits.
 """
 
 import base64
@@ -23,12 +24,12 @@ _REPLY = re.compile(r"r([0-9a-z]{26})([a-z2-7]{24})@([a-z0-9.-]+)")
 
 
 def return_path(domain: str) -> str:
-    """Return where bounces of a sending domain come back to: inside it, so that SPF aligns."""
+    """Return the bounce domain of a sending domain: a subdomain, so that SPF aligns."""
     return f"bounce.{domain}"
 
 
 def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) -> str:
-    """Return the envelope sender for one recipient; its local part has 59 octets."""
+    """Return the envelope sender for one recipient; the local part has 59 bytes."""
     prefix = PREFIXES["email"]
     body = message_id.removeprefix(prefix)
     if body == message_id or not _ULID.fullmatch(body) or not 0 <= position <= POSITION_MAX:
@@ -39,8 +40,10 @@ def sign(key: bytes, message_id: str, position: int, domain: str, at_ms: int) ->
 
 
 def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
-    """Tell whose mail came back; None when we did not sign this address, or more than 30 days ago."""
-    # ASCII first: other scripts have letters whose lower case is ours.
+    """Return (message id, recipient position) of a bounce address; None if the signature is invalid or older than 30
+    days.
+    """
+    # ASCII check first: some letters of other scripts become ASCII in lower case.
     found = _ADDRESS.fullmatch(address.lower()) if address.isascii() else None
     if found is None:
         return None
@@ -53,13 +56,13 @@ def read(key: bytes, address: str, now_ms: int) -> tuple[str, int] | None:
 
 
 def sign_reply(key: bytes, message_id: str, team: str, domain: str) -> str:
-    """Return the Reply-To of one message of a team: nobody else can make it, nor one for another message from it."""
+    """Return the signed Reply-To of one message of a team; it cannot be forged or derived from another message's."""
     body = message_id.removeprefix(PREFIXES["email"]).lower()
     return f"r{body}{_reply_tag(key, body, team, domain)}@{domain}"
 
 
 def read_reply(key: bytes, address: str, team: str) -> str | None:
-    """Tell which message of the team a mail to this address answers; None: we did not sign it."""
+    """Return the team's message that a mail to this address replies to; None if the signature is invalid."""
     found = _REPLY.fullmatch(address.lower()) if address.isascii() else None
     if found is None or not hmac.compare_digest(found[2], _reply_tag(key, found[1], team, found[3])):
         return None
@@ -72,7 +75,7 @@ def _reply_tag(key: bytes, body: str, team: str, domain: str) -> str:
 
 
 def _tag(key: bytes, named: str, domain: str) -> str:
-    keyed = _keyed(key).copy()  # which, unlike hmac.digest, never waits for the interpreter's lock
+    keyed = _keyed(key).copy()  # unlike hmac.digest, this never waits for the GIL
     keyed.update(f"envelope sender\0{named}@{domain}".encode())
     return base64.b32encode(keyed.digest()[:_TAG_BYTES]).decode().lower()
 
