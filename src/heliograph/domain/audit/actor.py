@@ -1,4 +1,4 @@
-"""Who makes a change, and the entry of it in the audit log."""
+"""Actor of a change, and its audit log entry."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table, in the order of its columns. Made by `Actor.did`: there is no change without an actor."""
+    """A row of the audit table, in column order. Created by `Actor.did`, so that every change has an actor."""
 
     at: int
     actor: str
@@ -18,15 +18,15 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """A person of the dashboard, an API key, the command line, or the service itself."""
+    """A dashboard user, an API key, the command line, or the service itself."""
 
     kind: Literal["person", "key", "command line", "service"]
-    id: str = ""  # of the person or key
-    address: str = ""  # where they came from
+    id: str = ""  # id of the person or key
+    address: str = ""  # client address
 
     @property
     def name(self) -> str:
-        """Name the actor as the audit log has it; a person's id is shown as the email address."""
+        """Return the actor's name in the audit log; a person's id is displayed as the email address."""
         return self.id if self.kind == "person" else f"{self.kind} {self.id}".strip()
 
     def did(self, at: int, action: str, subject: str, detail: str = "", *, team: str | None = None) -> AuditEntry:

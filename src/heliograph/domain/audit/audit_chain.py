@@ -1,7 +1,7 @@
-"""The audit log as a chain (ADR 0035): what is hashed, and whether all is as it was written.
+"""Hash chain of the audit log (ADR 0035): what is hashed, and verification.
 
-An entry's link is the hash of the link before, its place, and the hash of what it says with a salt. Where an address
-was erased, the hash of the original stays in its link, and a later entry of the chain says what the entry says now.
+The link of an entry is the hash of the previous link, the entry's position, and the salted hash of its content. If an
+address was erased, the link keeps the hash of the original, and a later entry of the chain records the new hash.
 """
 
 import hashlib
@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-REWRITTEN = "audit.erase"  # the action of the entry that says so: its subject is the key, its detail the new hash
-TAKEN_IN = "audit.adopt"  # of the entry that says which ones were written without the chain
+REWRITTEN = "audit.erase"  # action that records a rewritten entry: its subject is the key, its detail the new hash
+TAKEN_IN = "audit.adopt"  # action that records which entries were written without the chain
 
 
 class ChainLink(msgspec.Struct, frozen=True):
-    """An entry as it lies in the chain."""
+    """An entry of the chain."""
 
     key: int
     at: int
@@ -36,23 +36,26 @@ class ChainLink(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The end of the chain."""
+    """End of the chain."""
 
     place: int
     link: str
-    before: int  # key of the newest entry when the chain began
+    before: int  # key of the newest entry when the chain was started
 
 
 class BrokenLink(msgspec.Struct, frozen=True):
-    """The first entry that is not as it was written."""
+    """The first entry that fails verification."""
 
-    key: int | None  # None: it is not there any more
+    key: int | None  # None if the entry is missing
     why: str
-    is_unlinked: bool = False  # maybe of a process of the version before: it is brought in within a minute
+    # Possibly written by a process of the previous version; added to the chain within a minute.
+    is_unlinked: bool = False
 
 
 def said(entry: Sequence[Any], salt: str) -> str:
-    """Hash what the entry says, from its key to its address: without the salt, what was erased could be guessed."""
+    """Return the salted hash of an entry, from its key to its address; without the salt, erased values could be
+    guessed.
+    """
     return _hash([salt, *entry])
 
 
@@ -61,7 +64,7 @@ def linked(before: str, place: int, content: str) -> str:
 
 
 def salted(seed: str, place: int) -> str:
-    """Return the salt of a place; the seed is known to nobody afterwards."""
+    """Derive the salt of the entry at `place`; the seed is then discarded."""
     return _hash([seed, place])[:32]
 
 
@@ -70,12 +73,12 @@ def _hash(parts: list[Any]) -> str:
 
 
 class Walk:
-    """Takes the links in their order and remembers the first that is not as it was written."""
+    """Verifies links in order and remembers the first invalid one."""
 
     def __init__(self) -> None:
         self.place, self.link = 0, ""
         self._broken: BrokenLink | None = None
-        self._rewritten: dict[int, str] = {}  # by key, what it says now: to be explained by a later entry
+        self._rewritten: dict[int, str] = {}  # key → current hash of rewritten entries that a later entry must explain
 
     def take(self, one: ChainLink) -> None:
         now = one.said
@@ -92,8 +95,9 @@ class Walk:
         self.place, self.link = one.place, one.link or ""
 
     def end(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
-        """Check the end of the chain; `unlinked` is the first
-        entry that was written without the chain since it began.
+        """Verify the end of the chain and return the first broken link, if any; `unlinked` is the first entry that was
+        written
+        without the chain since it started.
         """
         if head is None:
             self._break(None, "the end of the chain was removed")

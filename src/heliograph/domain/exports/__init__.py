@@ -1,1 +1,1 @@
-"""What people take along from another service: its exports, read into what we keep."""
+"""Imports from other services: parses their exports into our records."""

@@ -1,4 +1,4 @@
-"""What would break if a program came here from another service, by what that service lists of it."""
+"""Compatibility check: finds what would break if a client of another service moved here, from that service's listings."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from heliograph.domain.refusals import Refusal
 from heliograph.domain.setup.records import Caller, Key, Platform, Team
 from heliograph.webhooks.policy.formats import postmark, resend
 
-Calls = Sequence[tuple[str, str]]  # method and path of what is served; a part in braces stands for any
+Calls = Sequence[tuple[str, str]]  # (method, path) of served routes; a segment in braces matches anything
 
-TOLD = {  # events by the names that each service has for them
+TOLD = {  # events that we publish, by the names of each service
     "postmark": {*postmark.TYPES.values()},
     "resend": {*resend.TYPES.values(), *resend.FAILED.values()},
     "sendgrid": {"processed", "delivered", "deferred", "bounce", "dropped", "spam_report"},
@@ -38,7 +38,7 @@ class Breakage(msgspec.Struct, frozen=True):
 
 
 class NewPlace(msgspec.Struct, frozen=True):
-    """Where the program would go."""
+    """Target of the move."""
 
     team: Team
     platform: Platform
@@ -46,7 +46,9 @@ class NewPlace(msgspec.Struct, frozen=True):
 
 
 def find_problems(service: str, row: Row, to: NewPlace) -> Iterator[Breakage]:
-    """Find what one record of a list says: a call, a webhook, a message or a template. Others break nothing."""
+    """Yield the incompatibilities of one listed record: a call, a webhook, a message or a template. Others yield
+    nothing.
+    """
     place = row.get("endpoint") or row.get("path") or row.get("url") or ""
     if row.get("method"):
         yield from _of_call(str(row["method"]).upper(), str(place), to.calls)
@@ -69,7 +71,7 @@ def find_problems(service: str, row: Row, to: NewPlace) -> Iterator[Breakage]:
 def _of_call(method: str, place: str, calls: Calls) -> Iterator[Breakage]:
     try:
         path = urlsplit(place).path.rstrip("/")
-    except ValueError:  # no address at all
+    except ValueError:  # not a valid URL
         path = place
     if not any(method == known and _fits(path.split("/"), form.rstrip("/").split("/")) for known, form in calls):
         yield Breakage("call", f"{method} {path}", NOT_SERVED)

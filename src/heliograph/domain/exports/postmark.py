@@ -1,4 +1,4 @@
-"""Postmark's exports: suppressions, bounces, domains, senders and templates as its API lists them, or as CSV."""
+"""Postmark exports: suppressions, bounces, domains, senders and templates, as listed by its API or as CSV."""
 
 import hashlib
 import re
@@ -17,7 +17,8 @@ from heliograph.domain.exports.records import (
 )
 from heliograph.domain.setup.records import Template
 
-REASONS = {"hardbounce": "bounce", "spamcomplaint": "complaint", "spamnotification": "complaint"}  # else: manual
+# Other reasons become manual.
+REASONS = {"hardbounce": "bounce", "spamcomplaint": "complaint", "spamnotification": "complaint"}
 _BODIES = {"subject": "subject", "html": "htmlbody", "text": "textbody"}
 _NOT_OURS = re.compile("[^A-Za-z0-9_]")
 _NUMBER = re.compile("[1-9][0-9]{0,14}")
@@ -25,7 +26,7 @@ _NO = (False, "false", "False", "FALSE", "0")
 
 
 def template_id(alias: str) -> str:
-    """Return our id of a template that has this alias, or number, at Postmark; one of ours stays."""
+    """Return our template id for a Postmark alias or number; our own ids are unchanged."""
     return f"tpl_{_NOT_OURS.sub('_', alias.removeprefix('tpl_'))[:64]}"
 
 
@@ -34,18 +35,18 @@ def layout_id(alias: str) -> str:
 
 
 def number_of(id_: str) -> int:
-    """Make a number of an id, as Postmark has: one that every program can hold."""
+    """Return a numeric id, as Postmark uses, derived from `id_`; 48 bits, so that every client can represent it."""
     return int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=6).digest())
 
 
 def template_number(id_: str) -> int:
-    """Return the number that it had at Postmark, where it came from there."""
+    """Return the template's number at Postmark if it was imported from there, otherwise a derived number."""
     own = id_.removeprefix("tpl_")
     return int(own) if _NUMBER.fullmatch(own) else number_of(id_)
 
 
 def find_template(templates: Mapping[str, Template], given: str) -> Template | None:
-    """Find ours by its id, by the alias or number that it had at Postmark, or by those that we told."""
+    """Return the template by our id, by its Postmark alias or number, or by the number that we returned."""
     if found := templates.get(template_id(given)):
         return found
     return next((one for one in templates.values() if given in (one.alias, str(template_number(one.id)))), None)
@@ -57,7 +58,7 @@ def read_row(row: Row) -> Exported:
         return _template(row, name)
     if "templateid" in row:
         return LeftOut(text=name, why="a template without its words: export it by itself (GET /templates/:id)")
-    if "confirmed" in row or "dkimverified" in row:  # a sender, or a domain
+    if "confirmed" in row or "dkimverified" in row:  # a sender or a domain
         return ExportedDomain(name=str(row.get("domain") or name))
     email = _first(row, "emailaddress", "email_address", "email", "recipient")
     if row.get("inactive") in _NO:

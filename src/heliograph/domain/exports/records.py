@@ -1,4 +1,4 @@
-"""The records of an export, whatever the service: a CSV file, a JSON answer of its API, or a record on each line."""
+"""Parses the records of an export of any service: CSV, a JSON response of its API, or JSON lines."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]  # names in lower case, with _ for spaces
 
 
 class ExportedAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """One that is not to be mailed."""
+    """A suppressed address."""
 
     email: str
     reason: str = ""
@@ -36,29 +36,29 @@ class ExportedDomain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedTemplate(msgspec.Struct, frozen=True, kw_only=True):
-    id: str  # that the service gave it
+    id: str  # id at the other service
     name: str
     channel: Channel = "email"
-    words: Mapping[str, Any]  # by the field that has them here
-    own_id: str = ""  # by which its sends name it here as well
-    kept: Mapping[str, Any] = {}  # fields of its record that a setup file does not have
-    notes: Sequence[str] = ()  # what means something else here, by part and line
+    words: Mapping[str, Any]  # content by our field names
+    own_id: str = ""  # id by which existing sends refer to the template here
+    kept: Mapping[str, Any] = {}  # record fields that a setup file does not have
+    notes: Sequence[str] = ()  # differences in meaning, by part and line
 
 
 class ExportedLayout(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    own_id: str  # by which its templates name it
+    own_id: str  # id by which templates refer to the layout
     words: Mapping[str, Any]
 
 
 def edit_exported(given: ExportedTemplate, id_: str, team: str) -> Edited:
-    """Make it one of ours, with what is wrong with it."""
+    """Return the template converted to ours, with its errors."""
     base = Template(id=id_, team=team, channel=given.channel, name=given.name)
     return with_kept(edit_template(base, {"name": given.name, "variables": [], **given.words}), given.kept)
 
 
 def with_kept(edited: Edited, kept: Mapping[str, Any]) -> Edited:
-    """Give it what other services keep with a template beside its words, as far as a send can use it."""
+    """Return the template with the additional fields of other services, and errors for values that a send cannot use."""
     new, errors = replace(edited.template, **kept), dict(edited.errors)
     if len(new.alias) > NAME_MAX or CONTROL.search(new.alias):
         errors["alias"] = f"It is one line of at most {NAME_MAX} characters."
@@ -78,15 +78,15 @@ def with_kept(edited: Edited, kept: Mapping[str, Any]) -> Edited:
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     why: str
-    notes: Sequence[str] = ()  # all of it, by part and line
+    notes: Sequence[str] = ()  # all reasons, by part and line
 
 
 Exported = ExportedAddress | ExportedDomain | ExportedTemplate | ExportedLayout | LeftOut
-ReadRow = Callable[[Row], Exported]  # a service's own
+ReadRow = Callable[[Row], Exported]  # reader of one service
 
 
 class ExportedWords(msgspec.Struct, frozen=True):
-    """A template's parts, carried over into our words."""
+    """Parts of a template, converted to our syntax."""
 
     given: dict[str, Any]
     fallback: dict[str, str]
@@ -95,12 +95,12 @@ class ExportedWords(msgspec.Struct, frozen=True):
 
 
 def items_of(value: Any) -> list[Any]:
-    """Return what a list has in it; what is none has nothing."""
+    """Return `value` if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
 def read_words(parts: Mapping[str, str]) -> ExportedWords:
-    """Carry over each part; what conditions and lists ask for may be absent, as it may there."""
+    """Convert each part to our syntax; variables used in conditions and lists become optional, as in the other service."""
     found = {part: carry(text) for part, text in parts.items()}
     names = sorted({name for one in found.values() for name in one.optional})
     return ExportedWords(
@@ -184,7 +184,7 @@ def _is_json(line: str) -> bool:
 
 
 def _listed(value: Any) -> list[Any]:
-    """An API's list has its records in one of its fields."""
+    """Return the records of an API response, which may hold them in one of its fields."""
     if isinstance(value, dict):
         lists = [inner for inner in value.values() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
         is_list = value.get("object") == "list" or "html" not in value

@@ -1,4 +1,4 @@
-"""Resend's exports: suppressions, domains and templates as its API lists them, or as CSV."""
+"""Resend exports: suppressions, domains and templates, as listed by its API or as CSV."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,15 +20,13 @@ _YES = (True, "true", "True", "TRUE", "1")
 
 
 def find_template(templates: Mapping[str, Template], given: str) -> Template | None:
-    """Find a template by our id, the id that it had at Resend, or its alias."""
+    """Return a template by our id, its id at Resend, or its alias; None if not found."""
     named = templates.get(given) or templates.get(template_id(given))
     return named or next((one for one in templates.values() if one.alias == given), None)
 
 
 def kept_fields(given: Row) -> dict[str, Any]:
-    """Keep what a template's record says beside its words:
-    alias, sender, replies, and values for variables left out.
-    """
+    """Return the fields of a template beyond its content: alias, sender, reply-to, variable fallbacks and spellings."""
     fields: dict[str, Any] = {}
     if given.get("alias"):
         fields["alias"] = str(given["alias"])
@@ -59,7 +57,7 @@ def read_row(row: Row) -> Exported:
         return ExportedTemplate(
             id=id_, name=name or alias, words=words, own_id=template_id(id_) if id_ else "", kept=kept_fields(row)
         )
-    if "unsubscribed" in row:  # a contact: who has not said no may be mailed
+    if "unsubscribed" in row:  # a contact: may be mailed unless unsubscribed
         if row["unsubscribed"] in _YES:
             return ExportedAddress(email=email)
         return LeftOut(text=email, why="a contact who has not unsubscribed")

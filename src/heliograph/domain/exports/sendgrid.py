@@ -1,4 +1,4 @@
-"""SendGrid's exports: dynamic templates, suppressions and domains as its API lists them, or as CSV."""
+"""SendGrid exports: dynamic templates, suppressions and domains, as listed by its API or as CSV."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def read_row(row: Row) -> Exported:
 
 
 def _reason(row: Row) -> str:
-    """Tell a bounce by its status, a complaint by the address that it came from."""
+    """Return the reason: only bounces have a status, only complaints have an IP address."""
     return "bounce" if "status" in row else "complaint" if "ip" in row else ""
 
 
@@ -63,7 +63,7 @@ def _template(row: Row, name: str) -> Exported:
 
 
 def _examples(test_data: Any) -> dict[str, str]:
-    """Read the values that its own preview is made with; a list as JSON."""
+    """Return the sample values of SendGrid's preview; lists as JSON."""
     try:
         given = msgspec.json.decode(test_data) if isinstance(test_data, str) else test_data
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Twilio's exports: templates as its Content API lists them. Without an approval by WhatsApp they are for SMS."""
+"""Twilio exports: templates as listed by its Content API. Templates without WhatsApp approval become SMS templates."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ _PHONES = ("phone_number", "phonenumber", "phone", "number", "to", "from")
 
 
 def template_id(sid: str) -> str:
-    """Return our id of a template that has this SID at Twilio, or of a messaging service's; any other id stays."""
+    """Return our template id for a Twilio content or messaging service SID; other ids are unchanged."""
     return f"tpl_{sid}" if _SID.fullmatch(sid) else sid
 
 
@@ -36,7 +36,7 @@ def _template(row: Row, name: str) -> Exported:
         return LeftOut(text=name, why="its numbered variables do not go on from 1 without a gap")
     words: dict[str, Any] = {
         "body": own_placeholders(_NUMBERED.sub(r"{{value_\1}}", body)),
-        "variables": [f"value_{number}" for number in numbers],  # in the order that ContentVariables counts by
+        "variables": [f"value_{number}" for number in numbers],  # in the order of ContentVariables
     }
     is_whatsapp = approval.get("status") == "approved" and approval.get("content_type") == _TEXT
     if is_whatsapp:

@@ -1,1 +1,1 @@
-"""Rules of addresses and headers: proxies, blocked networks (SSRF), trace context."""
+"""Network rules: client addresses behind proxies, blocked networks (SSRF), trace context."""

@@ -1,4 +1,4 @@
-"""Whose request it is, when proxies stand before the service; and which addresses count as one in throttles."""
+"""Client address of a request behind proxies, and address ranges that count as one client in rate limits."""
 
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -6,13 +6,13 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from heliograph.domain.network.ssrf import Address, Network
 
 HOPS_MAX = 32
-LONGEST = 64  # an IPv6 address with brackets and a port
+LONGEST = 64  # characters of an IPv6 address with brackets and a port
 
 
 def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Network]) -> str:
-    """Return the last hop that is no trusted proxy: from the peer, backwards through the values of `X-Forwarded-For`.
+    """Return the last hop that is not a trusted proxy: from the peer backwards through the values of `X-Forwarded-For`.
 
-    What stands before that hop was written by a stranger. Where a trusted proxy names nobody, it is the client itself.
+    Hops before that one are untrusted. If a trusted proxy names no client, the proxy itself counts as the client.
     """
     client = _read(peer)
     if client is None:
@@ -28,13 +28,13 @@ def client_address(peer: str, forwarded: Sequence[bytes], trusted: Sequence[Netw
 
 
 def network_of(address: str) -> str:
-    """Return the addresses that one client has: an IPv4 address, or the /64 around an IPv6 address."""
+    """Return the range of addresses of one client: an IPv4 address, or the /64 of an IPv6 address."""
     client = _read(address)
     return str(ip_network((client, 64), strict=False)) if isinstance(client, IPv6Address) else address
 
 
 def is_inside(address: str, ranges: Sequence[str]) -> bool:
-    """Tell whether the address is loopback, or in one of the ranges."""
+    """Return whether the address is loopback or in one of the ranges."""
     client = _read(address)
     return client is not None and (client.is_loopback or is_in(address, ranges))
 
@@ -61,7 +61,7 @@ def _read(text: str) -> Address | None:
 
 
 def _without_port(hop: str) -> str:
-    """Cut off the port: some proxies write `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
+    """Remove the port: some proxies write `192.0.2.1:4711` or `[2001:db8::1]:4711`."""
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     return hop.partition(":")[0] if hop.count(":") == 1 else hop

@@ -1,6 +1,6 @@
-"""Which addresses a stranger's DNS may not lead us to (reliability, SSRF).
+"""SSRF block list: addresses to which untrusted DNS must not direct us (reliability, SSRF).
 
-`ipaddress.is_global` is no such guard: it lets multicast, 6to4 and NAT64 through.
+`ipaddress.is_global` is not sufficient: it allows multicast, 6to4 and NAT64.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ DENIED: tuple[Network, ...] = tuple(
     ).split()
 )
 NAT64 = IPv6Network("64:ff9b::/96")
-# Names of this machine: RFC 6761, and those in the hosts files of Debian and Red Hat.
+# Names of the local machine: RFC 6761, and the hosts files of Debian and Red Hat.
 LOOPBACK = {
     **dict.fromkeys(("localhost", "localhost.localdomain", "localhost4", "localhost4.localdomain4"), "127.0.0.1"),
     **dict.fromkeys(("ip6-localhost", "ip6-loopback", "localhost6", "localhost6.localdomain6"), "::1"),
@@ -28,12 +28,12 @@ LOOPBACK = {
 
 
 def loopback_address(host: str) -> str | None:
-    """Return the loopback address that a host name always means, whatever DNS says; None for other names."""
+    """Return the loopback address that a host name always denotes, regardless of DNS; None for other names."""
     return "127.0.0.1" if host.endswith(".localhost") else LOOPBACK.get(host)
 
 
 def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
-    """Tell whether an address is in a denied range and in no range of `allow`; what is no address is denied, too."""
+    """Return whether an address is in a denied range and in no range of `allow`; invalid addresses are denied."""
     try:
         parsed = ip_address(ip)
     except ValueError:
@@ -45,7 +45,7 @@ def is_denied(ip: str | Address, allow: Sequence[Network] = ()) -> bool:
 
 
 def _reached(ip: Address) -> tuple[Address, ...]:
-    """Return what a packet to this address may reach: also the IPv4 address that it wraps."""
+    """Return the addresses that a packet may reach, including an embedded IPv4 address."""
     if isinstance(ip, IPv4Address):
         return (ip,)
     if ip.ipv4_mapped:

@@ -1,14 +1,14 @@
-"""The trace that a request belongs to, as its caller says it (W3C Trace Context, `traceparent`)."""
+"""Trace context of a request from its caller (W3C Trace Context, `traceparent`)."""
 
 import re
 
-# version, trace, parent, flags; what a later version adds behind them is not ours to read.
+# version, trace, parent, flags; additions of later versions are ignored.
 _PARENT = re.compile("([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_TRACE, _NO_PARENT = "0" * 32, "0" * 16
 
 
 def read_traceparent(given: str) -> str | None:
-    """Read it into the form of version 00; None: it is none, and a caller's mistake here refuses no request."""
+    """Parse a traceparent into the format of version 00; None if invalid, which never rejects the request."""
     found = _PARENT.fullmatch(given)
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""Rules of running the service: capacity, notices, erasure, test clocks."""
+"""Rules for operating the service: capacity, notices, erasure, test clocks."""

@@ -1,4 +1,4 @@
-"""What a machine can carry, from what was measured on it: arithmetic for `heliograph capacity` and docs/capacity.md."""
+"""Estimates a machine's capacity from measurements, for `heliograph capacity` and docs/capacity.md."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ from heliograph.domain.limits import DAY_MS, HOUR_MS
 
 # A message is written when it is accepted, when it is claimed and when its outcome is recorded.
 COMMITS = 3
-TOGETHER = 100  # messages that share one commit under load: what waits goes together, a claim takes as many
+TOGETHER = 100  # messages per commit under load: waiting messages are committed together, and a claim takes as many
 PEAK_SHARE = 10  # the busiest hour has a tenth of a day's messages
-SPARE = 0.7  # how much of a machine may be planned with: the rest is for retries, pages, webhooks, backups
+SPARE = 0.7  # usable share of a machine; the rest is for retries, dashboard, webhooks, backups
 
 Limit = Literal["accepting", "hand-over", "disk"]
 
@@ -22,20 +22,20 @@ ADVICE: dict[Limit, str] = {
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """CPU times are of one core, for one message, in microseconds."""
+    """Measurements of a machine. CPU times are microseconds of one core per message."""
 
     syncs_per_s: float
     signing_us: float
     accept_us: float
-    accepted_per_s: float  # as it came, with the load on the same machine
+    accepted_per_s: float  # measured rate, with the load generator on the same machine
     hand_over_us: float
     handed_over_per_s: float
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    per_s: int  # sustained, by one process
+    per_s: int  # sustained rate of one process
     per_hour: int
-    per_day: int  # so that the busiest hour fits
+    per_day: int  # such that the busiest hour fits
     per_day_evenly: int
     limit: Limit
     advice: str

@@ -1,4 +1,4 @@
-"""Erasing an address: what stands in its place, the keyed hash that stays, and finding it in texts."""
+"""Erasure of an address: placeholders, the keyed hash that remains, and finding the address in texts."""
 
 import hashlib
 import hmac
@@ -8,32 +8,31 @@ from typing import Any
 
 import msgspec
 
-DOMAIN = "@erased.invalid"  # of no address that mail can reach (RFC 2606)
+DOMAIN = "@erased.invalid"  # reserved domain that mail cannot reach (RFC 2606)
 ERASED_EMAIL = f"erased{DOMAIN}"
 ERASED_PHONE = "[erased]"
 SHOWN = "erased address"
 HIDDEN = "[another address]"
-# These fields hold the team's own addresses, not other people's.
+# Fields with the team's own addresses, not those of other people.
 SENDERS = frozenset({"from", "from_address", "reply_to", "reply_to_addresses", "sender_id"})
-# Address or phone number. The first part has an end: else a long word is read once for each of its letters.
+# Email address or phone number. The local part is bounded, otherwise a long word takes quadratic time.
 ANY = re.compile(r"[\w.+%'-]{1,128}(?:@|%40)[\w.-]*\w|\+\d[\d ()-]{5,20}\d")
 
 NOBODY = "[address]"
 
-NameOf = Callable[[int, str], str]  # team, address in its normal form → its name on the suppression list
+NameOf = Callable[[int, str], str]  # (team, normalised address) → entry on the suppression list
 
 
 def erased_name(key: bytes, team: int, address: str) -> str:
-    """Return what the suppression list has instead of an erased address: a hash that nobody without the key can try
-    out.
+    """Return the suppression list entry for an erased address: a hash that cannot be guessed without the key.
 
-    It has the form of an address, so that lists, paging, exports and removal need not know about it.
+    The entry has the form of an address, so that lists, paging, exports and removal need no special case.
     """
     return f"erased-{hmac.new(key, f'{team}/{address}'.encode(), hashlib.sha256).hexdigest()[:40]}{DOMAIN}"
 
 
 def hide_addresses(text: str) -> str:
-    """Hide addresses for logs. Who signs in to a database (//user@host) is nobody's address."""
+    """Replace addresses for logs. The user in a database URL (//user@host) is kept."""
     return ANY.sub(lambda found: found[0] if text.startswith("//", found.start() - 2) else NOBODY, text)
 
 
@@ -47,24 +46,24 @@ def is_erased(address: str) -> bool:
 
 
 def stand_in(address: str, position: int | None = None) -> str:
-    """Return what is shown in the place of an address; recipients of one message must differ."""
+    """Return the placeholder for an address; recipients of one message get different ones."""
     if "@" not in address:
         return ERASED_PHONE
     return ERASED_EMAIL if position is None else f"erased-{position + 1}{DOMAIN}"
 
 
 class Forms(msgspec.Struct, frozen=True):
-    """The ways that texts write one address."""
+    """Spellings of one address in texts."""
 
     address: str  # normal form
     written: frozenset[str]
 
     def needles(self) -> list[tuple[str]]:
-        """List what the database first looks for, in lower case as SQLite knows it and as PostgreSQL does."""
+        """Return the search terms for the database, lower-cased as by SQLite (ASCII only) and as by PostgreSQL."""
         forms = self.written | {msgspec.json.encode(form).decode()[1:-1] for form in self.written}
         lower = {form.lower() for form in forms} | {
             form.encode().lower().decode() for form in forms
-        }  # also ASCII alone
+        }  # lower-cases ASCII only
         return [(form,) for form in sorted(lower)]
 
     def also(self, written: Iterable[str]) -> "Forms":
@@ -74,11 +73,11 @@ class Forms(msgspec.Struct, frozen=True):
         return bool(text and self._pattern().search(text))
 
     def scrub(self, text: str | None) -> str | None:
-        """Return the text without the address; a longer one that only contains it stays."""
+        """Return the text without the address; longer addresses that contain it are kept."""
         return self._pattern().sub(stand_in(self.address), text) if text else text
 
     def without(self, value: Any) -> Any:
-        """Return a JSON value with its texts scrubbed."""
+        """Return a JSON value with the address removed from its strings."""
         match value:
             case str():
                 return self.scrub(value)
@@ -89,8 +88,9 @@ class Forms(msgspec.Struct, frozen=True):
         return value
 
     def alone(self, value: Any) -> Any:
-        """Return what the person may see of a JSON value: nobody
-        else's address, and of lists no entry that is another's.
+        """Return the part of a JSON value that the person may see: other addresses are hidden, and list entries about
+        other
+        people are removed.
         """
         match value:
             case str():
@@ -98,7 +98,8 @@ class Forms(msgspec.Struct, frozen=True):
             case list():
                 return [self.alone(one) for one in value if not self._is_of_another(one)]
             case dict():
-                own = SENDERS if value.get("object") != "received" else ()  # its sender is somebody else
+                # The sender of an inbound message is another person.
+                own = SENDERS if value.get("object") != "received" else ()
                 return {name: one if name in own else self.alone(one) for name, one in value.items()}
         return value
 
@@ -118,6 +119,6 @@ class Forms(msgspec.Struct, frozen=True):
 
 
 def forms_of(address: str, typed: str) -> Forms:
-    """Collect the forms of an address; carriers write phone numbers without their plus as well."""
+    """Return the spellings of an address; carriers also write phone numbers without the plus."""
     written = {address, typed} if "@" in address else {address, address.removeprefix("+"), typed}
     return Forms(address, frozenset(written))

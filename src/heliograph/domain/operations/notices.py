@@ -1,4 +1,4 @@
-"""What people are told of by the service itself: which kinds there are, who is told, and how often."""
+"""Notices to people from the service: kinds, recipients and rate limits."""
 
 from typing import NamedTuple
 
@@ -7,39 +7,39 @@ import msgspec
 from heliograph.domain.audit.actor import SERVICE, AuditEntry
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 
-HOURLY = 10  # mails to one person, or posts to one chat, in an hour; the last of them tells of all that waits
-# How long to wait after each try that was put off; when no step is left, the notice is given up.
+HOURLY = 10  # mails to one person, or posts to one chat, per hour; the last one summarises all pending notices
+# Wait after each deferred attempt; after the last step, the notice fails permanently.
 RETRY_MS = (MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 2 * HOUR_MS, 6 * HOUR_MS)
 
-INSTANCE = ""  # instead of a team
-NUMBERED = "#"  # and a team's number, until its id is looked up
-TEST = "test"  # tells the chat alone
+INSTANCE = ""  # used in place of a team id
+NUMBERED = "#"  # prefix of a team's number, until its id is looked up
+TEST = "test"  # sent only to the chat
 
-WISHES = ("domain", "display_name", "sender_id", "template", "team")  # what operators approve and refuse
-# Which of Meta's words on a template are told.
+WISHES = ("domain", "display_name", "sender_id", "template", "team")  # records that operators approve or refuse
+# Template states at Meta that cause a notice.
 UPSTREAM = tuple(f"template.upstream_{word}" for word in ("approved", "rejected", "paused", "disabled"))
 
 
 class NoticeKind(NamedTuple):
-    """What somebody chooses to be told of."""
+    """A kind of notice to which a person can subscribe."""
 
     team: str
     kind: str
 
 
 class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table, in the order of its columns."""
+    """A row of the notices table, in column order."""
 
-    name: str  # of this one alone
+    name: str  # unique name of this notice
     at: int
-    team: str  # empty: the instance
+    team: str  # empty for the instance
     kind: str
     facts: dict[str, str] = {}
     actor: str = SERVICE.name
 
 
 def of_entry(entry: AuditEntry) -> NoticeRow | None:
-    """Return what a change in the audit log is to people; None: there is nothing to tell of."""
+    """Return the notice for an audit log entry; None if the entry causes no notice."""
     thing, _, verb = entry.action.partition(".")
     kind = ""
     if verb in ("approve", "refuse") and thing in WISHES and entry.team:
@@ -67,26 +67,26 @@ def of_entry(entry: AuditEntry) -> NoticeRow | None:
 
 
 def low_credit(ref: int, event: str, at: int, credit: str, mark: str) -> NoticeRow:
-    """Make a notice; where credit is spent, a team is known by its number alone."""
+    """Return a notice of low credit; the code that spends credit knows only a team's number."""
     facts = {"credit": credit, "mark": mark}
     return NoticeRow(name=f"credit/{event}", at=at, team=f"{NUMBERED}{ref}", kind="credit", facts=facts)
 
 
 def dead_letters(count: int, at: int) -> NoticeRow:
-    """Make one notice an hour, however many dead letters there are."""
+    """Return a notice of dead letters; its name allows one per hour, whatever the count."""
     name = f"dead_letters/{at - at % HOUR_MS}"
     return NoticeRow(name=name, at=at, team=INSTANCE, kind="dead_letters", facts={"count": str(count)})
 
 
 def is_told(role: str | None, chosen: int | None) -> bool:
-    """Tell whether a member is told, or an operator about the instance; a viewer is told what they asked for."""
+    """Return whether a member, or an operator for the instance, receives the notice; viewers only if they subscribed."""
     if role is None:
         return False
     return bool(chosen) if chosen is not None else role != "viewer"
 
 
 def batches(waiting: int, sent: int) -> list[int]:
-    """Return how many notices each mail of now tells of, when so many went in the last hour. What is left waits."""
+    """Return the number of notices in each mail to send now, given `sent` mails in the last hour. The rest waits."""
     free = max(0, HOURLY - sent)
     if waiting <= free - 1 or (waiting == free == 1):
         return [1] * waiting

@@ -1,4 +1,4 @@
-"""What the request log takes from a request and its answer, beside the status: how long it took, and an id."""
+"""Derived fields of the request log: duration and subject id."""
 
 import re
 
@@ -8,10 +8,12 @@ _ID = re.compile("[a-z]{2,4}_[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def took_ms(id_: str, now: int) -> int:
-    """Return how long a request has taken: its id holds when it came."""
+    """Return the duration of a request in ms, from the time in its id."""
     return max(0, now - ulid_ms(id_[4:]))
 
 
 def subject_of(id_: str) -> str:
-    """Return what a request made or asked for, when it is an id; nothing else that a caller wrote."""
+    """Return the id that a request created or asked for; empty if the value is not an id, so that no other input is
+    logged.
+    """
     return id_ if _ID.fullmatch(id_) else ""

@@ -1,4 +1,4 @@
-"""A team's test clock: how far it may be moved, and where it stops on its way (contract 19)."""
+"""Test clock of a team: limits, and intermediate stops while it advances (contract 19)."""
 
 from msgspec.structs import replace
 
@@ -6,7 +6,7 @@ from heliograph.domain.limits import DAY_MS, SECOND_MS
 from heliograph.domain.refusals import InvalidRequest, TestClockNotFound
 from heliograph.domain.setup.records import Team, TeamClock
 
-AHEAD_MAX_MS = 60 * DAY_MS  # in all
+AHEAD_MAX_MS = 60 * DAY_MS  # total limit
 ADVANCE_MAX_S = AHEAD_MAX_MS // SECOND_MS
 
 
@@ -17,7 +17,7 @@ def clock_of(team: Team) -> TeamClock:
 
 
 def advanced(clock: TeamClock, seconds: int) -> TeamClock:
-    """Return the same clock with a later target."""
+    """Return the clock with a later target."""
     left = (AHEAD_MAX_MS - clock.target) // SECOND_MS
     if not 1 <= seconds <= left:
         raise InvalidRequest(
@@ -29,9 +29,9 @@ def advanced(clock: TeamClock, seconds: int) -> TeamClock:
 
 
 def next_stop(clock: TeamClock, due: int | None, now: int) -> int | None:
-    """Return how far ahead it is to be next: where the first work is due on its way, or else at its target.
+    """Return the next offset of the clock: where the next work is due, otherwise its target.
 
-    None: something is due already, and has to be done first. `due` is by the team's time, `now` everybody's.
+    None if work is already due and must be done first. `due` is in the team's time, `now` in real time.
     """
     if due is not None and due <= now + clock.ahead:
         return None

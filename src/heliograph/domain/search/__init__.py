@@ -1,1 +1,1 @@
-"""Trigrams of the message search index."""
+"""Trigram index of the message search."""

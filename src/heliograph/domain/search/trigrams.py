@@ -1,7 +1,7 @@
-"""Finding parts of texts: what of a message is searched, the marks that it has, and packed lists of places (ADR 0029).
+"""Trigram search: the searched texts of a message, its index terms, and packed posting lists (ADR 0029).
 
-A mark is a gram, three characters in a row of a searched text, or a longer word for a fact that never changes: whose
-the message is, its channel, key, template, sender domain, and the end of its id.
+An index term ("mark") is a trigram of a searched text, or a longer word for an immutable fact: the message's team,
+channel, key, template, sender domain, and the end of its id.
 """
 
 import unicodedata
@@ -12,26 +12,26 @@ from itertools import pairwise
 import msgspec
 
 SPAN_BITS = 12
-SPAN = 1 << SPAN_BITS  # messages that share one list for each mark
+SPAN = 1 << SPAN_BITS  # messages that share one posting list per term
 GRAM = 3
-NEEDLE_MAX = 200  # characters of what is looked for
-TAIL = 4  # so much of an id's end has to be given
-_DENSE = SPAN // 8  # bytes of a list with a bit for each place; shorter ones are places of two bytes each
-_SIGNS = 0x2E80  # from here on scripts write a word in one or two signs: pairs of them are grams too
+NEEDLE_MAX = 200  # maximum characters of a query
+TAIL = 4  # minimum characters to match the end of an id
+_DENSE = SPAN // 8  # bytes of a bitmap posting list; shorter lists store two bytes per position
+_SIGNS = 0x2E80  # from this code point on, scripts write a word in one or two characters, so pairs are index terms too
 
 
 def fold(text: str) -> str:
-    """Fold a text for comparison: case does not matter, nor how accents are put together."""
+    """Normalise a text for comparison: ignores case and the composition of accents."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).casefold()
     return text.lower().replace("\0", "")
 
 
 class SearchText(msgspec.Struct, frozen=True):
-    """What is looked for, in the ways that texts may write it."""
+    """A search query, in the forms in which texts may contain it."""
 
-    text: str  # folded; its words may stand apart, in any order
-    digits: str  # a phone number as it is stored, when it may be a part of one; else ""
+    text: str  # normalised; its words may occur in any order
+    digits: str  # phone number as stored, if the query may be part of one; otherwise ""
 
     def is_in(self, id_: str, said: "SearchedRecord") -> bool:
         if len(self.text) >= TAIL and id_.lower().endswith(self.text):
@@ -42,7 +42,7 @@ class SearchText(msgspec.Struct, frozen=True):
         return all(any(word in text for text in texts) for word in self.text.split(" "))
 
     def marks(self) -> list[list[str]]:
-        """Return, for each way to find a message, the marks that the message has."""
+        """Return the index terms required by each alternative way to match a message."""
         ways = [sorted(set().union(*map(grams, self.text.split(" "))))]
         if self.digits:
             ways.append(sorted(grams(self.digits)))
@@ -61,7 +61,7 @@ def read_search_text(typed: str) -> SearchText | None:
 
 
 class SearchedRecord(msgspec.Struct, frozen=True, gc=False):
-    """What is searched of the answer to a message's sender."""
+    """Searched fields of a message's response record."""
 
     subject: str | None = None
     to: str | None = None
@@ -79,7 +79,7 @@ read_searched: Callable[[str], SearchedRecord] = msgspec.json.Decoder(SearchedRe
 
 
 def searched(said: SearchedRecord) -> list[str]:
-    """Return the texts of a message that are searched, folded: its subject and recipients."""
+    """Return the normalised searched texts of a message: its subject and recipients."""
     texts = said.to_addresses or ([said.to] if said.to else [])
     if said.cc or said.bcc:
         texts = [*texts, *said.cc, *said.bcc]
@@ -111,16 +111,17 @@ def is_tail(text: str) -> bool:
 
 
 def tail_marks(id_: str) -> list[str]:
-    """Return two pairs of letters: together they leave one message in a million."""
+    """Return two terms of two characters each; together they match one message in a million."""
     end = id_[-TAIL:].lower()
     return [f"end1:{end[2:]}", f"end2:{end[:2]}"]
 
 
-# -- lists of places ---------------------------------------------------------------------------------------------------
+# -- posting lists
+# ------------------------------------------------------------------------------------------------------
 
 
 def pack(places: Sequence[int]) -> bytes:
-    """Pack places, which are in rising order, little-endian."""
+    """Pack positions, in ascending order, as little-endian."""
     if 2 * len(places) < _DENSE:
         return _array(array("H", places).tobytes()).tobytes()
     bits = bytearray(b"0" * SPAN)
@@ -136,7 +137,7 @@ def unpack(packed: bytes) -> list[int]:
 
 
 def common(lists: Iterable[bytes]) -> list[int]:
-    """Return the places that all of them have, in rising order."""
+    """Return the positions contained in all lists, in ascending order."""
     bits, few = -1, None
     for packed in sorted(lists, key=len):
         if len(packed) == _DENSE:
