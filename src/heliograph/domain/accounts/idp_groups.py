@@ -1,12 +1,13 @@
-"""Groups of an identity provider, and the roles that they give here."""
+"""Mapping of identity-provider groups to roles."""
 
 from collections.abc import Collection, Sequence
 
 import msgspec
 
 OWNER = "owner"
-ROLES: tuple[str, ...] = ("viewer", "developer", OWNER)  # each may do what the one before may
-OPERATOR, READ_ONLY = "operator", "read-only operator"  # in the instance; the second sees all and changes nothing
+ROLES: tuple[str, ...] = ("viewer", "developer", OWNER)  # each role includes the rights of the previous one
+# Roles in the instance; a read-only operator sees everything and changes nothing.
+OPERATOR, READ_ONLY = "operator", "read-only operator"
 EXPECTED = (
     "expected group=team:role or group=operator (or read-only operator), such as ops=operator,shop=team_shop:developer"
 )
@@ -14,12 +15,12 @@ EXPECTED = (
 
 class GroupRole(msgspec.Struct, frozen=True):
     group: str
-    team: str  # team_…; empty: to run the instance
+    team: str  # team_…; empty for a role in the instance
     role: str
 
 
 def read_group_roles(text: str) -> tuple[GroupRole, ...]:
-    """Read lines, or one line with commas: where there are lines, the names of groups may have commas of their own."""
+    """Parse entries separated by newlines or commas; with newlines, group names may contain commas."""
     parts = (part.strip() for part in text.split("\n" if "\n" in text.strip() else ","))
     return tuple(_read(part) for part in parts if part)
 
@@ -38,7 +39,7 @@ def write_group_roles(table: Sequence[GroupRole]) -> str:
 
 
 def roles_by_groups(groups: Collection[str], table: Sequence[GroupRole]) -> dict[str, str | None]:
-    """Map every team of the table to the highest role that these groups give in it; None: they give none."""
+    """Map every team of the table to the highest role that these groups give; None if they give none."""
     given: dict[str, str | None] = dict.fromkeys(row.team for row in table)
     ranks = (*ROLES, READ_ONLY, OPERATOR)
     for row in sorted(table, key=lambda row: ranks.index(row.role)):

@@ -1,6 +1,6 @@
-"""What roles, invitations and links make of the people of the dashboard: who may have which, and what then ends.
+"""Roles, invitations and links of dashboard users: who may get which, and what a change invalidates.
 
-A role is an invitation until the person accepts it, and a password is proven or not (ADR 0020). Roles are kept by
+A role is an invitation until the person accepts it, and a password is verified or not (ADR 0020). Roles are keyed by
 team; an empty team is the instance.
 """
 
@@ -21,67 +21,70 @@ class Person(msgspec.Struct, frozen=True):
     email: str
     name: str
     password: str | None
-    totp: str | None  # sealed
+    totp: str | None  # encrypted
     operator: int
-    proven: int  # the password goes back to a link that an operator made, or that was mailed to the address
+    proven: int  # the password was set through a link that an operator created or that was mailed to the address
     observer: int  # a read-only operator
 
     @property
     def instance_role(self) -> str:
-        """Return the role in the instance; empty when there is none."""
+        """Return the role in the instance; empty if none."""
         return OPERATOR if self.operator else READ_ONLY if self.observer else ""
 
 
 class Link(msgspec.Struct, frozen=True):
-    person: str  # empty: the first operator, who has no account yet
+    person: str  # empty for the first operator, who has no account yet
     purpose: str
-    team: str = ""  # whose owner made it, and whose invitation it accepts; empty: an operator made it, for all of them
+    # Team whose owner created the link and whose invitation it accepts; empty: created by an operator, for all teams.
+    team: str = ""
     maker: str = ""  # empty: the command line
-    proven: int = 0  # made by an operator, or mailed to the address
-    expires_at: int = 0  # 0: as long as the purpose has
+    proven: int = 0  # created by an operator, or mailed to the address
+    expires_at: int = 0  # 0: the default of the purpose
 
     def only_accepts(self, person: Person) -> bool:
-        """Tell whether they are invited and have a way in already: they sign in to accept.
+        """Return whether the person is invited and can already sign in, so that they must sign in to accept.
 
-        Who came by an identity provider has no password, and a link that proves nothing chooses none for them.
+        A person from an identity provider has no password, and an unverified link must not set one.
         """
         has_way_in = person.password is not None or (person.proven and not self.proven)
         return self.purpose == "invite" and bool(has_way_in)
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody is before a change."""
+    """A person's roles before a change."""
 
-    person: Person | None  # None: no account yet
+    person: Person | None  # None if there is no account yet
     roles: Mapping[str, str]
     invited: Mapping[str, str]
-    others: Mapping[str, frozenset[str]] = {}  # the roles that other people have, where the change asks for them
+    others: Mapping[str, frozenset[str]] = {}  # roles held by other people, if the change needs them
 
 
 class RoleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of somebody; a role of None ends."""
+    """Changes to a person's roles; None removes a role."""
 
     entries: tuple[AuditEntry, ...]
     roles: Mapping[str, str | None] = {}
     invited: Mapping[str, str | None] = {}
-    ends_links: bool = False  # theirs
-    ends_made: bool = False  # those that they made for others
-    ends_invites: tuple[str, ...] = ()  # theirs, to accept the invitations of these teams by
-    link: Link | None = None  # that they get
-    removes: bool = False  # the person
+    ends_links: bool = False  # invalidate the person's links
+    ends_made: bool = False  # invalidate links that the person created for others
+    ends_invites: tuple[str, ...] = ()  # teams whose invitation links to the person become invalid
+    link: Link | None = None  # new link for the person
+    removes: bool = False  # delete the person
 
 
 def flags_of(role: str | None) -> dict[str, int]:
-    """Write a role in the instance as a person's columns have it."""
+    """Return the columns of a person for a role in the instance."""
     return {"operator": int(role == OPERATOR), "observer": int(role == READ_ONLY)}
 
 
 def set_roles(
     standing: Standing, roles: Mapping[str, str | None], entry: AuditEntry, *, asks: bool = True
 ) -> RoleChange | None:
-    """Give these roles: at once to who has one in the team, and to an operator who is to read only.
+    """Return the change that gives these roles. A role applies at once if the person already has one in the team, or is
+    an
+    operator who becomes read-only.
 
-    All others are invited, unless nobody asks them. None: they are all that already.
+    All others are invited, unless `asks` is False. None if nothing changes.
     """
     given: dict[str, str | None] = {}
     invited: dict[str, str | None] = {}
@@ -96,7 +99,7 @@ def set_roles(
             ends_links |= bool(had)
         if is_offered != offered:
             invited[team] = is_offered
-            ends_invites |= {team, ""} if offered else set()  # its links were made for something else
+            ends_invites |= {team, ""} if offered else set()  # the existing links were created for another role
     if not given and not invited:
         return None
     return RoleChange(
@@ -110,7 +113,7 @@ def set_roles(
 
 
 def offer(standing: Standing, roles: Mapping[str, str], link: Link, entry: AuditEntry) -> RoleChange:
-    """Invite somebody, known or new; the link is to choose a password by, or to accept what they are invited to."""
+    """Invite an existing or new person; the link is for choosing a password or accepting the invitations."""
     change = set_roles(standing, roles, entry) or RoleChange(entries=(entry,))
     waits = any((dict(standing.invited) | dict(change.invited)).values())
     has_way_in = standing.person and standing.person.password
@@ -118,7 +121,7 @@ def offer(standing: Standing, roles: Mapping[str, str], link: Link, entry: Audit
 
 
 def accept(standing: Standing, teams: Sequence[str], entry: AuditEntry, more: str = "") -> RoleChange | None:
-    """Accept those invitations of these teams that are still there, each with an entry that says so."""
+    """Accept the pending invitations of these teams, with one audit entry each; None if there are none."""
     taken = {team: standing.invited[team] for team in teams if team in standing.invited}
     if not taken:
         return None
@@ -144,15 +147,16 @@ def remove(standing: Standing, entry: AuditEntry) -> RoleChange:
 
 
 def check_kept(standing: Standing, team: str) -> None:
-    """Refuse to take the role from who alone keeps the team, or the instance, in hand."""
+    """Raise if the person is the last owner of the team or the last operator of the instance."""
     keeps, refusal = (OWNER, LAST_OWNER) if team else (OPERATOR, LAST_OPERATOR)
     if standing.roles.get(team) == keeps and keeps not in standing.others.get(team, ()):
         raise InvalidRequest(refusal)
 
 
 def still_holds(link: Link, standing: Standing, maker: Standing) -> bool:
-    """Tell whether the rule under which a link was made still holds: an owner makes them for the team, and a new
-    password, which is the whole account, for who is in no other.
+    """Return whether the creator of a link may still create it: an owner may invite to the team, and may reset the
+    password
+    (which gives access to the whole account) only of a person who is in no other team.
     """
     if link.purpose not in ("invite", "reset"):
         return True
@@ -165,10 +169,10 @@ def still_holds(link: Link, standing: Standing, maker: Standing) -> bool:
 
 
 def follow(link: Link, standing: Standing, entry: AuditEntry, *, chooses: bool, signed_in: bool) -> RoleChange | None:
-    """Follow a link, with a new password or not; None: it is not good for this.
+    """Return the change made by following a link, with or without a new password; None if the link does not allow it.
 
-    Who has a way in already accepts an invitation signed in. Unless the account is proven a new password is chosen:
-    what was set through another team's link gives nothing here.
+    A person who can already sign in must be signed in to accept an invitation. Unless the account is verified, a new
+    password must be chosen: a password set through another team's link grants nothing here.
     """
     person = standing.person
     is_here = person is not None and link.only_accepts(person)

@@ -1,4 +1,4 @@
-"""How a service is told from its neighbours, without its seat's own name: who has that could take over claims."""
+"""Public name of an instance: a hash, because the instance id itself would allow taking over claims."""
 
 import hashlib
 

@@ -1,1 +1,1 @@
-"""Decisions about phones: numbers, segments, texts that come in, opting out."""
+"""Phone rules: numbers, segments, inbound texts, opt-outs."""

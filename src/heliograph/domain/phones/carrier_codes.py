@@ -1,6 +1,6 @@
-"""What the codes of SMS and WhatsApp carriers are to people: the cause in `texts/explain.py` that each stands for.
+"""Maps error codes of SMS and WhatsApp carriers to the causes explained in `texts/explain.py`.
 
-The carriers themselves keep what a code means for delivery, and its words.
+The effect of a code on delivery, and its text, are defined by the carrier implementations.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from heliograph.domain.phones.opt_out import OptOutReason
 
 
 def _of(**causes: str) -> dict[str, str]:
-    """Turn causes with their codes into a map from each code to its cause."""
+    """Return a map from code to cause; each argument is a cause with its codes."""
     return {code: cause for cause, codes in causes.items() for code in codes.split()}
 
 
 def _hex(**causes: str) -> dict[str, str]:
-    """Map codes of command_status to causes: `0b` is written 0x0000000b."""
+    """Return a map from command_status to cause: `0b` becomes 0x0000000b."""
     return {f"0x{code:0>8}": cause for code, cause in _of(**causes).items()}
 
 
@@ -66,7 +66,7 @@ CODES: dict[str, dict[str, str]] = {
         form="131051 131052 131053",
         rejected="failed",
     ),
-    # What our own simulators say, in the codes of those that they stand for.
+    # Codes used by our simulators: those of the simulated carriers.
     "simulator": _of(bad_number="21211 131009", no_route="21612 131030", phone_off="UNDELIV", no_whatsapp="131026"),
 }
 
@@ -75,13 +75,13 @@ LEARNED: dict[str, OptOutReason] = {"smpp": "carrier", "twilio": "carrier", "clo
 
 
 def told_opt_out(detail: Mapping[str, Any]) -> OptOutReason | None:
-    """Return as what the recipient is listed when a carrier refused them as opted out there; None: not at all."""
+    """Return the opt-out reason to record if a carrier rejected the recipient as opted out; None otherwise."""
     carrier = str(detail.get("carrier"))
     is_out = OPTED_OUT in (detail.get("reason"), CODES.get(carrier, {}).get(str(detail.get("code"))))
     return LEARNED.get(carrier) if is_out else None
 
 
-# The states of SMPP receipts, by their first five letters.
+# States of SMPP receipts, by their first five letters.
 STATES = _of(
     given_up="EXPIR",
     canceled="DELET SKIPP",

@@ -1,4 +1,4 @@
-"""Countries by name, for people who do not know their codes."""
+"""Country names for display and input."""
 
 import re
 from functools import cache
@@ -12,13 +12,13 @@ _CODE = re.compile(r"(?:.*\()?([A-Z]{2})\)?")
 
 @cache
 def country_names() -> dict[str, str]:
-    """Return code → name, in the order of the names."""
+    """Return code → name, ordered by name."""
     names = Locale("en").territories
     return dict(sorted(((code, names.get(code, code)) for code in COUNTRIES), key=lambda one: one[1]))
 
 
 def country_name(code: str) -> str:
-    """Write GB as 'United Kingdom (GB)', `*` as 'All others'."""
+    """Format GB as 'United Kingdom (GB)' and `*` as 'All others'."""
     if code == "*":
         return "All others"
     name = country_names().get(code)
@@ -26,7 +26,7 @@ def country_name(code: str) -> str:
 
 
 def country_code(text: str) -> str:
-    """Read a country as people write it: 'gb', 'United Kingdom' or as above; anything else is returned as it is."""
+    """Return the code for user input such as 'gb', 'United Kingdom' or 'United Kingdom (GB)'; other text unchanged."""
     text = text.strip()
     if found := _CODE.fullmatch(text.upper() if len(text) == 2 else text):
         return found[1]

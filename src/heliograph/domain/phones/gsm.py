@@ -1,4 +1,4 @@
-"""How many SMS segments a text takes: the GSM 03.38 alphabet, its extension, and UCS-2 for all else."""
+"""SMS segment counting: the GSM 03.38 alphabet, its extension, and UCS-2 for all other text."""
 
 import re
 import unicodedata
@@ -16,10 +16,10 @@ EXTENSION = "\f^{}\\[~]|€"  # each is sent as an escape and a character
 
 Encoding = Literal["gsm7", "ucs2"]
 SINGLE: dict[Encoding, int] = {"gsm7": 160, "ucs2": 70}  # units in a message of one part (spec 8)
-PART: dict[Encoding, int] = {"gsm7": 153, "ucs2": 67}  # units in one of several parts, after their header
+PART: dict[Encoding, int] = {"gsm7": 153, "ucs2": 67}  # units in one of several parts, after the header
 
 _GSM = re.compile(f"[{re.escape(ALPHABET + EXTENSION)}]*")
-# What takes two units: an escape pair, a surrogate pair.
+# Characters of two units: escape pairs, surrogate pairs.
 _WIDE: dict[Encoding, re.Pattern[str]] = {
     "gsm7": re.compile(f"[{re.escape(EXTENSION)}]"),
     "ucs2": re.compile("[\U00010000-\U0010ffff]"),
@@ -29,8 +29,8 @@ _WIDE: dict[Encoding, re.Pattern[str]] = {
 _OUTSIDE = re.compile(f"[^{re.escape(ALPHABET + EXTENSION)}]")
 _RUN = re.compile(
     f"({_OUTSIDE.pattern}+)"
-)  # whole: letters are joined to the next, and emoji are of several characters
-# What word processors write where a key says something plainer.
+)  # matches whole runs, because combined letters and emoji consist of several characters
+# Typographic characters with a plain equivalent.
 _PLAIN = str.maketrans(
     {
         **dict.fromkeys("“”„«»″", '"'),
@@ -49,7 +49,7 @@ class Segments(msgspec.Struct, frozen=True, kw_only=True):
     encoding: Encoding
     units: int
     spec: int  # segments by the spec's 160/70
-    udh: int  # segments as the air interface counts them, 153/67 when there are several
+    udh: int  # segments as counted on the air interface: 153/67 if there are several
 
     def billed(self, segmenting: Segmenting) -> int:
         return self.udh if segmenting == "udh" else self.spec
@@ -68,24 +68,24 @@ def segment(text: str) -> Segments:
 
 
 def marked(text: str) -> list[tuple[str, bool]]:
-    """Return the text in pieces, and of each whether it is outside the GSM alphabet, which makes it UCS-2."""
+    """Split the text into pieces; each is marked True if outside the GSM alphabet, which requires UCS-2."""
     return [(piece, at % 2 == 1) for at, piece in enumerate(_RUN.split(text)) if piece]
 
 
 def outside(text: str) -> list[tuple[str, str]]:
-    """Return the characters that make it UCS-2, each once and with its name."""
+    """Return the distinct characters that require UCS-2, with their Unicode names."""
     found = dict.fromkeys(_OUTSIDE.findall(text))
     return [(char, unicodedata.name(char, f"U+{ord(char):04X}").lower()) for char in found]
 
 
 def plain(text: str) -> str:
-    """Replace characters by plainer ones that say the same."""
+    """Replace typographic characters by plain equivalents."""
     return text.translate(_PLAIN)
 
 
 def _parts(text: str, wide: re.Pattern[str], size: int) -> int:
-    """Count the parts needed when an escape or surrogate pair stays whole."""
-    units = wide.sub("\0.", text)  # NUL is in no text that is sent: it stands for the first half
+    """Return the number of parts if no escape or surrogate pair may be split."""
+    units = wide.sub("\0.", text)  # NUL never occurs in a sent text, so it marks the first half of a pair
     parts, at = 0, 0
     while at < len(units):
         at += size - (units[at + size - 1 : at + size] == "\0")

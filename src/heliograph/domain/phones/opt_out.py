@@ -1,4 +1,4 @@
-"""Opting out of a team's messages by phone: the words that do it, and what each is answered (contract 17)."""
+"""Opt-out from a team's phone messages: keywords and replies (contract 17)."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -8,20 +8,20 @@ from heliograph.domain.setup.records import OptOutTexts
 
 PhoneChannel = Literal["sms", "whatsapp"]
 PHONE_CHANNELS: tuple[PhoneChannel, ...] = get_args(PhoneChannel)
-# `marketing`: a carrier says that they want none, and they get all else.
+# `marketing`: a carrier reports that the recipient wants no marketing messages; all others are sent.
 OptOutReason = Literal["text", "carrier", "manual", "marketing"]
 OPT_OUT_REASONS: tuple[OptOutReason, ...] = get_args(OptOutReason)
 
 Word = Literal["stop", "start", "help"]
 
-WORD_TEXT_MAX = 200  # characters: a longer text is not one word
+WORD_TEXT_MAX = 200  # characters; a longer text is not a keyword
 HELP_WORDS = frozenset({"help", "info"})
 
 
 def read_word(text: str, texts: OptOutTexts) -> Word | None:
-    """Return what a text asks for if it is one of the words and nothing else.
+    """Return the meaning of a text that consists of one keyword; None otherwise.
 
-    Only letters are compared, and for a word with digits also these.
+    Only letters are compared, and digits too if the keyword contains digits.
     """
     if len(text) > WORD_TEXT_MAX:
         return None
@@ -31,7 +31,7 @@ def read_word(text: str, texts: OptOutTexts) -> Word | None:
 
 
 def bars(reason: OptOutReason | None, category: str | None) -> bool:
-    """Tell whether a phone that is listed for this reason gets no message by a template of this category."""
+    """Return whether an opt-out for this reason blocks messages with templates of this category."""
     return reason is not None and (reason != "marketing" or category == "MARKETING")
 
 
@@ -45,6 +45,6 @@ def _is_word(said: Mapping[str, str], word: str) -> bool:
 
 
 def _keep(text: str, kinds: str) -> str:
-    """Return the characters of these kinds (Unicode categories), without case and accents."""
+    """Return the characters of these Unicode categories, without case and accents."""
     characters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(char for char in characters if unicodedata.category(char)[0] in kinds)

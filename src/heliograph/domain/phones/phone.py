@@ -1,4 +1,4 @@
-"""Phone numbers: the E.164 form, the country by longest prefix, the prefix that velocity is counted by."""
+"""Phone numbers: E.164 validation, country by longest prefix, and the prefix used by velocity limits."""
 
 import re
 from functools import lru_cache
@@ -10,8 +10,8 @@ from heliograph.domain.text import quoted
 
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 
-# How the numbering plans split the codes that several countries share. Written out and tested against
-# phonenumbers' own patterns: those answer in 50 µs, and for numbers in service only.
+# Number prefixes of calling codes that several countries share. Written out here and tested against the patterns of
+# phonenumbers, which take 50 µs and match only numbers in service.
 _SPLIT = {
     "AG": "1268",
     "AI": "1264",
@@ -57,10 +57,10 @@ _SPLIT = {
 }
 _COUNTRIES = {str(code): regions[0] for code, regions in COUNTRY_CODE_TO_REGION_CODE.items() if regions[0] != "001"}
 _COUNTRIES |= {prefix: country for country, prefixes in _SPLIT.items() for prefix in prefixes.split()}
-# Countries without numbers of their own are countries all the same.
+# Includes countries without phone numbers of their own.
 COUNTRIES = SUPPORTED_REGIONS | {"AQ", "BV", "GS", "HM", "PN", "TF", "UM"}
 
-SHORT_MAX = 7  # digits of a short code
+SHORT_MAX = 7  # maximum digits of a short code
 
 
 def read_phone(text: str | None, param: str = "to") -> str:
@@ -78,26 +78,28 @@ def is_phone(text: str) -> bool:
 
 
 def country_of(phone: str) -> str | None:
-    """Return the ISO code, also of a number that is not in service; None for codes that no country has."""
+    """Return the ISO country code, also of a number not in service; None for calling codes without a country."""
     for end in _ends(phone[1:4]):
         if country := _COUNTRIES.get(phone[1:end]):
             return country
     return None
 
 
-@lru_cache(maxsize=1000)  # of three digits
+@lru_cache(maxsize=1000)  # one entry per three digits
 def _ends(start: str) -> list[int]:
-    """Return where the code of a number that begins with these digits may end, the longest first."""
+    """Return the possible end positions of the country prefix for a number that starts with these digits, longest
+    first.
+    """
     found = (prefix for prefix in _COUNTRIES if prefix.startswith(start) or start.startswith(prefix))
     return sorted({1 + len(prefix) for prefix in found}, reverse=True)
 
 
 def prefix_of(phone: str) -> str:
-    """Return the number less its last four digits."""
+    """Return the number without its last four digits."""
     return phone[:-4]
 
 
 def to_e164(number: str) -> str:
-    """Write a number with its plus, as carriers do; a short code or a name stays as it is."""
+    """Return a carrier's number with a plus; short codes and alphanumeric names are unchanged."""
     digits = number.strip().removeprefix("+").removeprefix("00")
     return f"+{digits}" if digits.isascii() and digits.isdigit() and len(digits) > SHORT_MAX else number.strip()

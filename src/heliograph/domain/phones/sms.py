@@ -1,4 +1,4 @@
-"""What an SMS carrier gets: the text, its parts, and the sender of spec 4.2."""
+"""Builds the content of an SMS: text, parts, and the sender of spec 4.2."""
 
 from heliograph.domain.delivery.content import SmsContent
 from heliograph.domain.phones.gsm import segment
@@ -8,7 +8,7 @@ from heliograph.domain.setup.records import Platform, Team
 def sms_content(
     team: Team, platform: Platform, own: str | None, body: str, *, validity_s: int = 0, is_answer: bool = False
 ) -> SmsContent:
-    """Build an SMS; `own` is the team's sender; None: it has none there, and the platform's stands in."""
+    """Return the content of an SMS; `own` is the team's sender id, None to use the platform's."""
     segments = segment(body)
     return SmsContent(
         body=body,

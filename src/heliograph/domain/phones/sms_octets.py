@@ -1,10 +1,10 @@
-"""The octets of SMS as text: GSM 03.38 with one septet per octet, UCS-2, and Latin-1 for any other data_coding."""
+"""Decodes SMS bytes: GSM 03.38 with one septet per octet, UCS-2, and Latin-1 for any other data_coding."""
 
 from heliograph.domain.phones.gsm import ALPHABET, EXTENSION
 
 GSM7, UCS2 = 0, 8  # data_coding
 
-ESCAPE = 0x1B  # its position in the alphabet, which ALPHABET leaves out
+ESCAPE = 0x1B  # position in the alphabet, which ALPHABET omits
 _EXTENSION_CODES = b"\x0a\x14\x28\x29\x2f\x3c\x3d\x3e\x40\x65"
 CODES: dict[int, bytes] = {
     **{ord(char): bytes((place + (place >= ESCAPE),)) for place, char in enumerate(ALPHABET)},
@@ -15,7 +15,7 @@ _LETTERS = {(len(octets) > 1, octets[-1]): chr(letter) for letter, octets in COD
 
 
 def from_octets(coding: int, octets: bytes) -> str:
-    """Read a text that came in; what its data_coding cannot say is left out."""
+    """Decode an inbound text; invalid GSM 03.38 codes are skipped."""
     if coding == UCS2:
         return octets.decode("utf-16-be", "replace")
     if coding != GSM7:

@@ -1,4 +1,4 @@
-"""Long SMS that come in parts: collected under their reference, joined in order, reported once (contract 17)."""
+"""Multipart inbound SMS: collected by reference, joined in order, reported once (contract 17)."""
 
 import hashlib
 from itertools import pairwise
@@ -9,8 +9,8 @@ from heliograph.domain.delivery.outcome import IncomingText, TextPart
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.domain.phones.sms_octets import from_octets
 
-WAIT_MS = 10 * MINUTE_MS  # for the other parts of a text, after its first one
-REPEAT_MS = 10 * MINUTE_MS  # within which the same text without an id of its carrier's is a repeat
+WAIT_MS = 10 * MINUTE_MS  # how long to wait for the other parts after the first one
+REPEAT_MS = 10 * MINUTE_MS  # an equal text without a carrier id within this time is a duplicate
 
 
 class StoredPart(msgspec.Struct, frozen=True, array_like=True):
@@ -19,14 +19,14 @@ class StoredPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SplitText(msgspec.Struct, kw_only=True):
-    """The parts of one long text that came so far."""
+    """The received parts of one multipart text."""
 
     sender: str
     to: str
     reference: str
     total: int
-    started_at: int  # when the first part came
-    finished_at: int | None = None  # when it was reported
+    started_at: int  # when the first part was received
+    finished_at: int | None = None  # when the text was reported
     parts: dict[int, StoredPart] = {}
 
     @property
@@ -35,23 +35,23 @@ class SplitText(msgspec.Struct, kw_only=True):
 
 
 def split_text_id(carrier: str, part: TextPart) -> str:
-    """Return the id under which all parts of a long text are collected, by every process."""
+    """Return the id under which every process collects the parts of a text."""
     fields = (carrier, part.sender, part.to, part.reference, str(part.total))
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()
 
 
 def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
-    """Add a part; return the texts to report now, most often none. A repeated part changes nothing."""
+    """Add a part; return the texts to report now, usually none. A duplicate part changes nothing."""
     new, reports = StoredPart(part.coding, part.octets), []
     if text.finished_at is not None and text.finished_at <= now - REPEAT_MS:
         _restart(text, now)
     known = text.parts.get(part.number)
     if known == new:
         return []
-    if known is not None:  # the sender uses the reference for another text
+    if known is not None:  # the sender reused the reference for another text
         reports = [] if text.finished_at is not None else [joined(text)]
         _restart(text, now)
-    if text.finished_at is not None:  # it comes after the others were reported
+    if text.finished_at is not None:  # the part arrived after the others were reported
         text.parts = text.parts | {part.number: new}
         return [joined(msgspec.structs.replace(text, parts={part.number: new}))]
     text.parts = text.parts | {part.number: new}
@@ -62,13 +62,13 @@ def add_part(text: SplitText, part: TextPart, now: int) -> list[IncomingText]:
 
 
 def joined(text: SplitText) -> IncomingText:
-    """Join the parts that are there, in order."""
+    """Join the received parts in order."""
     numbers = sorted(text.parts)
     runs = [[numbers[0]]]
     for before, number in pairwise(numbers):
         follows = number == before + 1 and text.parts[number].coding == text.parts[before].coding
         runs[-1:] = [[*runs[-1], number]] if follows else [runs[-1], [number]]
-    # Characters may be split between two parts, so octets are joined before they are decoded.
+    # Characters may be split between two parts, so bytes are joined before decoding.
     words = [from_octets(text.parts[run[0]].coding, b"".join(text.parts[n].octets for n in run)) for run in runs]
     said = msgspec.json.encode((text.sender, text.to, text.reference, text.total, sorted(text.parts.items())))
     return IncomingText(

@@ -1,1 +1,1 @@
-"""Decisions about one-time codes."""
+"""Rules of one-time codes."""

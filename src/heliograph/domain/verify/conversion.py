@@ -1,8 +1,9 @@
-"""The conversion guard: no more codes for numbers whose codes hardly ever come back (contract 8, SMS pumping).
+"""Conversion guard: sends no more codes to numbers whose codes are rarely entered (contract 8, SMS pumping).
 
-Starts and verifications are counted by the hour in three places: the whole team, the country, and the number less its
-last six digits, which is about what a network is given at once. Nothing is refused until one of them has lost many
-starts within a day. Then each range gets a few tries a day, and as many more as its verified ones excuse.
+Starts and verifications are counted per hour in three areas: the whole team, the country, and the number without its
+last six digits, which is about the size of a number block assigned to a network. Nothing is rejected until one area
+has many unverified starts within a day. Then each range gets a few attempts per day, plus more for each verified
+start.
 """
 
 from collections.abc import Sequence
@@ -13,18 +14,19 @@ from heliograph.domain.phones.phone import country_of
 from heliograph.domain.refusals import VerifyRateLimited
 from heliograph.domain.setup.records import VerifyLimits
 
-WINDOW_MS = DAY_MS + HOUR_MS  # of hours that begin in it: each counts for a day after its end
-KNOWN_MS = 30 * DAY_MS  # a phone that verified within this time is nobody's invention
-RANGE_DIGITS = 6  # that numbers of one range differ in
+# Hours that start within this time count, so that each hour counts for a day after its end.
+WINDOW_MS = DAY_MS + HOUR_MS
+KNOWN_MS = 30 * DAY_MS  # a phone that was verified within this time counts as genuine
+RANGE_DIGITS = 6  # number of last digits in which the numbers of a range differ
 
-SAMPLE = 10  # times the team's own limit for numbers that begin alike: fewer starts prove nothing
-TRIES = 5  # that a watched range may lose in a day
-EXCUSED = 3  # unverified starts that a verified one makes up for
-HOPELESS = 10  # a country where fewer than one start in so many is verified
+SAMPLE = 10  # multiple of the team's per-prefix limit: fewer starts are not significant
+TRIES = 5  # unverified starts per day allowed in a watched range
+EXCUSED = 3  # unverified starts offset by each verified one
+HOPELESS = 10  # a country is blocked if fewer than one start in this many is verified
 
 EVERYWHERE, NOWHERE = "*", "?"
 
-Tally = dict[int, list[int]]  # hour → [starts, verified] in one place
+Tally = dict[int, list[int]]  # hour → [starts, verified] of one area
 
 
 def hour_of(at: int) -> int:
@@ -32,16 +34,17 @@ def hour_of(at: int) -> int:
 
 
 def areas(phone: str) -> tuple[str, ...]:
-    """List where a start is counted, from the widest place to
-    the narrowest; simulator numbers and emails count nowhere.
-    """
+    """Return the areas in which a start is counted, widest first; empty for simulator numbers and emails."""
     if is_magic_phone(phone) or "@" in phone:
         return ()
     return EVERYWHERE, country_of(phone) or NOWHERE, phone[:-RANGE_DIGITS]
 
 
 def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally], *, known: bool) -> None:
-    """Refuse a start where codes get lost. `tallies` are the last day's, in the order of `places`."""
+    """Reject starts to ranges or countries where codes are rarely entered (SMS pumping). `tallies`: last day's
+    counters,
+    ordered as `areas(phone)`.
+    """
     enough = SAMPLE * limits.per_prefix_10m
     if known or not limits.conversion_guard or not enough or max(map(_lost, tallies), default=0) < enough:
         return
@@ -55,7 +58,10 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
 
 
 def _lost(tally: Tally) -> int:
-    """Count the starts that nothing excuses, by the hour: a good day before an attack must not pay for it."""
+    """Count unverified starts that are not offset by verified ones, per hour: a good day before an attack must not
+    offset
+    the attack.
+    """
     return sum(max(0, starts - verified - EXCUSED * verified) for starts, verified in tally.values())
 
 
@@ -68,5 +74,5 @@ def _refusal(where: str, area: str) -> VerifyRateLimited:
         f"Codes for {where} are hardly ever entered, so no more are sent there now. {VerifyRateLimited.fix}",
         param="to",
         details={"place": area},
-        retry_after=VERIFICATION_MS // SECOND_MS,  # by then every code that is out is entered or lost
+        retry_after=VERIFICATION_MS // SECOND_MS,  # by then every outstanding code is entered or lost
     )

@@ -1,4 +1,4 @@
-"""One-time codes: their life, what a check does, and how many may be started (spec 3.2, contract 8)."""
+"""One-time codes: life cycle, checks, and limits of starts (spec 3.2, contract 8)."""
 
 import hashlib
 import hmac
@@ -24,8 +24,8 @@ from heliograph.templates.policy.meta_status import is_available
 from heliograph.templates.policy.values import asked_names
 
 TEN_MINUTES_MS = 10 * MINUTE_MS
-RECEIPT_MS = 20 * SECOND_MS  # without a receipt for so long, the code goes out by the next channel
-CANCELED = "Canceled by the caller."  # the error_message of a verification that was called back
+RECEIPT_MS = 20 * SECOND_MS  # without a receipt for this long, the code is sent by the next channel
+CANCELED = "Canceled by the caller."  # error_message of a canceled verification
 VERIFICATION_STATES = ("pending", "verified", "expired", "exhausted", "failed")
 
 
@@ -36,9 +36,9 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
-    """Read them in the order in which they are tried.
+    """Return the channels in the order in which they are tried.
 
-    SMS is open to everybody, the others to whom the operator opens them.
+    Every team may use SMS, and other channels if the operator enabled them.
     """
     channels: list[Channel] = []
     for name in given if isinstance(given, list) else ["sms" if given is None else given]:
@@ -58,15 +58,15 @@ def read_channels(given: str | list[str] | None, team: Team) -> list[Channel]:
 
 
 def channels_from(stored: str, used: Channel) -> list[Channel]:
-    """Return the channel used last, and those behind it."""
+    """Return the channel used last and the channels after it."""
     names = stored.split()
     return sorted(set(get_args(Channel)) & set(names[names.index(used) :]), key=names.index)
 
 
 def code_template(team: Team) -> Template | None:
-    """Return the approved template that WhatsApp codes go out with: of the team's language, or English, or any.
+    """Return the approved template for WhatsApp codes: in the team's language, otherwise English, otherwise any.
 
-    One that Meta does not take is the last choice: its refusal then says why.
+    A template that is unavailable at Meta is the last choice: the send is then refused with the reason.
     """
     usable = [
         template
@@ -87,14 +87,14 @@ def read_code(value: object) -> str:
 
 
 def make_code(random: int) -> str:
-    """Make the code for a random number below 10^6."""
+    """Return the code for a random number below 10^6."""
     if not 0 <= random < 10**CODE_DIGITS:
         raise ValueError(f"a code needs a number below 10^{CODE_DIGITS}")
     return f"{random:0{CODE_DIGITS}d}"
 
 
 def derived_code(key: bytes, verification: str) -> str:
-    """Make a code that can be said again, and is known only where the key is: nothing of it has to be stored."""
+    """Derive the code of a verification from the key, so that it can be reproduced and need not be stored."""
     drawn = hmac.digest(key, f"code/{verification}".encode(), hashlib.sha256)
     return make_code(int.from_bytes(drawn) % 10**CODE_DIGITS)
 
@@ -112,7 +112,7 @@ def remaining(wrong: int) -> int:
 
 
 def check(status: str, wrong: int, now: int, expires_at: int, matches: bool) -> CheckResult:
-    """Return what a check with a right or wrong code does; only a pending verification consumes attempts."""
+    """Return the result of a check with a right or wrong code; only a pending verification consumes attempts."""
     current = current_status(status, now, expires_at)
     if current != "pending":
         return CheckResult(verified=False, status=current, wrong=wrong)
@@ -131,10 +131,10 @@ def check_velocity(
     wrong_today: int,
     now: int,
 ) -> None:
-    """Refuse a start beyond the team's limits, with the wait after which all of them would let it pass.
+    """Reject a start that exceeds the team's limits, with the wait until every limit allows it.
 
-    `phone_starts` are the times of the last 24 hours, `prefix_starts` of the last 10 minutes, in any order;
-    `wrong_today` counts this UTC day's wrong codes for the phone. A limit of 0 is off.
+    `phone_starts` are times of the last 24 hours, `prefix_starts` of the last 10 minutes, in any order; `wrong_today`
+    counts the wrong codes for the phone on this UTC day. A limit of 0 is off.
     """
     if "*" not in limits.countries and country not in limits.countries:
         raise VerifyRateLimited(
@@ -168,7 +168,7 @@ def check_velocity(
 
 
 def _free_at(starts: Sequence[int], limit: int, window: int, now: int) -> int:
-    """Return when a sliding window has room for one more start; `now` when it has."""
+    """Return when a sliding window allows another start; `now` if it already does."""
     recent = sorted(at for at in starts if at > now - window)
     if limit == 0 or len(recent) < limit:
         return now

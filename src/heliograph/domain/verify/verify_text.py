@@ -1,6 +1,6 @@
-"""The texts that carry a code: by language, the platform's own before the built-in one.
+"""Texts that contain a code, by language; the platform's own texts override the built-in ones.
 
-WhatsApp has none here: what it shows is the team's AUTHENTICATION template, as Meta approved it.
+WhatsApp has no texts here: it uses the team's AUTHENTICATION template, as approved by Meta.
 """
 
 import re
@@ -11,10 +11,10 @@ from heliograph.domain.mail.system_mail import OwnMail
 
 Text = TypeVar("Text")
 
-TEXT_MAX = 160  # characters before the values are in
+TEXT_MAX = 160  # characters before placeholders are replaced
 DEFAULT = "en"
 
-# Short, and in the GSM-7 alphabet where the language can be written in it, so that each is one SMS.
+# Short, and in the GSM-7 alphabet where the language allows it, so that each text is one SMS.
 TEXTS = {
     "en": "{{brand.name}}: your code is {{code}}. It is valid for 10 minutes. Do not share it.",
     "ar": "{{brand.name}}: رمزك هو {{code}}. لا تشاركه مع أحد.",
@@ -38,7 +38,7 @@ TEXTS = {
     "zh": "{{brand.name}}: 您的验证码是{{code}}，请勿告诉他人。",
 }
 
-# For a mail: the subject, what to do, and what not to.
+# For a mail: the subject, the instruction, and the warning.
 MAILS = {
     "en": (
         "{{code}} is your {{brand.name}} code",
@@ -147,7 +147,7 @@ _BRACES = re.compile(r"\{\{|\}\}")
 
 
 def check_text(text: str) -> str:
-    """Check what a platform may set as its own text; raises ValueError with what is wrong."""
+    """Return a platform's own text if valid; raise ValueError with the error."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"expected at most {TEXT_MAX} characters, got {len(text)}")
     if "{{code}}" not in text:
@@ -158,9 +158,9 @@ def check_text(text: str) -> str:
 
 
 def verify_text(own: Mapping[str, str], language: str, brand: str, code: str, webotp: str = "") -> str:
-    """Write the text in this language, or without its region, or in English.
+    """Return the text in this language, otherwise without its region, otherwise in English.
 
-    `webotp` is the domain that browsers fill the code in on.
+    `webotp` is the domain on which browsers autofill the code.
     """
     filled = _fill(in_language(TEXTS | dict(own), language) or "", brand, code)
     return f"{filled}\n@{webotp} #{code}" if webotp else filled
@@ -172,7 +172,7 @@ def languages(own: Mapping[str, str]) -> set[str]:
 
 
 def verify_mail(own: Mapping[str, str], language: str, brand: str, code: str) -> OwnMail:
-    """The platform's own text for the language takes the place of what to do and what not to."""
+    """Return the mail with a code; the platform's own text for the language replaces the instruction and the warning."""
     subject, said, end = (_fill(text, brand, code) for text in in_language(MAILS, language) or MAILS[DEFAULT])
     if any(each in own for each in (language, language.partition("-")[0])):
         said, end = verify_text(own, language, brand, code), ""
