@@ -47,7 +47,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 SIMULATED = "simulated"  # in the detail of a simulator's report
 NEXT_AT = "next_attempt_at"  # in the detail of a deferred attempt: time of the next attempt
-DELAY = "delay"  # in the detail of `email.delayed`: start and expected end of the delay
+DELAY = "delay"  # in the detail of `email.delayed`: start, next attempt and deadline
 EXPIRED = "expired"  # in the detail of the last attempt: no time is left for another
 BOUNCE_SUPPRESSED = "suppressed"  # false in the detail of a bounce whose address is not suppressed
 BODY_MAX = 20_000  # bytes; inbound messages may have 256 KiB and are shortened separately (contract 17)

@@ -81,8 +81,7 @@ def set_roles(
     standing: Standing, roles: Mapping[str, str | None], entry: AuditEntry, *, asks: bool = True
 ) -> RoleChange | None:
     """Return the change that gives these roles. A role applies at once if the person already has one in the team, or is
-    an
-    operator who becomes read-only.
+    an operator who becomes read-only.
 
     All others are invited, unless `asks` is False. None if nothing changes.
     """
@@ -155,8 +154,7 @@ def check_kept(standing: Standing, team: str) -> None:
 
 def still_holds(link: Link, standing: Standing, maker: Standing) -> bool:
     """Return whether the creator of a link may still create it: an owner may invite to the team, and may reset the
-    password
-    (which gives access to the whole account) only of a person who is in no other team.
+    password (which gives access to the whole account) only of a person who is in no other team.
     """
     if link.purpose not in ("invite", "reset"):
         return True

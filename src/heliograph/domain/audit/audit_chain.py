@@ -96,8 +96,7 @@ class Walk:
 
     def end(self, head: Head | None, unlinked: int | None) -> BrokenLink | None:
         """Verify the end of the chain and return the first broken link, if any; `unlinked` is the first entry that was
-        written
-        without the chain since it started.
+        written without the chain since it started.
         """
         if head is None:
             self._break(None, "the end of the chain was removed")

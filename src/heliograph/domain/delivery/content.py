@@ -13,7 +13,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int
     base64: str | None = None
     blob: str | None = None
-    content_id: str | None = None  # inline image, referenced in the HTML as `cid:…`
+    content_id: str | None = None  # inline file, referenced in the HTML as `cid:…`
     alternative: bool = False  # a multipart/alternative part beside text and HTML, such as a calendar invitation
 
 

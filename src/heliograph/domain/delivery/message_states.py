@@ -29,7 +29,7 @@ MOVES: dict[Channel, dict[str, frozenset[str]]] = {
         "sending": frozenset({"sent", "failed"}),
         "sent": frozenset({"delivered", "failed"}),
         "delivered": _NONE,
-        "failed": frozenset({"delivered"}),  # a late receipt, once
+        "failed": frozenset({"delivered"}),  # a late receipt, at most once
     },
     "whatsapp": {
         "queued": frozenset({"sending", "failed"}),
@@ -37,7 +37,7 @@ MOVES: dict[Channel, dict[str, frozenset[str]]] = {
         "sent": frozenset({"delivered", "failed"}),
         "delivered": frozenset({"read"}),
         "read": _NONE,
-        "failed": frozenset({"delivered"}),  # a late receipt, once
+        "failed": frozenset({"delivered"}),  # a late receipt, at most once
     },
 }
 

@@ -1,4 +1,4 @@
-"""All services whose exports can be read."""
+"""Registry of export parsers by service."""
 
 from heliograph.domain.exports import postmark, resend, sendgrid, twilio
 from heliograph.domain.exports.records import ReadRow

@@ -4,7 +4,7 @@ from heliograph.domain.delivery.retry import SCHEDULES
 from heliograph.domain.ids import timestamp
 from heliograph.domain.limits import MINUTE_MS
 
-TOLD_MS = 5 * MINUTE_MS  # time after the first deferral
+TOLD_MS = 5 * MINUTE_MS  # `email.delayed` is published this long after the first deferral
 
 
 def told_delay(

@@ -154,8 +154,7 @@ def _acts_suppressed(normal: str) -> bool:
 
 def times_named(texts: Iterable[str]) -> Counter[str]:
     """Count how often an email's lists contain each address: each receives the mail once but is counted every time
-    (contract
-    4).
+    (contract 4).
     """
     named = map(parse_address, texts)
     return Counter(address.normal for address in named if address)

@@ -1,6 +1,5 @@
 """Signed envelope sender, which identifies the recipient and message of a bounce for 30 days, and signed Reply-To,
-which
-identifies the message of a reply.
+which identifies the message of a reply.
 
 Only letters and digits in one case: some hosts change the case of a local part, but never digits.
 """

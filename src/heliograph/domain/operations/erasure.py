@@ -89,8 +89,7 @@ class Forms(msgspec.Struct, frozen=True):
 
     def alone(self, value: Any) -> Any:
         """Return the part of a JSON value that the person may see: other addresses are hidden, and list entries about
-        other
-        people are removed.
+        other people are removed.
         """
         match value:
             case str():

@@ -40,7 +40,7 @@ class Retry(msgspec.Struct, frozen=True):
     key: str
     path: str
     body: Any
-    size: int  # of the body, in bytes
+    size: int  # size of the body in bytes
 
 
 def read_key(values: list[bytes], most: int = IDEMPOTENCY_KEY_MAX) -> str | None:

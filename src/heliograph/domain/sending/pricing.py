@@ -110,7 +110,7 @@ def take_quota(account: Account, count: int, quota: int, month: str) -> bool:
 
 
 def give_quota_back(account: Account, count: int, month: str) -> None:
-    """Return quota for email recipients that were counted in `month` and will not be sent to."""
+    """Refund the quota of email recipients that were counted in `month` and will not be sent to."""
     if account.month == month:
         account.used = max(0, account.used - count)
 

@@ -90,7 +90,7 @@ def _control(type_: Any) -> Control:
     return controls[origin]
 
 
-# -- reading -----------------------------------------------------------------------------------------------------
+# -- parsing -----------------------------------------------------------------------------------------------------
 
 
 def read_form(kind: CarrierKind, form: Mapping[str, str], before: Mapping[str, Any] = {}) -> Filled:
@@ -154,7 +154,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "…")) else f"{text}."
 
 
-# -- showing -----------------------------------------------------------------------------------------------------
+# -- display -----------------------------------------------------------------------------------------------------
 
 
 def shown(kind: CarrierKind, options: Mapping[str, Any]) -> dict[str, str]:

@@ -34,7 +34,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     found: tuple[str, ...] = ()
-    # What is wrong and how to fix it; empty if correct. Stored under its first name.
+    # What is wrong and how to fix it; empty if correct. Stored as `mend`, its former name.
     fix: str = msgspec.field(default="", name="mend")
     answered: bool = True  # False: the DNS query failed, so the result is unknown
 

@@ -203,7 +203,7 @@ class DisplayName(Setting, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a template declares of a variable beyond its name."""
+    """Declared type of a template variable."""
 
     list: tuple[str, ...] = ()  # fields of the items of a list; empty for a single value
     max: int = 50  # maximum number of items
@@ -211,7 +211,7 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LocaleParts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A template in another language."""
+    """Translation of a template."""
 
     subject: str | None = None
     html: str | None = None
@@ -243,7 +243,7 @@ class Template(Setting, frozen=True):
     layout: str | None = None  # lay_… of the layout around html and text
     optional: tuple[str, ...] = ()
     price: int = 0
-    prices: dict[str, int] = {}  # by ISO country; 0 is a price
+    prices: dict[str, int] = {}  # by ISO country; 0 means free
     examples: dict[str, str] = {}  # sample values for previews and test sends
     validity_minutes: int = 0  # sms: validity period at the carrier; 0: the carrier's default
     priority: Priority = "normal"  # default of sends without a priority
@@ -357,7 +357,7 @@ class Webhook(Setting, frozen=True):
     team: str
     url: str
     secret: str  # encrypted
-    events: tuple[str, ...] = ("*",)  # types, `email.*`, or `*`
+    events: tuple[str, ...] = ("*",)  # event types, `email.*`, or `*`
     old_secret: str | None = None  # encrypted; also signs until `old_until`
     old_until: int = 0
     enabled: bool = True

@@ -98,8 +98,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
     def team_of(self, address: Address) -> Team | None:
         """Return the team that receives mail for `address`: it has this address or `*@domain` as inbound, and has
-        verified the
-        domain or a parent domain. None if not found.
+        verified the domain or a parent domain. None if not found.
         """
         team = self.teams.get(verified_by(self.verified, address.domain))
         return team if team and not team.inbound.isdisjoint((address.normal, f"*@{address.domain}")) else None

@@ -42,8 +42,7 @@ def areas(phone: str) -> tuple[str, ...]:
 
 def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally], *, known: bool) -> None:
     """Reject starts to ranges or countries where codes are rarely entered (SMS pumping). `tallies`: last day's
-    counters,
-    ordered as `areas(phone)`.
+    counters, ordered as `areas(phone)`.
     """
     enough = SAMPLE * limits.per_prefix_10m
     if known or not limits.conversion_guard or not enough or max(map(_lost, tallies), default=0) < enough:
@@ -59,8 +58,7 @@ def check_conversion(limits: VerifyLimits, phone: str, tallies: Sequence[Tally],
 
 def _lost(tally: Tally) -> int:
     """Count unverified starts that are not offset by verified ones, per hour: a good day before an attack must not
-    offset
-    the attack.
+    offset the attack.
     """
     return sum(max(0, starts - verified - EXCUSED * verified) for starts, verified in tally.values())
 
