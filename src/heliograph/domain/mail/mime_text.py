@@ -36,7 +36,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")  # UTF-7 can contain surrogates, whi
 _PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]{1,40}(?:\*[0-9]{0,3}\*?)?)\s*=\s*("(?:[^"\\]|\\.)*"|[^;\s"]+)', re.DOTALL)
 _WORD = re.compile(r"=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([BbQq])\?([^?\n]{0,1000})\?=")
 _WHITE = b" \t\r\n"  # whitespace allowed within base64
-PIECE = MIB  # octets
+PIECE = MIB  # octets decoded per step
 _VALUE_MAX = 4096  # characters of a field that are searched for parameters
 
 
@@ -44,9 +44,8 @@ def decoded(content: bytes | bytearray, charset: str) -> str:
     """Decode with the declared charset, otherwise UTF-8, otherwise Windows-1252."""
     name = charset.strip().lower()
     name = _ALIASES.get(name, name)
-    # Valid UTF-8 is hardly ever text in a single-byte charset, so UTF-8 is tried first; text in a multi-byte charset
-    # may
-    # also be valid UTF-8, so the declared charset is tried first.
+    # Single-byte charsets: UTF-8 is tried first, because such text is hardly ever valid UTF-8 by chance. Multi-byte
+    # charsets: the declared charset is tried first, because such text may also be valid UTF-8.
     likely = (name, "utf-8-sig") if name in _WIDE else ("utf-8-sig", name) if name in _CHARSETS else ("utf-8-sig",)
     for one in likely:
         try:

@@ -123,7 +123,7 @@ def _contents(mail: bytes, parts: Sequence[Leaf], more: Collection[str]) -> tupl
             said[field] = _text(mail, part)
         elif field == "html":  # some mailers continue the HTML after a file
             said["html"] += _text(mail, part)
-        # Other alternatives repeat the same content in another format.
+        # Alternatives of other types are dropped: they repeat the same content.
         elif field or part.type in {*ALLOWED_TYPES, *more}:
             files.append(part)
     if not said.get("html"):

@@ -107,7 +107,7 @@ class MxOptions(CarrierOptions, frozen=True, kw_only=True):
     helo: Annotated[
         Domain,
         Label("Greeting name", "The name that reverse DNS gives this server. Empty: the public URL's host."),
-    ] = ""  # empty: our address as a literal
+    ] = ""  # without a name: our address as a literal
     tls: Annotated[
         Literal["opportunistic", "required"],
         Label("Encryption", "Opportunistic by default. Required: mail waits where there is no TLS."),

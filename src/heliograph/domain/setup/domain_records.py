@@ -56,7 +56,9 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ownership_token(key: bytes, domain_id: str) -> str:
-    """Return a secret token for the ownership record of a domain; `key` is derived from the master secret."""
+    """Return the token of a domain's ownership record, which only we can compute; `key` is derived from the master
+    secret.
+    """
     return hmac.new(key, domain_id.encode(), hashlib.sha256).hexdigest()[:32]
 
 

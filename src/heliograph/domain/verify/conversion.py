@@ -22,7 +22,7 @@ RANGE_DIGITS = 6  # number of last digits in which the numbers of a range differ
 SAMPLE = 10  # multiple of the team's per-prefix limit: fewer starts are not significant
 TRIES = 5  # unverified starts per day allowed in a watched range
 EXCUSED = 3  # unverified starts offset by each verified one
-HOPELESS = 10  # a country is blocked if fewer than one start in this many is verified
+HOPELESS = 10  # a country counts as hopeless if fewer than one start in this many is verified
 
 EVERYWHERE, NOWHERE = "*", "?"
 
