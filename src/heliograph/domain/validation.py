@@ -21,7 +21,7 @@ _NAMES: dict[Any, str] = {
 
 
 class Misfit(ValueError):
-    """A value of the wrong type or format. `path` names the part, such as `teams[0].name`; empty for the value itself."""
+    """A value of the wrong type or format. `path` is the part, such as `teams[0].name`; empty for the value itself."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}" if path else why)

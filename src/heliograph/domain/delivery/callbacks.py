@@ -33,5 +33,5 @@ def calls_back(carrier: CarrierRecord) -> bool:
 
 
 def is_silent(day: int, hour: int, last_at: int | None, now: int) -> bool:
-    """Return whether messages were sent in the last day (not only in the last hour) but no callback arrived that day."""
+    """Return whether messages were sent in the last day (not only the last hour) but no callback arrived that day."""
     return day > hour and (last_at is None or last_at < now - DAY_MS)

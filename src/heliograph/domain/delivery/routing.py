@@ -38,7 +38,7 @@ def _serves(carrier: CarrierRecord, country: str | None) -> bool:
 
 
 def waited_for(asked: Sequence[CarrierRecord], open_circuits: Container[str]) -> CarrierRecord | None:
-    """Return the carrier that messages for these candidates wait for; None if a candidate is reachable or none exists."""
+    """Return the carrier that messages for these candidates wait for; None if one is reachable or none exists."""
     return asked[0] if asked and all(carrier.id in open_circuits for carrier in asked) else None
 
 

@@ -1,4 +1,4 @@
-"""Compatibility check: finds what would break if a client of another service moved here, from that service's listings."""
+"""Compatibility check: finds what would break if a client of another service moved here, by that service's lists."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -58,7 +58,7 @@ def edit_exported(given: ExportedTemplate, id_: str, team: str) -> Edited:
 
 
 def with_kept(edited: Edited, kept: Mapping[str, Any]) -> Edited:
-    """Return the template with the additional fields of other services, and errors for values that a send cannot use."""
+    """Return the template with additional fields of other services, and errors for values that a send cannot use."""
     new, errors = replace(edited.template, **kept), dict(edited.errors)
     if len(new.alias) > NAME_MAX or CONTROL.search(new.alias):
         errors["alias"] = f"It is one line of at most {NAME_MAX} characters."
@@ -100,7 +100,7 @@ def items_of(value: Any) -> list[Any]:
 
 
 def read_words(parts: Mapping[str, str]) -> ExportedWords:
-    """Convert each part to our syntax; variables used in conditions and lists become optional, as in the other service."""
+    """Convert each part to our syntax; variables in conditions and lists become optional, as in the other service."""
     found = {part: carry(text) for part, text in parts.items()}
     names = sorted({name for one in found.values() for name in one.optional})
     return ExportedWords(

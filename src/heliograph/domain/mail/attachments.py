@@ -105,7 +105,7 @@ def more_types(platform: Platform, team: Team) -> tuple[str, ...]:
 
 
 def weigh_files(items: list[Any]) -> int:
-    """Return the total characters of the files' contents; invalid items are skipped, because nothing is validated yet."""
+    """Return the total characters of the files' contents; invalid items are skipped (nothing is validated yet)."""
     contents = [item.get("content") for item in items if isinstance(item, dict)]
     return sum(len(content) for content in contents if isinstance(content, str))
 

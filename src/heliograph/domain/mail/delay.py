@@ -10,7 +10,7 @@ TOLD_MS = 5 * MINUTE_MS  # `email.delayed` is published this long after the firs
 def told_delay(
     since: int, next_at: int | None = None, first_at: int | None = None, expires_at: int | None = None
 ) -> dict[str, str | None]:
-    """Return the data of a delay. `next_at` and `first_at` are None if a provider retries, whose schedule is unknown."""
+    """Return the data of a delay. `next_at` and `first_at` are None if a provider retries on an unknown schedule."""
     if next_at is None or first_at is None:
         return {"since": timestamp(since), "next_attempt_at": None, "gives_up_at": None}
     ends = first_at + SCHEDULES["email"].window

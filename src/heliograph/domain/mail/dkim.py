@@ -1,4 +1,4 @@
-"""DKIM signatures (RFC 6376, RFC 8463) with relaxed/relaxed canonicalization, one header per key of the domain; keys."""
+"""DKIM signatures (RFC 6376, RFC 8463) with relaxed/relaxed canonicalization, one header per domain key; keys."""
 
 import hashlib
 import hmac

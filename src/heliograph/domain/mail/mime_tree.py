@@ -66,7 +66,7 @@ def plain(raw: bytes | bytearray) -> bytes:
 
 
 def read_head(mail: bytes, start: int, end: int, limits: MimeLimits) -> tuple[Fields, int]:
-    """Return the fields of the part at `start` and the start of its body. The byte before `start` must be a line end."""
+    """Return the fields of the part at `start` and the start of its body. The byte before `start` is a line end."""
     stop = mail.find(b"\n\n", start - 1, end)
     stop = end if stop < 0 else stop
     if limits.is_strict and stop - start > limits.header:

@@ -79,7 +79,7 @@ def dead_letters(count: int, at: int) -> NoticeRow:
 
 
 def is_told(role: str | None, chosen: int | None) -> bool:
-    """Return whether a member, or an operator for the instance, receives the notice; viewers only if they subscribed."""
+    """Return whether a member, or an operator for the instance, receives the notice; viewers only if subscribed."""
     if role is None:
         return False
     return bool(chosen) if chosen is not None else role != "viewer"

@@ -116,7 +116,7 @@ def give_quota_back(account: Account, count: int, month: str) -> None:
 
 
 def take_sandbox(account: Account, most: int, now: int) -> None:
-    """Count a message or code that a sandbox team sends over a real carrier; at most `most` per UTC day (contract 13)."""
+    """Count a message or code of a sandbox team over a real carrier; at most `most` per UTC day (contract 13)."""
     day = now // DAY_MS
     if day > account.sandbox_day:  # a late request of the previous day must not reset the day
         account.sandbox_day, account.sandbox_used = day, 0

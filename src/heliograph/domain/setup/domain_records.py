@@ -340,7 +340,7 @@ def has_policy(found: Sequence[str]) -> bool:
 
 
 def policies_above(name: str) -> list[str]:
-    """Return the other names that may hold a domain's DMARC policy: RFC 9989 tree walk, without the top-level domain."""
+    """Return the other names that may hold a domain's DMARC policy: RFC 9989 tree walk without the top-level domain."""
     labels = name.removeprefix("_dmarc.").split(".")
     above = [labels[at:] for at in range(1, len(labels) - 1)]
     return [f"_dmarc.{'.'.join(one)}" for one in above if len(one) < WALK_MAX]

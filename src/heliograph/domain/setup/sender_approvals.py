@@ -90,7 +90,7 @@ def text_of_change(setup: Setup, record_id: RecordId) -> str:
 
 
 def wish(setup: Setup, record_id: RecordId, value: str, *, operator: bool = False, by: str = "") -> list[Row]:
-    """Request another brand, sender id or name. The approved value stays in use; an operator's change applies at once."""
+    """Request another brand, sender id or name. The approved value stays in use; an operator's change is immediate."""
     kind, record = record_id[0], setup.records.get(record_id)
     assert isinstance(record, Changing)
     is_new = getattr(record, FIELD[kind]) != value

@@ -85,7 +85,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     platform_keys: tuple[DkimKey, ...] = ()
 
     def domain_named(self, name: str) -> Domain | None:
-        """Return the domain with this name. If several exist: verified first, then the platform's, then approved ones."""
+        """Return the domain with this name. If several exist: verified first, then the platform's, then approved."""
         found = [team.domains[name] for team in self.teams.values() if name in team.domains]
         found += [self.platform_domains[name]] if name in self.platform_domains else []
         return max(found, key=lambda one: (one.verified, one.team == PLATFORM_TEAM, one.approved), default=None)

@@ -47,7 +47,7 @@ def is_address(host: str) -> bool:
 
 
 def zones(domain: str) -> list[str]:
-    """Return the zones that could hold the domain's records: the domain and its parents, without the top-level domain."""
+    """Return the zones that could hold the domain's records: the domain and its parents below the top-level domain."""
     labels = domain.split(".")
     return [".".join(labels[at:]) for at in range(max(1, len(labels) - 1))]
 

@@ -172,7 +172,7 @@ def languages(own: Mapping[str, str]) -> set[str]:
 
 
 def verify_mail(own: Mapping[str, str], language: str, brand: str, code: str) -> OwnMail:
-    """Return the mail with a code; the platform's own text for the language replaces the instruction and the warning."""
+    """Return the mail with a code; the platform's own text for the language replaces instruction and warning."""
     subject, said, end = (_fill(text, brand, code) for text in in_language(MAILS, language) or MAILS[DEFAULT])
     if any(each in own for each in (language, language.partition("-")[0])):
         said, end = verify_text(own, language, brand, code), ""
