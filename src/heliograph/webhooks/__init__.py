@@ -1,1 +1,1 @@
-"""Webhooks: events' formats, signatures, retries, delivery and endpoint management."""
+"""Webhooks: event formats, signatures, retries, delivery and endpoint management."""

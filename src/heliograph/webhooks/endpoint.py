@@ -1,7 +1,8 @@
-"""One endpoint that this process alone serves: its events in order, at most ten in flight, each try recorded.
+"""Delivery to one endpoint leased by this process: events in order, at most ten in flight, every attempt recorded.
 
-The callbacks that a webhook signs, to addresses of the messages' own, are a line beside it that is served the same way,
-with a window for each of their hosts: one that hangs holds up neither the webhook and its state nor the other hosts.
+Callbacks that a webhook signs but that go to the callback URLs of individual messages form a separate queue. The queue
+is served in the same way, with a concurrency limit per host, so that a host that hangs delays neither the webhook nor
+the other hosts.
 """
 
 import asyncio
@@ -30,34 +31,34 @@ from heliograph.webhooks.policy.signature import Signing
 from heliograph.webhooks.policy.webhook import basic
 from heliograph.webhooks.store import DeliveryTry, Due, Lease, NotOurs
 
-WINDOW = 10  # tries in flight for an endpoint (contract 10)
-BEGUN = 5 * WINDOW  # in flight or not recorded yet: what a kill may have sent again
-SLOTS = 400  # in flight in this process; beyond that, one for each endpoint
-READ = 200  # deliveries read at once
-READ_OWN = 5 * READ  # … of callbacks: behind those of a host that hangs are those of others
-FRESH_MS = SECOND_MS  # how long what was read may wait to be sent
-GATHER_S = 0.005  # how long the first answers wait for half of the window, to be followed and recorded together
-IDLE_S = 30.0  # without work, after which another process may serve it
-AWAY_S = 0.5  # after the store could not be reached
-TRY_MS = 20 * SECOND_MS  # longer than a try takes: none begins closer than this to the end of the lease
+WINDOW = 10  # maximum attempts in flight per endpoint (contract 10)
+BEGUN = 5 * WINDOW  # maximum attempts in flight or unrecorded: a killed process may repeat this many
+SLOTS = 400  # attempts in flight in this process; above it, each endpoint may have one
+READ = 200  # deliveries read per query
+READ_OWN = 5 * READ  # callbacks read per query: more, as callbacks to other hosts may queue behind a host that hangs
+FRESH_MS = SECOND_MS  # maximum age of a queued delivery before it is read again
+GATHER_S = 0.005  # time to wait until half of the window has responded, to record those attempts together
+IDLE_S = 30.0  # idle time after which the endpoint is released to other processes
+AWAY_S = 0.5  # pause after the store was unavailable
+TRY_MS = 20 * SECOND_MS  # longer than an attempt takes: no attempt starts this close to the end of the lease
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sealed of a webhook: what signs, and user:password."""
+    """Decrypted secrets of a webhook: signing secrets, private key and user:password."""
 
     secrets: Sequence[str]
     login: str = ""
-    key: str = ""  # the private one, of formats that have keys
+    key: str = ""  # private key, for formats that sign with a key pair
 
 
 _Made = tuple[DeliveryTry, Webhook]
-SecretsOf = Callable[[Webhook, int], Opened]  # webhook, now → what signs; ValueError says why nothing can
+SecretsOf = Callable[[Webhook, int], Opened]  # (webhook, now) → secrets; ValueError if they cannot be decrypted
 
 log = structlog.get_logger()
 
 
 class Shared:
-    """What all endpoints of a process share."""
+    """State shared by all endpoints of a process."""
 
     def __init__(self, store: Store, poster: Poster, clock: Clock, secrets_of: SecretsOf) -> None:
         self.store = store
@@ -66,36 +67,36 @@ class Shared:
         self.secrets_of = secrets_of
         self.stopping = asyncio.Event()
         self.in_flight = 0
-        self.unrecorded: set[int] = set()  # tries that the store could not take yet, by delivery
+        self.unrecorded: set[int] = set()  # keys of deliveries whose attempts the store could not record yet
 
 
 class Endpoint:
-    """One task reads what is due, one for each try sends, and one records what became of them meanwhile."""
+    """Delivers events to one webhook: a reader task, one sender task per attempt, and a recorder task."""
 
     def __init__(self, lease: Lease, until: int, shared: Shared) -> None:
         self.lease = lease
-        self.until = until  # when the lease ends, by our count; 0: it is lost, or the endpoint is gone
+        self.until = until  # end of the lease in monotonic ms; 0 if the lease is lost or the endpoint is gone
         self._shared = shared
-        self._own = lease.webhook.endswith(OWN)  # callbacks to addresses of the messages' own
+        self._own = lease.webhook.endswith(OWN)  # serves callback URLs of individual messages
         self._wake = asyncio.Event()
-        self._stale = True  # the store may have more than is waiting here
+        self._stale = True  # the store may have more due deliveries than `_waiting`
         self._waiting: list[Due] = []
         self._read_at = 0
         self._sending: set[asyncio.Task[None]] = set()
         self._recording: asyncio.Task[None] | None = None
         self._flying = 0
-        self._recorded: set[int] = set()  # since the last read began, by key
+        self._recorded: set[int] = set()  # keys recorded since the last read began
         self._begun: dict[int, Due] = {}  # in flight or not recorded yet, by key
-        self._made: list[_Made] = []  # answered and not recorded yet
+        self._made: list[_Made] = []  # attempts that finished and are not recorded yet
         self._opened: tuple[Webhook, bool, Opened] | None = None
 
     def hint(self) -> None:
-        """Say that there may be work, or an end."""
+        """Wake the endpoint: there may be new deliveries or a shutdown."""
         self._stale = True
         self._wake.set()
 
     async def serve(self) -> None:
-        """Serve until there is no more work, the endpoint is no longer ours or enabled, or a stop."""
+        """Deliver until idle, until the lease is lost, until the webhook is disabled, or until shutdown."""
         try:
             while self._open() and await self._work():
                 self._wake.clear()
@@ -103,11 +104,11 @@ class Endpoint:
             await wait_for_all([self._recording] if self._recording else [])
             await self._record()
         finally:
-            for task in filter(None, (*self._sending, self._recording)):  # only when we are cancelled
+            for task in filter(None, (*self._sending, self._recording)):  # running only after a cancellation
                 task.cancel()
 
     async def _work(self) -> bool:
-        """Start what can be started, record what was made, and wait until something happens; False if nothing does."""
+        """Start attempts, start recording finished ones, and wait for a wakeup. Return False if idle for `IDLE_S`."""
         try:
             await self._read()
             self._start()
@@ -121,7 +122,7 @@ class Endpoint:
             return True
 
     def _open(self) -> Webhook | None:
-        """Return the webhook, as long as tries may begin."""
+        """Return the webhook if new attempts may start; else None."""
         hook = self._shared.store.setup.current.records.get(("webhook", self.lease.webhook.removesuffix(OWN)))
         if not isinstance(hook, Webhook) or not hook.enabled or self._shared.stopping.is_set():
             return None
@@ -139,14 +140,15 @@ class Endpoint:
         found = await self._shared.store.deliveries.due(self.lease.webhook, most)
         self._read_at = read_at
         self._stale |= most in (len(found.new), len(found.again))
-        # In turns: neither retries nor a large replay hold up what is new, nor the other way round.
+        # Alternate new and repeated deliveries, so that neither retries nor a large replay delay new events, or vice
+        # versa.
         pairs = zip_longest(found.new, found.again)
-        # What was begun before the read and recorded meanwhile may still have been due to it.
+        # Skip deliveries recorded during the read: the query may still have returned them as due.
         known = self._begun.keys() | self._recorded
         self._waiting = [due for pair in pairs for due in pair if due and due.key not in known]
 
     def _is_old(self) -> bool:
-        """Tell whether to read again: what was read may have been erased since."""
+        """Return whether queued deliveries must be read again, because their events may have been erased since."""
         return bool(self._waiting) and self._shared.clock.count() - self._read_at > FRESH_MS
 
     def _start(self) -> None:
@@ -160,13 +162,13 @@ class Endpoint:
 
     def _room(self) -> int:
         begun, shared = len(self._begun), self._shared
-        # What cannot be recorded must not be sent: while a try waits for the store, nothing new begins.
+        # Start nothing new while an attempt waits for the store: an attempt that cannot be recorded must not be sent.
         if shared.unrecorded:
             return 0
         window = BEGUN if self._own else WINDOW
         return min(window - self._flying, BEGUN - begun) if shared.in_flight < SLOTS else int(begun == 0)
 
-    # -- one try -------------------------------------------------------------------------------------------------
+    # -- sending an attempt --------------------------------------------------------------------------------------
 
     async def _send(self, due: Due, hook: Webhook) -> None:
         about = {"message": due.subject} if due.told and due.told.record else {}  # other subjects may be addresses
@@ -178,7 +180,7 @@ class Endpoint:
             posted, then = await self._post(due, hook, now, at), clock.of(due.team)
             made = to_try(self.lease, due, posted, at=at, now=then, jitter=self._jitter, elsewhere=self._own)
             self._made.append((made, hook))
-            if made.state != "delivered" and _is_gone(made):  # nothing more begins before it is disabled
+            if made.state != "delivered" and _is_gone(made):  # start no more attempts before the webhook is disabled
                 self.until = 0
                 self._wake.set()
         finally:
@@ -187,7 +189,7 @@ class Endpoint:
             self._shared.in_flight -= 1
             if self._flying <= WINDOW // 2:
                 self._wake.set()
-            elif len(self._made) == 1:  # the others gather
+            elif len(self._made) == 1:  # first finished attempt: wait for more before recording
                 asyncio.get_running_loop().call_later(GATHER_S, self._wake.set)
 
     async def _post(self, due: Due, hook: Webhook, now: int, at: int) -> Posted:
@@ -201,9 +203,9 @@ class Endpoint:
         try:
             form = FORMATS[hook.format]
             body = form.body(explained(due.told), self._shared.store.setup.current.teams[hook.team])
-            t = now // SECOND_MS  # real time: verifiers have no other
+            t = now // SECOND_MS  # real time, not the test clock: verifiers compare with their own clock
             signing = Signing(secrets=known.secrets, key=known.key, url=url, event=due.event, t=t, body=body)
-            # A format may have a login of its own; the one that the endpoint asks for wins.
+            # The endpoint's own login replaces an Authorization header of the format.
             headers = form.headers(signing) | (basic(known.login) if known.login and url == hook.url else {})
             about = {"heliograph_event__id": due.event, "heliograph_webhook": hook.id}
             with tracing.span("webhook", due.told.trace, "CLIENT", **about) as span:
@@ -213,7 +215,7 @@ class Endpoint:
                 span.note(http_response_status__code=posted.status or 0)
                 return posted
         except Exception as error:
-            # A mistake of ours must neither stop the others nor be repeated without a pause.
+            # An internal error must neither stop other deliveries nor be retried without a pause.
             log.error("event cannot be sent", webhook=hook.id, event_id=due.event, error=type(error).__name__)
             told = f"it could not be sent: {type(error).__name__}"
             return Posted(reason="own_fault", error=told, duration_ms=0)
@@ -222,16 +224,22 @@ class Endpoint:
         return self._shared.clock.below(2001) / 1000 - 1
 
     def _secrets(self, hook: Webhook, at: int) -> Opened:
-        """Open them once, until the webhook changes or its former secret ends: opening takes as long as signing."""
+        """Return the decrypted secrets.
+
+        They are cached until the webhook changes or its rotation ends: decrypting costs as much as signing.
+        """
         rotating = at < hook.old_until
         if not self._opened or self._opened[0] is not hook or self._opened[1] != rotating:
             self._opened = hook, rotating, self._shared.secrets_of(hook, at)
         return self._opened[2]
 
-    # -- what was made of them -----------------------------------------------------------------------------------
+    # -- recording attempts --------------------------------------------------------------------------------------
 
     async def _record(self) -> None:
-        """Record until the store takes it or says that the endpoint is not ours: what was sent is not sent again."""
+        """Record finished attempts, so that none is sent twice.
+
+        Retries until the store accepts them or the lease is lost.
+        """
         made, self._made = self._made, []
         asked, unrecorded = made, self._shared.unrecorded
         reasons: list[tuple[Webhook, str]] = []
@@ -246,10 +254,14 @@ class Endpoint:
         self._wake.set()
 
     async def _submit(self, made: list[_Made], reasons: list[tuple[Webhook, str]]) -> list[_Made]:
-        """Return what the store could not take; why a webhook is to be disabled is added to the reasons."""
+        """Submit attempts to the store; return those to retry.
+
+        Add (webhook, reason) to `reasons` for webhooks to disable.
+        """
         away: list[_Made] = []
         record, now = self._shared.store.deliveries.record, self._shared.clock.of
-        # In turn: those of one transaction end together, and gathering calls back for each.
+        # Await one after the other: attempts of one transaction finish together, and asyncio.gather adds a callback
+        # each.
         for recorded, one, hook in [(record(one), one, hook) for one, hook in made]:
             try:
                 since = await recorded
@@ -269,7 +281,7 @@ class Endpoint:
         self._recorded.add(made.due.key)
 
     def _lose(self, error: Exception) -> None:
-        """Begin no more tries: the endpoint is another's, or its tries cannot be recorded."""
+        """Start no more attempts: the lease is lost, or attempts cannot be recorded."""
         self.until = 0
         if not isinstance(error, NotOurs):
             log.error("try not recorded", webhook=self.lease.webhook, error=type(error).__name__)
@@ -285,9 +297,9 @@ class Endpoint:
 def choose(
     waiting: Iterable[Due], begun: Collection[Due], most: int, host: Callable[[Due], str] | None = None
 ) -> list[Due]:
-    """Choose the next to send, in order.
+    """Return the next deliveries to send, in order.
 
-    For each subject it is one at a time, and for each host, if there are several, a window.
+    At most one delivery per subject is in flight and, if `host` is given, at most `WINDOW` per host.
     """
     busy, hosts = {due.subject for due in begun}, Counter(map(host, begun) if host else ())
     chosen: list[Due] = []
@@ -302,7 +314,7 @@ def choose(
 
 
 def _host(due: Due) -> str:
-    """Return the host that a message's own callback goes to."""
+    """Return the host of a message's callback URL."""
     return urlsplit(due.told.callback).netloc if due.told and due.told.callback else ""
 
 
@@ -316,7 +328,7 @@ def to_try(
     jitter: Callable[[], float],
     elsewhere: bool = False,
 ) -> DeliveryTry:
-    """Return what the answer means for the delivery."""
+    """Return the attempt record with the delivery's next state and due time."""
     state, due_at = "delivered", now
     if verdict(posted.status) != "delivered":
         number, first_at = due.attempt - due.earlier + 1, due.first_at or at
@@ -330,7 +342,7 @@ def to_try(
         reason=posted.reason,
         error=posted.error,
         duration_ms=posted.duration_ms,
-        answer=posted.answer.decode("utf-8", "replace").replace("\0", ""),  # PostgreSQL takes no NUL
+        answer=posted.answer.decode("utf-8", "replace").replace("\0", ""),  # PostgreSQL text cannot contain NUL
         state=state,
         due_at=due_at,
         elsewhere=elsewhere,
@@ -344,7 +356,7 @@ def _is_gone(made: DeliveryTry) -> bool:
 def why_disable(made: DeliveryTry, failing_since: int | None, now: int) -> str | None:
     if _is_gone(made):
         return "the endpoint answered 410 Gone"
-    # Judged by retries: one failure after a long silence says little.
+    # Only a failed retry counts: a single failure after a long idle time is weak evidence.
     if failing_since is not None and made.due.attempt and not made.elsewhere and is_dead(failing_since, now):
         last = made.error or f"status {made.status}"
         return f"nothing but failures since {timestamp(failing_since)}, the last one: {last}"

@@ -1,4 +1,4 @@
-"""Webhooks of a team: making, changing and removing them, their secrets, test events and replays."""
+"""Webhook management of a team: create, change and delete webhooks, rotate secrets, send test events, replay events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,10 +40,10 @@ from heliograph.webhooks.policy.webhook import (
 from heliograph.webhooks.policy.webhook_url import URL_MAX, split_login
 from heliograph.webhooks.store import NoSuchEvents, StoredAttempt, StoredDelivery, WantedEvents
 
-SHOWN = 5  # ids in a message
-BIN = "Webhook bin"  # its description
+SHOWN = 5  # maximum number of ids in an error message
+BIN = "Webhook bin"  # description of a webhook bin
 
-RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → why we may not go there; None: we may
+RefusalOf = Callable[[str], Awaitable[str | None]]  # URL → reason why webhooks may not connect to it; None if allowed
 
 
 FORMAT = says("Whose body, headers and signature its events have: ours, or another service's.", enum=list(FORMATS))
@@ -57,7 +57,7 @@ URL = says(
     "Where events are sent: http or https, without a fragment. `user:password@` before the host is sent as Basic "
     "authorization, and not shown again.",
     maxLength=URL_MAX,
-    # This is narrower than what is accepted: names beyond ASCII and IP addresses that the operator allows are, too.
+    # The pattern is stricter than the check: non-ASCII host names and IP addresses that the operator allows also pass.
     pattern=rf"^[Hh][Tt][Tt][Pp][Ss]?://{DOMAIN_NAME}(:[1-9][0-9]{{0,3}})?(/[A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$",
 )
 
@@ -80,7 +80,7 @@ class WebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 class MadeSecret(msgspec.Struct, frozen=True, kw_only=True):
     webhook: Webhook
-    secret: str  # shown once
+    secret: str  # shown only once
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,11 +125,11 @@ class Webhooks:
         self._refusal_of = refusal_of
 
     def find(self, team: str | None, id_: str) -> Webhook:
-        """Find a webhook of the team; no team: of any team."""
+        """Return a webhook of the team, or of any team if `team` is None."""
         return _own(self._store.setup.current, team, id_)
 
     async def create(self, actor: Actor, team: str, wanted: WebhookRequest, asked: Sequence[str] = ()) -> MadeSecret:
-        """Make a webhook; `asked` has the events by the names of its format."""
+        """Create a webhook. `asked`: the event names of the webhook's format that were requested."""
         events, description = checked_events(wanted.events), wanted.description or ""
         check_description(description)
         form = wanted.format or OWN_FORMAT
@@ -164,12 +164,12 @@ class Webhooks:
         return MadeSecret(webhook=new, secret=secret)
 
     async def create_bin(self, actor: Actor, team: str, base_url: str) -> MadeSecret:
-        """Make a webhook whose address is our own and says what arrives; all events are told to it."""
+        """Create a webhook for all events that posts to this service's own bin, which reports what it received."""
         url = bin_address(base_url, team, self._clock.entropy(TOKEN_BYTES).hex())
         return await self.create(actor, team, WebhookRequest(url=url, events=["*"], description=BIN))
 
     def secrets_of(self, hook: Webhook) -> list[str]:
-        """Open the newest secret, which signs every attempt; none when the service's own secret was changed."""
+        """Return the decrypted current secret as a list; empty if decryption fails (master secret changed)."""
         with suppress(ValueError):
             return [self._vault.open(hook.secret, f"webhook/{hook.id}").decode()]
         return []
@@ -177,7 +177,7 @@ class Webhooks:
     async def change(
         self, actor: Actor, team: str | None, id_: str, wanted: WebhookChange, asked: Sequence[str] = ()
     ) -> Webhook:
-        """Change only what is given. Enabling forgets why the service had disabled it."""
+        """Change only the given fields. Enabling a webhook clears `disabled_reason`."""
         fields: dict[str, Any] = {name: value for name, value in asdict(wanted).items() if value is not None}
         if wanted.events is not None:
             fields |= {"events": checked_events(wanted.events), "asked": tuple(asked)}
@@ -197,14 +197,17 @@ class Webhooks:
         return await self._update(actor, team, id_, change)
 
     async def _paired(self, form: str) -> MakePair:
-        """Make the keys that a format signs with before the transaction, which all others would wait for."""
+        """Generate the format's key pair before the transaction, so that it does not block other writers."""
         if not FORMATS[form].has_keys:
             return self._make_pair
         pair = await asyncio.to_thread(self._make_pair)
         return lambda: pair
 
     async def _moved(self, hook: Webhook, to: str) -> dict[str, Any]:
-        """User and password stay with their address: another one is not told them."""
+        """Return the changed URL fields.
+
+        A stored login is dropped when the URL changes, so no other host receives it.
+        """
         url, login = _split(to)
         if url != hook.url:
             await self.check_target(url)
@@ -222,7 +225,7 @@ class Webhooks:
         await self._store.deliveries.drop(id_)
 
     async def rotate(self, actor: Actor, team: str | None, id_: str) -> MadeSecret:
-        """Make a new secret; the one before also signs for a day, older ones no longer do."""
+        """Replace the secret. The previous secret also signs for 24 h; older secrets stop signing."""
         before = self.find(team, id_)
         secret, make_pair = self._make_secret(), await self._paired(before.format)
         now = self._store.clock.of(self._ref(before))
@@ -235,7 +238,7 @@ class Webhooks:
         return MadeSecret(webhook=hook, secret=secret)
 
     async def test(self, actor: Actor, team: str | None, id_: str) -> str:
-        """Send a test event to this webhook alone; returns its id."""
+        """Send a test event to this webhook only; return the event id."""
         hook = self._listening(team, id_)
         data = {"id": id_, "url": hook.url, "events": hook.events, "description": hook.description or None}
         entry = actor.did(self._clock.now(), "webhook.test", hook.url, id_, team=hook.team)
@@ -244,7 +247,10 @@ class Webhooks:
     async def replay(
         self, actor: Actor, team: str | None, id_: str, wanted: WantedEvents, param: str = "event_ids"
     ) -> int:
-        """Send these events, or those of a span, again; returns how many. `param`: where the caller names them."""
+        """Replay the listed events or those of a time range; return their count.
+
+        `param`: request field named in errors.
+        """
         hook = self._listening(team, id_)
         entry = actor.did(self._clock.now(), "webhook.replay", hook.url, _in_words(wanted), team=hook.team)
         try:
@@ -254,7 +260,7 @@ class Webhooks:
             raise InvalidRequest(f"The team has no events {shown}.", param=param) from None
 
     async def deliveries(self, team: str | None, id_: str, before: str | None, limit: int) -> list[DeliveryRecord]:
-        """List the newest first; one more than the limit, when there are more. `before` is an event's id."""
+        """Return deliveries, newest first, plus one beyond `limit` if there are more. `before`: an event id."""
         found = await self._store.deliveries.page(self.find(team, id_).id, before, limit)
         return [_to_record(delivery) for delivery in found]
 

@@ -1,4 +1,4 @@
-"""Deliveries of events to webhooks: who serves an endpoint, what is due for it, how tries went, and replays."""
+"""Store of webhook deliveries: endpoint leases, due deliveries, recorded attempts, and replays."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -24,10 +24,10 @@ from heliograph.storage.leases import Leases
 from heliograph.storage.setup import SetupChange, SetupStore
 from heliograph.webhooks.policy.retry import Silence
 
-REPLAY_MAX = 100_000  # events in one replay
-PORTION = 500  # rows in one transaction
+REPLAY_MAX = 100_000  # maximum events per replay
+PORTION = 500  # rows per transaction
 
-PAST_ANY_ID = "~"  # sorts after every character of an id
+PAST_ANY_ID = "~"  # sorts after every id
 
 
 class NoSuchEvents(Exception):
@@ -39,55 +39,55 @@ class NoSuchEvents(Exception):
 
 
 class NotOurs(Exception):
-    """Another process serves the endpoint now: nothing was recorded."""
+    """The endpoint's lease was lost to another process; nothing was recorded."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """An endpoint that this process alone may send to, as long as it is kept."""
+    """Exclusive right of this process to send to an endpoint, while renewed."""
 
     webhook: str
     epoch: int
 
 
 class Due(msgspec.Struct, frozen=True):
-    """An event that is due for a webhook now."""
+    """A delivery of an event to a webhook that is due now."""
 
     key: int
     team: int
     event: str
     subject: str
-    attempt: int  # tries so far
-    earlier: int  # those of them before the last replay
-    first_at: int | None  # the first try after that
-    told: StoredEvent | None = None  # None: no longer kept
+    attempt: int  # number of attempts so far
+    earlier: int  # number of attempts before the last replay
+    first_at: int | None  # time of the first attempt since the last replay
+    told: StoredEvent | None = None  # None if the event is no longer kept
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
     new: list[Due]  # in the order of their events
-    again: list[Due]  # retries and replays in the order of their times
+    again: list[Due]  # retries and replays, in the order of their due times
 
 
 class DeliveryTry(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to deliver an event, and what follows from it."""
+    """A delivery attempt and the resulting state of the delivery."""
 
     lease: Lease
     due: Due
     at: int
     status: int | None
-    reason: Silence | None = None  # why there was no answer
-    error: str | None  # the same, for people
+    reason: Silence | None = None  # why there was no response
+    error: str | None  # the reason as text for people
     duration_ms: int
     answer: str
     state: str  # delivered, waiting, exhausted
-    due_at: int  # when it waits: the next try
-    elsewhere: bool = False  # at an address of the message's own: it says nothing of the endpoint
+    due_at: int  # time of the next attempt if `state` is waiting
+    elsewhere: bool = False  # sent to a message's own callback URL: does not affect the endpoint's failing state
 
 
 class StoredAttempt(msgspec.Struct, frozen=True):
     number: int
     at: int
     status: int | None
-    reason: Silence | None  # None as well: of before the schema kept it
+    reason: Silence | None  # also None for attempts older than this column
     error: str | None
     duration_ms: int
     answer: str
@@ -99,15 +99,13 @@ class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     state: str
     attempt: int
-    due_at: int | None  # the next try
-    created_at: int  # the event, however often it was replayed
+    due_at: int | None  # time of the next attempt
+    created_at: int  # creation time of the event; a replay does not change it
     attempts: list[StoredAttempt]
 
 
 class WantedEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are sent again: these, or those made between the times, both left out; None: from the first, to
-    the last.
-    """
+    """Selection of events to replay: by id, or created between two times (both exclusive; None is unbounded)."""
 
     event_ids: Sequence[str] | None = None
     created_after: int | None = None
@@ -116,7 +114,10 @@ class WantedEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the wanted events, those of other types only if they were sent to the webhook before."""
+    """A replay request.
+
+    Events of types that the webhook does not subscribe to are included only if sent to it before.
+    """
 
     team: int
     webhook: str
@@ -124,21 +125,24 @@ class _Replay(msgspec.Struct, frozen=True, kw_only=True):
     heard: Callable[[str], bool]
     entry: AuditEntry
     now: int
-    ahead: int  # of the team's test clock: so much older the ids of its events may be than their times
+    ahead: int  # offset of the team's test clock: event ids may be this much older than event times
 
 
-# -- owning endpoints ------------------------------------------------------------------------------------------
+# -- endpoint leases -------------------------------------------------------------------------------------------
 
 
 async def due_webhooks(tx: Tx, owner: str, now: int, moved: list[tuple[str, int]], leases: Leases) -> dict[str, bool]:
-    """Map webhooks with due deliveries to whether another process serves them; `moved` has those with their own now."""
+    """Map each webhook with due deliveries to whether another process holds its lease.
+
+    `moved`: webhooks of teams with a test clock, with their current time.
+    """
     rows = await tx.run("due_webhooks", owner=owner, now=now, moved=moved)
     over = await leases.over(tx) if any(lease_until is not None for _, lease_until in rows) else 0
     return {webhook: lease_until is not None and lease_until > over for webhook, lease_until in rows}
 
 
 async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> list[Lease]:
-    """Claim those that no other process serves."""
+    """Claim the endpoints whose lease no other process holds."""
     over, lease_until = await leases.over(tx), await leases.until(tx)
     if leases.off():
         return []
@@ -148,7 +152,7 @@ async def claim(tx: Tx, owner: str, webhooks: Iterable[str], leases: Leases) -> 
 
 
 async def keep(tx: Tx, owner: str, held: Sequence[Lease], leases: Leases) -> set[str]:
-    """Renew leases and return the webhooks that got theirs; the others are lost."""
+    """Renew leases; return the webhooks whose lease was renewed. The other leases are lost."""
     endpoints = [(lease.webhook, lease.epoch) for lease in held]
     if not endpoints:
         return set()
@@ -173,7 +177,10 @@ def _to_due(rows: Sequence[Any]) -> list[Due]:
 
 
 async def record(tx: Tx, tries: Sequence[DeliveryTry], owner: str) -> list[int | None | Exception]:
-    """Record tries and return since when each one's endpoint has been failing; None when it is not."""
+    """Record attempts; return for each since when its endpoint has been failing.
+
+    None if healthy, NotOurs if the lease was lost.
+    """
     held = sorted({(one.lease.webhook, one.lease.epoch) for one in tries})
     before = {tuple(row[:2]): row[2] for row in await tx.run("fence_endpoints", endpoints=held, owner=owner)}
     since = dict(before)
@@ -211,15 +218,15 @@ async def _write(tx: Tx, tries: Sequence[DeliveryTry]) -> None:
         await tx.run("insert_attempts", attempts=attempts)
 
 
-# -- looking at them, sending again, deleting --------------------------------------------------------------------
+# -- listing, replaying, deleting --------------------------------------------------------------------------------
 
 
 async def stored(
     tx: Tx, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
 ) -> list[StoredDelivery]:
-    """Return deliveries, newest event first; one more than the limit when there are more.
+    """Return deliveries, newest event first, plus one beyond `limit` if there are more.
 
-    Those of the callbacks that the webhook signs are among them.
+    Includes the message callbacks that the webhook signs.
     """
     query = "list_failed" if failed_only else "list_deliveries"
     span = {"before": before or PAST_ANY_ID, "limit": limit + 1}
@@ -253,7 +260,7 @@ async def replay_ids(tx: Tx, asked: _Replay, ids: Sequence[str]) -> int:
 
 
 async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[str | None, int]:
-    """Replay a portion of the events made inside the span; return where the next one begins, and how many are sent."""
+    """Replay one batch of a time range; return the start of the next batch (None if done) and the total so far."""
     wanted, now = asked.wanted, asked.now
     start = -1 if wanted.created_after is None else wanted.created_after
     end = now + 1 if wanted.created_before is None else wanted.created_before
@@ -264,7 +271,7 @@ async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[st
         webhook=asked.webhook,
         created_after=start,
         created_before=end,
-        # An id is made when its event is written: while the store was away, that was later than the event.
+        # An id is generated when its event is stored, which is later than the event if the store was unavailable.
         after=after or id_ + ulid(max(0, start - MINUTE_MS - asked.ahead), 0),
         end=id_ + ulid(min(end, now) + DAY_MS, 0),
         limit=PORTION,
@@ -274,13 +281,13 @@ async def replay_span(tx: Tx, asked: _Replay, after: str, done: int) -> tuple[st
 
 
 async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int:
-    """Send these again. The entry is written with the first ones that are sent."""
+    """Schedule the chosen rows for delivery. The audit entry is written with the first non-empty batch."""
     chosen: list[tuple[str, str, int]] = []
     for _, event, type_, subject, state, attempt in sorted(tuple(row) for row in rows):
         failed = state == "exhausted" or (state == "waiting" and attempt > 0)
         heard = state is not None or (type_ != TEST and asked.heard(type_))
         if failed if asked.wanted.failed_only else heard:
-            # One after the other: this keeps their order, also among those that were never sent.
+            # Increasing due times preserve the order, also among events that were never sent.
             chosen.append((event, subject, asked.now + done + len(chosen)))
     if chosen:
         given = {"webhook": asked.webhook, "team": asked.team, "now": asked.now}
@@ -292,13 +299,13 @@ async def _replay(tx: Tx, asked: _Replay, rows: Sequence[Any], done: int) -> int
 
 
 async def drop(tx: Tx, webhook: str) -> bool:
-    """Drop one portion; return whether there may be more."""
+    """Delete one batch of a webhook's deliveries; return whether there may be more."""
     await tx.run("drop_endpoint", webhook=webhook)
     return await _drop(tx, await tx.run("deliveries_of", webhook=webhook, limit=PORTION))
 
 
 async def purge(tx: Tx, before: int) -> bool:
-    """Purge one portion of those that were made before; return whether there may be more."""
+    """Delete one batch of deliveries created before `before`; return whether there may be more."""
     return await _drop(tx, await tx.run("old_deliveries", before=before, limit=PORTION))
 
 
@@ -322,7 +329,7 @@ class Deliveries:
         )
 
     async def due_webhooks(self) -> dict[str, bool]:
-        """Map webhooks with deliveries due now, also disabled ones, to whether another process serves them."""
+        """Map webhooks with due deliveries, including disabled ones, to whether another process holds their lease."""
         now, setup = self._clock.now(), self._setup.current
         moved = [
             (line, now + ahead)
@@ -336,7 +343,7 @@ class Deliveries:
         return await self._database.write(lambda tx: claim(tx, self._owner, webhooks, self._leases))
 
     async def keep(self, leases: Sequence[Lease]) -> set[str]:
-        """Renew the leases, as a heartbeat; return the webhooks that are still ours."""
+        """Renew the leases (heartbeat); return the webhooks whose lease is still held."""
         return await self._database.write(lambda tx: keep(tx, self._owner, leases, self._leases))
 
     async def release(self, lease: Lease) -> None:
@@ -344,18 +351,18 @@ class Deliveries:
         await self._database.write(lambda tx: tx.run("release_endpoint", **given))
 
     async def due(self, webhook: str, limit: int) -> DueDeliveries:
-        """Return at most `limit` due deliveries of each kind, with their events."""
+        """Return at most `limit` new and `limit` repeated due deliveries, with their events."""
         hook = self._setup.current.records.get(("webhook", webhook.removesuffix(OWN)))
         team = self._setup.current.teams.get(hook.team) if isinstance(hook, Webhook) else None
         now = self._clock.of(team.record.ref if team else 0)
         return await self._database.read(lambda tx: due(tx, webhook, limit, now))
 
     def record(self, made: DeliveryTry) -> Awaitable[int | None]:
-        """Record a try and return since when the endpoint fails. Raises NotOurs when another process serves it now."""
+        """Record an attempt; return since when the endpoint has been failing. Raises NotOurs if the lease was lost."""
         return self._tries.submit(made)
 
     async def disable(self, hook: Webhook, reason: str) -> bool:
-        """Disable it; return False when it was changed or disabled meanwhile."""
+        """Disable a webhook. Return False if it was changed or disabled since it was read."""
         now, disabled = self._clock.now(), replace(hook, enabled=False, disabled_reason=reason)
 
         def decide(current: Setup, _: int) -> SetupChange:
@@ -367,28 +374,28 @@ class Deliveries:
         async def story(tx: Tx) -> bool:
             done = bool((await setup.change(tx, decide, now, self._setup.publisher, self._setup.current)).rows)
             if done:
-                await tx.run("forget_failures", webhook=hook.id)  # enabling it again starts over
+                await tx.run("forget_failures", webhook=hook.id)  # so that the failing period restarts after enabling
             return done
 
         return await self._setup.write(hook.team, story)
 
     async def failing_since(self, webhooks: Iterable[str]) -> dict[str, int]:
-        """Return those of these webhooks whose last tries failed, and since when."""
+        """Return, for each of these webhooks whose last attempts failed, the time since which they fail."""
         asked = [(id_,) for id_ in webhooks]
         return dict(await self._database.read(lambda tx: tx.run("failing_endpoints", webhooks=asked)))
 
     async def page(
         self, webhook: str, before: str | None, limit: int, *, failed_only: bool = False
     ) -> list[StoredDelivery]:
-        """Return the newest before this event, and one more than the limit when there are more."""
+        """Return deliveries before the event `before`, newest first, plus one beyond `limit` if there are more."""
         return await self._database.read(lambda tx: stored(tx, webhook, before, limit, failed_only=failed_only))
 
     async def replay(
         self, team: int, webhook: str, wanted: WantedEvents, heard: Callable[[str], bool], entry: AuditEntry
     ) -> int:
-        """Send events again, with the same ids and bodies; none, no entry.
+        """Send events again with the same ids and bodies. No audit entry is written if no event matches.
 
-        Returns how many, at most REPLAY_MAX. Raises NoSuchEvents, and then sends none.
+        Return the number of events; a time range stops at REPLAY_MAX. Raises NoSuchEvents, and then sends none.
         """
         now, ids = self._clock.of(team), wanted.event_ids
         asked = _Replay(
@@ -413,7 +420,7 @@ class Deliveries:
     async def tell(
         self, team: int, webhook: str, type_: str, subject: str, payload: dict[str, Any], entry: AuditEntry
     ) -> str:
-        """Publish an event to this webhook alone; returns its id."""
+        """Publish an event to this webhook only; return the event id."""
         publisher = Publisher(self._clock.new_id, lambda *_: [webhook])
         event = Event(
             id=self._clock.new_id("evt_"),
@@ -432,7 +439,7 @@ class Deliveries:
         return event.id
 
     async def drop(self, webhook: str) -> None:
-        """Delete its deliveries."""
+        """Delete all deliveries of a webhook."""
         for line in (webhook, webhook + OWN):
             while await self._database.write(partial(drop, webhook=line)):
                 continue

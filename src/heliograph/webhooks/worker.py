@@ -1,4 +1,4 @@
-"""Webhook deliveries: this process takes endpoints that have work and no owner, serves them, and gives them back."""
+"""Webhook delivery worker: leases endpoints with due deliveries, serves them, and releases the leases."""
 
 import asyncio
 
@@ -15,9 +15,9 @@ from heliograph.webhooks.client.http_post import Poster
 from heliograph.webhooks.endpoint import AWAY_S, Endpoint, SecretsOf, Shared
 from heliograph.webhooks.store import Lease
 
-CLAIM_MOST = 50  # endpoints at once, so that several processes share a rush
-PAUSE_S = 0.01  # after a look that found work: a burst of hints becomes one
-STOP_S = 20.0  # a try takes 15 s at most
+CLAIM_MOST = 50  # endpoints claimed per poll, so that several processes share a burst
+PAUSE_S = 0.01  # pause after a poll that found work, so that a burst of wakeups causes one poll
+STOP_S = 20.0  # longer than an attempt, which takes at most 15 s
 
 log = structlog.get_logger()
 
@@ -28,7 +28,7 @@ class WebhookWorker:
         self._clock = clock
         self._bell = store.hints.bells[WEBHOOKS]
         self._shared = Shared(store, poster, clock, secrets_of)
-        self._serving: dict[str, Endpoint] = {}  # by webhook
+        self._serving: dict[str, Endpoint] = {}  # by webhook id
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
         self._ended.set()
@@ -56,7 +56,7 @@ class WebhookWorker:
             self._ended.set()
 
     async def stop(self) -> None:
-        """Start no more tries, wait for those in flight and record them, release the endpoints."""
+        """Start no more attempts, wait until attempts in flight are recorded, and release the endpoints."""
         self._shared.stopping.set()
         self._bell.ring()
         for endpoint in self._serving.values():
@@ -64,7 +64,7 @@ class WebhookWorker:
         await self._ended.wait()
 
     async def _look(self) -> bool:
-        """Look for work, and tell whether anything is due."""
+        """Poll for due deliveries and claim endpoints without an owner. Return whether any delivery is due."""
         count = self._clock.count()
         due = await self._store.deliveries.due_webhooks()
         for webhook in due:
@@ -103,9 +103,9 @@ class WebhookWorker:
             del self._serving[endpoint.lease.webhook]
 
     async def _drop_strays(self, unknown: list[str]) -> None:
-        """Drop deliveries that were written while their webhook was being deleted."""
+        """Delete deliveries that were written while their webhook was being deleted."""
         if unknown:
-            # The setup is read after the deliveries: a webhook that is new to us is in it.
+            # The setup is refreshed after the deliveries were read, so it includes every newly created webhook.
             await self._store.setup.refresh()
             for webhook in unknown:
                 if not self._find(webhook):
@@ -128,5 +128,5 @@ class WebhookWorker:
 
     async def _finish(self) -> None:
         if unfinished := await wait_for_all(self._tasks, STOP_S):
-            # Their leases stay: whether those events arrived is not known, and the next start sends them again.
+            # Keep their leases: it is unknown whether those events arrived, and the next start sends them again.
             log.warning("stopped with endpoints in use", count=len(unfinished))

@@ -1,1 +1,1 @@
-"""Telling events to a team's own endpoints: signed, and only where a stranger may send us."""
+"""HTTP client for webhook deliveries: signed requests, protected against SSRF."""

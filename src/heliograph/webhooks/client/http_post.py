@@ -1,7 +1,7 @@
-"""One attempt to deliver an event: a POST to a checked address within 15 s, and its answer.
+"""HTTP client for one delivery attempt: a POST to a checked address within 15 s, and its response.
 
-The client is our own (ADR 0022): it connects where the check led and nowhere else, and a request costs a third of
-what it costs with aiohttp.
+This client replaces aiohttp (ADR 0022): it connects only to the checked addresses, and a request costs a third of what
+it costs with aiohttp.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from heliograph.webhooks.policy.retry import Silence, retry_after_s
 from heliograph.webhooks.policy.webhook_url import Target
 
 TOTAL_S = 15.0
-ANSWER_MAX = 1024  # bytes kept
-READ_MAX = 64 * 1024  # octets of an answer with its headers; what goes on after that loses its connection
+ANSWER_MAX = 1024  # bytes of a response body that are kept
+READ_MAX = 64 * 1024  # maximum bytes of a response with headers; a longer one closes the connection
 CERTIFICATE_EXPIRED = 10  # OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED
-KEEP_ALIVE_S = 4.0  # below the usual 5 s of receivers, so that we close first
-NEXT_ADDRESS_S = 0.25  # after which a host's next address is tried beside one that does not answer (RFC 8305)
+KEEP_ALIVE_S = 4.0  # below the usual 5 s of receivers, so that this side closes first
+NEXT_ADDRESS_S = 0.25  # delay before the host's next address is tried in parallel (RFC 8305)
 
 _ALWAYS = "".join(
     f"{name}: {value}\r\n" for name, value in {**HEADERS, "Accept": "*/*", "Accept-Encoding": "identity"}.items()
@@ -36,22 +36,25 @@ _ALWAYS = "".join(
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
-    status: int | None = None  # None: no answer
-    reason: Silence | None = None  # why there was none
-    error: str | None = None  # the same, for people
+    status: int | None = None  # None if there was no response
+    reason: Silence | None = None  # why there was no response
+    error: str | None = None  # the reason as text for people
     duration_ms: int
-    answer: bytes = b""  # its beginning
+    answer: bytes = b""  # the beginning of the response body
     retry_after_s: int | None = None
 
 
 class Poster:
-    """Connections are reused, as long as they lead to an address that the attempt's own check found."""
+    """Sends webhook requests.
+
+    A connection is reused only if its address is among those that the attempt's check returned.
+    """
 
     def __init__(self, guard: Guard, roots: ssl.SSLContext | None = None, total_s: float = TOTAL_S) -> None:
         self._guard = guard
-        self._roots = roots  # None: the system's, when the first is told over HTTPS
+        self._roots = roots  # None: the system's roots, loaded at the first HTTPS request
         self._total_s = total_s
-        self._idle: dict[tuple[str, str, int], list[_Connection]] = defaultdict(list)  # the last one used comes first
+        self._idle: dict[tuple[str, str, int], list[_Connection]] = defaultdict(list)  # most recently used last
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
@@ -72,7 +75,7 @@ class Poster:
         except TimeoutError:
             if connection is None:
                 reason, error = "no_connection", f"no connection within {self._total_s:g} s"
-            # An answer counts once its status is there: what breaks later is only missing from its text.
+            # A response counts once its status arrived; a later failure only truncates its body.
             elif not connection.status:
                 reason, error = "too_slow", f"no answer within {self._total_s:g} s"
         took = round((time() - began) * 1000)
@@ -143,7 +146,7 @@ class Poster:
             self._sweeping = loop.call_later(KEEP_ALIVE_S / 2, self._sweep)
 
     def _sweep(self) -> None:
-        """Close idle connections, half as often as one is kept: none is idle for longer than that."""
+        """Close idle connections. Runs every KEEP_ALIVE_S / 2, so that none stays idle longer than KEEP_ALIVE_S."""
         loop = asyncio.get_running_loop()
         over = loop.time() - KEEP_ALIVE_S / 2
         for origin, idle in list(self._idle.items()):
@@ -156,16 +159,17 @@ class Poster:
 
 
 class _Connection(asyncio.Protocol):
-    """One request after the other, and the answer as it arrives; the parser calls what is named on_…"""
+    """Client connection that sends one request at a time; the `on_…` methods are parser callbacks."""
 
     def __init__(self, address: str, wire: socket.socket) -> None:
         self.address = address
         self._wire = wire
         self.idle_since = 0.0
         self._came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._came.set_result(None)  # nothing was asked
+        self._came.set_result(None)  # no request is pending
         self._parser = httptools.HttpResponseParser(self)
-        # Simple receivers make these mistakes, and an answer on a connection of its own cannot be taken for another's.
+        # Simple receivers make these mistakes. Leniency is safe here: a connection serves one origin and one request at
+        # a time.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
@@ -174,7 +178,7 @@ class _Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def is_quiet(self) -> bool:
-        """Tell whether nothing came after the last answer, read or not: it would be taken for the next one."""
+        """Return whether no unsolicited bytes are waiting: they would be parsed as the next response."""
         if self.transport.is_closing():
             return False
         try:
@@ -184,22 +188,22 @@ class _Connection(asyncio.Protocol):
             return isinstance(error, BlockingIOError)
 
     def ask(self, request: bytes) -> "asyncio.Future[None]":
-        """Return what is done when the answer is here; Failed: there is none."""
+        """Send a request; return a future that resolves with the complete response, or fails with Failed."""
         self.status: int | None = None
         self.retry_after: str | None = None
         self.date: str | None = None
         self.text = bytearray()
-        self.keeps = False  # the connection can be used again
+        self.keeps = False  # whether the connection can be reused
         self._octets = 0
         self._came = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         return self._came
 
     def data_received(self, octets: bytes) -> None:
-        if self._came.done():  # nobody asked
+        if self._came.done():  # unsolicited bytes
             self.transport.abort()
             return
-        fits = octets[: READ_MAX - self._octets]  # however many come at once
+        fits = octets[: READ_MAX - self._octets]  # even if more arrived at once
         self._octets += len(octets)
         try:
             self._parser.feed_data(fits)
@@ -211,20 +215,20 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         broke = f"the connection broke: {_reason(error)}" if error else None
         self._end("broke_off", broke or "the connection was closed before an answer came")
-        del self._parser  # they hold each other
+        del self._parser  # break the reference cycle with the parser
 
     def _end(self, reason: Silence, why: str) -> None:
-        """End it: nothing more comes. It counts once its status is there."""
+        """Complete the pending request: successfully if the status arrived, else with Failed."""
         if self._came.done():
             return
         if self.status:
             self._came.set_result(None)
         else:
             self._came.set_exception(Failed(reason, why))
-            self._came.exception()  # nobody may be waiting
+            self._came.exception()  # mark as retrieved: nothing may await the future
 
     def on_message_begin(self) -> None:
-        if self._came.done():  # a second answer to one request
+        if self._came.done():  # a second response to one request
             self.keeps = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -236,7 +240,7 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        # Below 200 they only announce the answer, but for 101, after which no HTTP comes.
+        # 1xx responses are interim, except 101, after which the connection no longer speaks HTTP.
         if self.status is None and (status >= 200 or status == 101):
             self.status = status
 

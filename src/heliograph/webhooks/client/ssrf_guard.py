@@ -1,4 +1,4 @@
-"""Where a webhook's URL leads, and whether we may connect (reliability, SSRF): one denied address refuses them all."""
+"""SSRF check of webhook URLs (see reliability): resolves the host and rejects it if any of its addresses is denied."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
@@ -12,14 +12,14 @@ from heliograph.webhooks.policy.bin import is_bin
 from heliograph.webhooks.policy.retry import Silence
 from heliograph.webhooks.policy.webhook_url import Target, parse_target
 
-LIFETIME_S = 5.0  # of one query with all its retries
-CACHED_MAX = 20_000  # verdicts
+LIFETIME_S = 5.0  # timeout of one DNS query including retries
+CACHED_MAX = 20_000  # cached verdicts
 
-Resolve = Callable[[str], Awaitable[Sequence[str]]]  # a host's addresses, all of them
+Resolve = Callable[[str], Awaitable[Sequence[str]]]  # host → all of its addresses
 
 
 class Failed(Exception):
-    """There is no answer; the text says why, for people."""
+    """The request got no response; the message says why, for people."""
 
     def __init__(self, reason: Silence, text: str) -> None:
         super().__init__(text)
@@ -27,23 +27,23 @@ class Failed(Exception):
 
 
 class Denied(Failed):
-    """A target that is not allowed; the text is shown to its owner and names no address of our network."""
+    """Target not allowed. The message is shown to the webhook's owner and names no address of our network."""
 
 
 class Unresolved(Failed):
-    """The host has no address, or DNS did not answer."""
+    """The host has no address, or DNS did not respond."""
 
 
 class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
-    addresses: tuple[str, ...]  # the only ones to connect to
+    addresses: tuple[str, ...]  # the only addresses to connect to
 
 
 class Guard:
     def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None, own: str = "") -> None:
-        """Allow the operator's ranges, `allow_private`; `resolve` is by default DNS with the system's name servers.
+        """Allow the operator's ranges `allow_private`. `resolve` defaults to DNS with the system's name servers.
 
-        Webhook bins of the service at `own` may be reached wherever it is: no other path of it.
+        Webhook bins of the service at base URL `own` are allowed at any address; its other paths are not.
         """
         self._own = own
         allow = tuple(ip_network(text) for text in allow_private)
@@ -51,7 +51,7 @@ class Guard:
         self._resolve = resolve or Names().addresses
 
     async def check(self, url: str) -> CheckedUrl:
-        """Check a URL; raises Denied, also for a malformed one, or Unresolved."""
+        """Check a URL and resolve its host. Raises Denied (also if malformed) or Unresolved."""
         try:
             target = parse_target(url)
         except ValueError as error:
@@ -70,7 +70,7 @@ class Guard:
 
 class Names:
     def __init__(self, server: tuple[str, int] | None = None) -> None:
-        """Ask `server`, host and port, or the system's when it is None."""
+        """Use the DNS `server` (host, port), or the system's servers if None."""
         self._servers = NameServers(server, LIFETIME_S)
 
     async def addresses(self, host: str) -> list[str]:
@@ -79,7 +79,7 @@ class Names:
             return [loopback]
         found: list[str] = []
         failed: DnsSilent | None = None
-        for kind in ("A", "AAAA"):  # in turn: usually both are cached, and two tasks would cost more than the answers
+        for kind in ("A", "AAAA"):  # sequential: usually both are cached, and two tasks would cost more
             try:
                 found += [record.address for record in await self._servers.ask(host, kind)]
             except Unknown:

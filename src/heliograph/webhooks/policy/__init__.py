@@ -1,1 +1,1 @@
-"""Decisions about events: their bodies, formats, signatures and retries."""
+"""Pure rules of webhooks: URLs, secrets, event formats, signatures and retries."""

@@ -1,6 +1,7 @@
-"""A webhook bin: an address of this service that takes a team's events, checks who signed them, and says what it saw.
+"""Webhook bin: a URL of this service that receives a team's events and responds with a report.
 
-It keeps nothing: what it says is the response of an attempt, which is kept, shown and deleted as every webhook's is.
+The report says whether the signature is valid. The bin stores nothing: the report is the response of a delivery
+attempt, stored, shown and deleted like any other.
 """
 
 import re
@@ -11,7 +12,7 @@ from heliograph.webhooks.policy.signature import is_signed
 
 PATH = "/bin/{team}/{token}"
 TOKEN_BYTES = 16
-SHOWN_MAX = 250  # characters of a header: a response is kept up to 1 KB
+SHOWN_MAX = 250  # characters of a header in the report: a stored response has at most 1 KB
 _REST = re.compile(r"[0-9A-Za-z_-]{1,64}/[0-9a-f]{32}")
 
 
@@ -20,13 +21,13 @@ def address(base_url: str, team: str, token: str) -> str:
 
 
 def is_bin(base_url: str, url: str) -> bool:
-    """Tell whether it is exactly such an address of the service at `base_url`: no other path, no query."""
+    """Return whether `url` is exactly a bin URL of the service at `base_url`, without a query."""
     begin = base_url + PATH.partition("{")[0]
     return url.startswith(begin) and _REST.fullmatch(url.removeprefix(begin)) is not None
 
 
 def seen(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now_s: int) -> dict[str, Any]:
-    """Say what arrived, with names of headers in lower case."""
+    """Return the report of a received request. `given`: headers with lower-case names."""
     signature = given.get("webhook-signature", "")
     verdict = "valid" if is_signed(secrets, given, body, now_s) else "not valid"
     return {

@@ -1,3 +1,3 @@
-"""What every request to a webhook says of itself, whatever it tells."""
+"""Headers of every webhook request."""
 
 HEADERS = {"User-Agent": "Heliograph-Webhooks/1"}

@@ -1,20 +1,20 @@
-"""What an endpoint's answer means, when an event is told again, and when it is given up (contract 10)."""
+"""Retry policy of webhook deliveries: meaning of a response, retry schedule, and when to stop (contract 10)."""
 
 from typing import Literal
 
 from heliograph.domain.ids import parse_date_header
 from heliograph.domain.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
-STEPS = (  # ms to wait after the 1st, 2nd, … attempt: ten attempts in all
+STEPS = (  # ms to wait after the 1st, 2nd, … attempt: ten attempts in total
     *(5 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS),
     *(2 * HOUR_MS, 5 * HOUR_MS, 10 * HOUR_MS, 14 * HOUR_MS, 20 * HOUR_MS, 24 * HOUR_MS),
 )
 JITTER = 0.2
-LEAST_MS = 60 * HOUR_MS  # all steps at their shortest last longer: only Retry-After gets to ten attempts sooner
+LEAST_MS = 60 * HOUR_MS  # below the sum of the shortest steps: only Retry-After reaches ten attempts sooner
 WISH_MAX_MS = STEPS[-1]
 FAILING_DAYS = 5
 
-# Why a request has no answer.
+# Why a request got no response.
 Silence = Literal[
     "bad_url",
     "private_address",
@@ -26,18 +26,18 @@ Silence = Literal[
     "too_slow",
     "broke_off",
     "not_http",
-    "not_kept",  # the event
-    "no_secret",  # that could sign it
+    "not_kept",  # the event is no longer stored
+    "no_secret",  # no secret to sign the event with
     "own_fault",
 ]
 MAYBE_ARRIVED: tuple[Silence, ...] = ("too_slow", "broke_off", "not_http")
 
-# gone: the endpoint is disabled.
+# gone: the endpoint must be disabled.
 Verdict = Literal["delivered", "failed", "gone"]
 
 
 def verdict(status: int | None) -> Verdict:
-    """Judge an answer; `status` is None when there was no answer."""
+    """Classify a response status; None means no response."""
     if status is None:
         return "failed"
     if 200 <= status <= 299:
@@ -46,7 +46,10 @@ def verdict(status: int | None) -> Verdict:
 
 
 def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int | None:
-    """Return the wait that an endpoint asks for; a time of day is read by the endpoint's own clock, its Date."""
+    """Return the wait in seconds that the endpoint requests.
+
+    A Retry-After date is relative to the response's Date header.
+    """
     if status not in (429, 503) or not retry_after:
         return None
     if retry_after.isascii() and retry_after.isdigit():
@@ -56,10 +59,10 @@ def retry_after_s(status: int, retry_after: str | None, date: str | None) -> int
 
 
 def next_attempt(attempt: int, first_at: int, now: int, jitter: float, retry_after_s: int | None = None) -> int | None:
-    """Return the time of the next attempt after attempt number `attempt` (from 1); None when the event is given up.
+    """Return the time of the attempt after attempt number `attempt` (from 1); None when the delivery fails permanently.
 
-    Retry-After replaces a step, so that ten attempts can be over in minutes; then the last step is repeated until the
-    time is over as well, and Retry-After can only lengthen it.
+    Retry-After replaces a step, so ten attempts can finish within minutes. In that case the last step repeats until
+    LEAST_MS has passed, and Retry-After can only lengthen it.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
@@ -74,5 +77,5 @@ def next_attempt(attempt: int, first_at: int, now: int, jitter: float, retry_aft
 
 
 def is_dead(failing_since: int, now: int) -> bool:
-    """Tell whether nothing but failures came since then, and it is time to disable the endpoint."""
+    """Return whether the endpoint has only failed for FAILING_DAYS and must be disabled."""
     return now - failing_since >= FAILING_DAYS * DAY_MS

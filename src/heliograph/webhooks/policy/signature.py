@@ -1,6 +1,6 @@
-"""The headers that authenticate an event: our own signature and that of Standard Webhooks, from one secret.
+"""Headers that authenticate an event: X-Service-Signature and Standard Webhooks, from one secret.
 
-Standard Webhooks grew out of Svix, whose libraries look for the same values under their own names.
+Standard Webhooks evolved from Svix, whose libraries expect the same values in `svix-` headers.
 """
 
 import hmac
@@ -13,19 +13,19 @@ from heliograph.domain.text import whole_number
 
 PREFIX = "whsec_"
 SHA256 = "sha256"
-TOLERANCE_S = 300  # of a request's clock
+TOLERANCE_S = 300  # allowed clock difference of a request
 ENTROPY_MIN = 24  # bytes; the minimum of Standard Webhooks
 
 
 class Signing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a signature may be made of."""
+    """Input of a signature."""
 
-    secrets: Sequence[str]  # during a rotation both
-    event: str  # its id
+    secrets: Sequence[str]  # current and, during a rotation, previous
+    event: str  # event id
     t: int  # Unix seconds of this attempt
     body: bytes
     url: str = ""
-    key: str = ""  # the webhook's private one, as PEM, of formats that have keys
+    key: str = ""  # the webhook's private key as PEM, for formats with key pairs
 
 
 def make_secret(entropy: bytes) -> str:
@@ -35,7 +35,10 @@ def make_secret(entropy: bytes) -> str:
 
 
 def headers(secrets: Sequence[str], event_id: str, t: int, body: bytes) -> dict[str, str]:
-    """Sign with every secret, as during a rotation there are two; `t` has the Unix seconds of this attempt."""
+    """Return the signature headers, signed with every secret (two during a rotation).
+
+    `t`: Unix seconds of this attempt.
+    """
     signing = Signing(secrets=secrets, event=event_id, t=t, body=body)
     return service_header(signing) | standard_headers(signing)
 
@@ -68,7 +71,7 @@ def standard_headers(signing: Signing) -> dict[str, str]:
 
 
 def is_signed(secrets: Sequence[str], given: Mapping[str, str], body: bytes, now_s: int) -> bool:
-    """Tell whether a request to us has the headers of Standard Webhooks, fresh and made with one of these secrets."""
+    """Return whether a received request has a fresh Standard Webhooks signature made with one of `secrets`."""
     id_, made_s = given.get("webhook-id", ""), whole_number(given.get("webhook-timestamp", ""), 11)
     if made_s is None or abs(now_s - made_s) > TOLERANCE_S:
         return False

@@ -1,4 +1,4 @@
-"""A webhook as its team writes and reads it: what is refused, how secrets take turns, and the record that is shown."""
+"""Validation of a webhook's fields, secret rotation, and the webhook record that the API shows."""
 
 import hmac
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ from heliograph.domain.setup.secrets import Vault
 from heliograph.domain.text import CONTROLS, quoted
 from heliograph.webhooks.policy.formats.formats import FORMATS
 
-WEBHOOKS_MAX = 50  # of a team
+WEBHOOKS_MAX = 50  # per team
 DESCRIPTION_MAX = 500  # characters
 SECRET_PREFIX = "whsec_"
-SECRET_BYTES = range(24, 65)  # of a caller's own secret: Standard Webhooks' limits
-ROTATION_MS = DAY_MS  # for so long the secret before signs as well
+SECRET_BYTES = range(24, 65)  # length of a caller's own secret: the limits of Standard Webhooks
+ROTATION_MS = DAY_MS  # how long the previous secret also signs
 
-MakePair = Callable[[], tuple[bytes, str]]  # a private key as PEM, and its public one in base64
+MakePair = Callable[[], tuple[bytes, str]]  # returns a private key as PEM and its public key in base64
 
 
 class WebhookRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def sealed_secret(vault: Vault, id_: str, secret: str) -> str:
 
 
 def new_pair(id_: str, form: str, before: Webhook | None, make_pair: MakePair, vault: Vault) -> dict[str, Any]:
-    """Return the fields of a new pair of keys, where its format signs with one and the webhook had none before."""
+    """Return the fields of a new key pair; empty if the format signs without one or the webhook already has one."""
     if not FORMATS[form].has_keys or (before and before.public_key):
         return {}
     private, public = make_pair()
@@ -83,20 +83,20 @@ def new_pair(id_: str, form: str, before: Webhook | None, make_pair: MakePair, v
 
 
 def sealed_login(vault: Vault, id_: str, login: str) -> str | None:
-    """Seal a login; None: there is none."""
+    """Encrypt user:password; None if empty."""
     return vault.seal(login.encode(), f"webhook/{id_}/login") if login else None
 
 
 def basic(login: str) -> dict[str, str]:
-    """Return the header by which a receiver is told user and password."""
+    """Return the Basic Authorization header for user:password."""
     return {"Authorization": f"Basic {pybase64.b64encode(login.encode()).decode()}"}
 
 
 def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
-    """Return the hook with this secret; the one before signs beside it for a day.
+    """Replace the signing secret; the previous secret also signs for 24 h.
 
-    A secret that it has already changes nothing. One that cannot be opened any more, since the service's secret was
-    changed, signs nothing.
+    No-op if the secret is unchanged. A previous secret that cannot be decrypted, after a change of the master secret,
+    is dropped.
     """
     try:
         before = vault.open(hook.secret, f"webhook/{hook.id}")
@@ -113,7 +113,7 @@ def rotated(hook: Webhook, secret: str, now: int, vault: Vault) -> Webhook:
 
 
 def secret_size(secret: str) -> int | None:
-    """Count the bytes of its key; None when it is not whsec_ and strict base64 after it."""
+    """Return the number of key bytes of a secret; None unless it is whsec_ followed by strict base64."""
     text = secret.removeprefix(SECRET_PREFIX)
     try:
         key = pybase64.b64decode(text, validate=True)
@@ -123,7 +123,7 @@ def secret_size(secret: str) -> int | None:
 
 
 def check_secret(secret: str) -> None:
-    if secret_size(secret) not in SECRET_BYTES:  # the secret itself is not repeated
+    if secret_size(secret) not in SECRET_BYTES:  # the message does not repeat the secret
         raise InvalidRequest(
             f"secret is {SECRET_PREFIX} and the base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes. "
             "Leave it out and one is made.",
@@ -132,7 +132,7 @@ def check_secret(secret: str) -> None:
 
 
 def checked_events(events: Sequence[str]) -> tuple[str, ...]:
-    """Check the names and keep each once."""
+    """Validate the event names and remove duplicates."""
     if not events:
         raise InvalidRequest("events is empty. Name event types, groups such as email.*, or * for all.", param="events")
     for name in events:

@@ -1,7 +1,7 @@
-"""Where a webhook may point: the one strict reading of a target's URL. Which addresses are allowed is for denied.py.
+"""Strict parser of webhook URLs. domain/network/ssrf.py decides which addresses are allowed.
 
-What this module lets through means the same to every parser after it: no userinfo, which a webhook's has apart, no
-fragment, no escapes in the host, and IP addresses only in their usual form, not as 2130706433, 0177.1 or 0x7f.1.
+Every later parser reads an accepted URL in the same way: no userinfo (a webhook stores its login separately), no
+fragment, no escapes in the host, and IP addresses only in canonical form, not as 2130706433, 0177.1 or 0x7f.1.
 """
 
 import re
@@ -20,8 +20,8 @@ PORTS = {"http": 80, "https": 443}
 _URL = re.compile(r"(https?)://([^/?#\\]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII | re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
-_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")  # as the last label: some parsers read an IPv4 address
-_SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a name in the operator's own network
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")  # as the last label: some parsers would read an IPv4 address
+_SINGLE_LABEL = re.compile("[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")  # a host name in the operator's own network
 
 
 _LOGIN = re.compile(r"(https?://)([^/?#\\@]*)@(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
@@ -30,11 +30,11 @@ _USERINFO = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*")
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str  # http | https
-    host: str  # lower-case A-labels without a dot at the end, or an IP address without brackets
+    host: str  # lower-case A-labels without a trailing dot, or an IP address without brackets
     port: int
     path_and_query: str
-    ip: str | None  # the host again, where it is an address
-    authority: str  # host and port, as a Host header names them
+    ip: str | None  # the host again if it is an IP address
+    authority: str  # host and port as in a Host header
 
     @property
     def url(self) -> str:
@@ -42,13 +42,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split_login(url: str) -> tuple[str, str | None]:
-    """Return the URL without user and password, and those as
-    `user:password`; None: it has none, "": it has empty ones.
+    """Split a URL into the URL without userinfo and `user:password`.
+
+    The login is None if the URL has no userinfo, and empty if the userinfo is empty.
     """
     found = _LOGIN.fullmatch(url) if len(url) <= URL_MAX else None
     if not found:
         return url, None
-    if not _USERINFO.fullmatch(found[2]):  # not quoted: it is a password
+    if not _USERINFO.fullmatch(found[2]):  # the message does not quote the password
         raise ValueError("encode what is not an ASCII letter, a digit or -._~!$&'()*+,;= in user and password as %XX")
     user, colon, password = found[2].partition(":")
     login = f"{unquote(user)}:{unquote(password)}" if user or colon else ""
@@ -57,13 +58,13 @@ def split_login(url: str) -> tuple[str, str | None]:
     return found[1] + found[3], login
 
 
-@lru_cache(maxsize=4096)  # of targets: what raises is not kept, however long it is
+@lru_cache(maxsize=4096)  # caches targets only: errors are not cached, so long invalid URLs use no memory
 def parse_target(url: str) -> Target:
-    """Read a URL, or raise ValueError in words for the one who wrote it."""
+    """Parse a webhook URL. Raises ValueError with a message for the URL's author."""
     if len(url) > URL_MAX:
         raise ValueError(f"the URL is longer than {URL_MAX} characters")
     found = _URL.fullmatch(url)
-    if not found:  # not quoted: it may hold a password
+    if not found:  # the message does not quote the URL: it may contain a password
         raise ValueError(
             "the URL has a fragment (#…): leave it out" if "#" in url else "expected http:// or https:// and a host"
         )
@@ -98,7 +99,7 @@ def _port(text: str | None, scheme: str) -> int:
 
 
 def read_host(text: str) -> tuple[str, str | None]:
-    """Return the host in its one form, and once more if it is an IP address."""
+    """Return the normalised host, and the IP address if the host is one."""
     try:
         if text.startswith("["):
             ip = str(IPv6Address(text[1:-1].replace("%", "no zones")))

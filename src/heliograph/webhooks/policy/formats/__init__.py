@@ -1,1 +1,1 @@
-"""The formats in which webhooks are told events: our own, and those of other services."""
+"""Webhook event formats: Heliograph's own and those of other services."""

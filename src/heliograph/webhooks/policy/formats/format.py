@@ -1,4 +1,4 @@
-"""How one service tells its events: which it has a word for, the body of one, and what signs it."""
+"""Definition of an event format: supported event types, request body and signature."""
 
 from collections.abc import Callable, Collection
 
@@ -12,15 +12,15 @@ JSON = "application/json"
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    types: Collection[str]  # of ours; no other is told, but for tests and what waited while the format changed
-    body: Callable[[StoredEvent, Team], bytes]  # the same bytes whenever it is asked for
-    sign: Callable[[Signing], dict[str, str]]  # the headers that this format adds to X-Service-Signature
+    types: Collection[str]  # supported event types of ours; others only as tests or if queued before a format change
+    body: Callable[[StoredEvent, Team], bytes]  # deterministic: the same bytes for every attempt
+    sign: Callable[[Signing], dict[str, str]]  # headers that this format adds to X-Service-Signature
     content_type: str = JSON
-    name: Callable[[str, str | None], str] = lambda type_, _: type_  # ours and why it failed → its own name
-    hushed: Collection[str] = ()  # why something failed that is no failure there: told to whom asked by name only
-    by_name: Collection[str] = ()  # which that service posts elsewhere: told to whom asked by name only
-    has_keys: bool = False  # it signs with a pair of keys
-    callbacks: bool = False  # a message may have an address of its own for its events
+    name: Callable[[str, str | None], str] = lambda type_, _: type_  # our type, failure reason → event name
+    hushed: Collection[str] = ()  # failure reasons that are no failure in this format: sent only if subscribed by name
+    by_name: Collection[str] = ()  # types that the other service posts elsewhere: sent only if subscribed by name
+    has_keys: bool = False  # signs with a key pair
+    callbacks: bool = False  # messages may have their own callback URL
 
     def headers(self, signing: Signing) -> dict[str, str]:
         return {"Content-Type": self.content_type, **service_header(signing), **self.sign(signing)}

@@ -1,4 +1,4 @@
-"""All formats that a webhook can have."""
+"""Registry of all webhook event formats."""
 
 from heliograph.domain.delivery.outcome import Own
 from heliograph.domain.events import TYPES, event_body
@@ -7,7 +7,7 @@ from heliograph.webhooks.policy.formats import postal, postmark, resend, twilio
 from heliograph.webhooks.policy.formats.format import Format
 from heliograph.webhooks.policy.signature import standard_headers
 
-CANCELED: Own = "canceled"  # what was called back did not fail in the eyes of others
+CANCELED: Own = "canceled"  # other services do not report a canceled message as failed
 
 FORMATS = {
     OWN_FORMAT: Format(types=TYPES, body=event_body, sign=standard_headers),
@@ -33,7 +33,7 @@ FORMATS = {
 
 
 def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
-    """Tell whether the webhook hears of an event; `reason` is ours, of what failed."""
+    """Return whether the webhook subscribes to an event. `reason`: our failure reason, if the event is a failure."""
     form, asked = FORMATS[hook.format], {"*", type_, type_.partition(".")[0] + ".*"}
     if hook.asked:
         return form.name(type_, reason) in hook.asked
@@ -43,6 +43,6 @@ def hears(hook: Webhook, type_: str, reason: str | None = None) -> bool:
 
 
 def signs_callbacks(hook: Webhook, type_: str) -> bool:
-    """Tell whether it signs callbacks, also of events that the webhook itself does not listen to."""
+    """Return whether the webhook signs callbacks of this event type, even if it does not subscribe to the type."""
     form = FORMATS[hook.format]
     return form.callbacks and type_ in form.types

@@ -1,4 +1,4 @@
-"""Events of emails as Postal tells them, signed with a pair of keys of the webhook's own (compat.md)."""
+"""Email events in Postal's format, signed with a key pair per webhook (compat.md)."""
 
 import base64
 import hashlib
@@ -18,15 +18,15 @@ from heliograph.domain.setup.records import Team
 from heliograph.webhooks.policy.signature import Signing
 
 BOUNCED = "MessageBounced"
-TYPES = {  # ours: Postal's
+TYPES = {  # our type: Postal's event
     "email.delivered": "MessageSent",
     DELAYED: "MessageDelayed",
     "email.failed": "MessageDeliveryFailed",
     "email.bounced": BOUNCED,
 }
 STATES = {"MessageSent": "Sent", "MessageDelayed": "SoftFail", "MessageDeliveryFailed": "HardFail"}
-TAG = "tag"  # the name of ours that holds Postal's only one
-OUTPUT_MAX = 512  # characters of a server's words
+TAG = "tag"  # our tag that holds Postal's single tag
+OUTPUT_MAX = 512  # characters of the remote server's reply
 
 
 def body(event: StoredEvent, team: Team) -> bytes:
@@ -59,7 +59,7 @@ def message_id(id_: str, sender: str) -> str:
 
 
 def _bounce(event: StoredEvent, own: dict[str, Any]) -> dict[str, Any]:
-    """Describe the mail that told of it, which is not kept: what it said is."""
+    """Return Postal's bounce message. The bounce mail itself is not stored; only its text is."""
     about = {"id": event.id, "token": event.id, "direction": "incoming", "message_id": None, "tag": None}
     of = {"to": own["from"], "from": own["recipient"], "subject": _words(own)["output"]}
     return about | of | {"timestamp": event.created_at / SECOND_MS, "spam_status": "NotChecked"}
@@ -72,8 +72,8 @@ def _words(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def sign(signing: Signing) -> dict[str, str]:
-    """Sign the body as Postal does: by SHA-256, and by SHA-1 for those who look at no other; and name the key."""
-    if not signing.key:  # shown without one
+    """Sign the body as Postal does, with SHA-256, with SHA-1 for older receivers, and with the key id."""
+    if not signing.key:  # previews are shown without a key
         return dict.fromkeys(("X-Postal-Signature", "X-Postal-Signature-256", "X-Postal-Signature-KID"), "")
     key, kid = _opened(signing.key)
     sha1, sha256 = (
@@ -85,7 +85,10 @@ def sign(signing: Signing) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _opened(private: str) -> tuple[RSAPrivateKey, str]:
-    """Return the key, unproved as a seal kept it, and its name: what Postal's library for JSON Web Keys makes of it."""
+    """Return the private key and its id, computed as Postal's JWK library does.
+
+    Skips validation: the key was encrypted by us.
+    """
     key = load_pem_private_key(private.encode(), None, unsafe_skip_rsa_key_validation=True)
     if not isinstance(key, RSAPrivateKey):
         raise ValueError("the key is no RSA key")

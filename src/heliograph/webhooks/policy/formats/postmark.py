@@ -1,4 +1,4 @@
-"""Events as Postmark tells them, worded so that its own libraries and django-anymail read them (compat.md)."""
+"""Events in Postmark's format, compatible with Postmark's libraries and django-anymail (compat.md)."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from heliograph.domain.setup.records import Team
 from heliograph.webhooks.policy.signature import Signing
 
 INBOUND = "email.received"
-TYPES = {  # ours: Postmark's
+TYPES = {  # our type: Postmark's record type
     INBOUND: "Inbound",
     "email.delivered": "Delivery",
     "email.bounced": "Bounce",
@@ -22,21 +22,24 @@ TYPES = {  # ours: Postmark's
     "suppression.created": "SubscriptionChange",
     "suppression.deleted": "SubscriptionChange",
 }
-# Type, TypeCode, Name and Description, as Postmark lists them.
+# Type, TypeCode, Name and Description, from Postmark's list.
 HARD = ("HardBounce", 1, "Hard bounce", "The server was unable to deliver your message (ex: unknown user).")
 SOFT = ("SoftBounce", 4096, "Soft bounce", "The message was not delivered; the address may be good.")
 SPAM = ("SpamComplaint", 100001, "Spam complaint", "The subscriber explicitly marked this message as spam.")
 HELD = ("ManuallyDeactivated", 100002, "Manually deactivated", "The address is on the team's suppression list.")
 REASONS = {"bounce": HARD[0], "complaint": SPAM[0], "manual": "ManualSuppression"}
 USER = "heliograph"
-TAG = "tag"  # the name of ours that holds Postmark's only one
-SINCE_S = 1_577_836_800  # 2020
+TAG = "tag"  # our tag that holds Postmark's single tag
+SINCE_S = 1_577_836_800  # start of 2020
 SECONDS, HASH_BITS = 1 << 31, 22  # together 53 bits, until 2088
 _SUPPRESSED: Own = "suppressed"
 
 
 def sign(signing: Signing) -> dict[str, str]:
-    """Postmark signs nothing; its receivers ask for a name and a password, as django-anymail's WEBHOOK_SECRET does."""
+    """Return Basic authentication headers: Postmark signs nothing.
+
+    Receivers check the password, as django-anymail does with WEBHOOK_SECRET.
+    """
     password = base64.b64encode(f"{USER}:{signing.secrets[0]}".encode()).decode()
     return {"Authorization": f"Basic {password}"}
 
@@ -64,7 +67,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _inbound(own: dict[str, Any], at: str) -> dict[str, Any]:
-    """Tell of a mail that came in. Events have no bytes of attachments: GET /v1/received/:id/attachments/:id does."""
+    """Return the payload of an inbound mail. Attachment content is only in GET /v1/received/:id/attachments/:id."""
     to, recipient = [*map(_full, own["to"])], next(iter(own["recipients"]), "")
     headers = [{"Name": name, "Value": value} for name, value in own["headers"]]
     first = {name.lower(): value for name, value in reversed(own["headers"])}
@@ -94,7 +97,7 @@ def _inbound(own: dict[str, Any], at: str) -> dict[str, Any]:
             {
                 "Name": one["filename"],
                 "Content": "",
-                "Data": "",  # where clients look when there is no content, as in Postmark's own test payloads
+                "Data": "",  # read by clients if Content is empty, as in Postmark's test payloads
                 "ContentType": one["content_type"],
                 "ContentLength": one["size"],
                 "ContentID": one["content_id"] or "",
@@ -110,12 +113,12 @@ def _full(address: str) -> dict[str, str]:
 
 
 def _hash(address: str) -> str:
-    """Return what stands behind the plus in the local part."""
+    """Return the part of the local part after the plus sign."""
     return address.rpartition("@")[0].partition("+")[2]
 
 
 def bounced(event: StoredEvent, team: Team) -> dict[str, Any]:
-    """Describe a bounce as the list of bounces does, which need not keep a blind copy secret."""
+    """Return a bounce as in the list of bounces, which may show a Bcc recipient."""
     own = event_data(event)
     common = {"RecordType": "Bounce", "ServerID": team.record.ref, "MessageStream": "outbound"}
     told = _bounce(event, own | {"recipient": event.recipient}, timestamp(event.created_at))
@@ -162,7 +165,7 @@ def _bounce(event: StoredEvent, own: dict[str, Any], at: str) -> dict[str, Any]:
 
 
 def bounce_number(id_: str) -> int:
-    """Make its id, a number that every program can hold and that leads back to the second of the event."""
+    """Return a numeric bounce id that fits in 53 bits and encodes the second of the event."""
     second = (ulid_ms(id_.partition("_")[2]) // 1000 - SINCE_S) % SECONDS
     return second << HASH_BITS | int.from_bytes(hashlib.blake2b(id_.encode()).digest()) % (1 << HASH_BITS)
 

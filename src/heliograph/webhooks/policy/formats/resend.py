@@ -1,4 +1,4 @@
-"""Events as Resend tells them, worded so that its own libraries and django-anymail read them (compat.md)."""
+"""Events in Resend's format, compatible with Resend's libraries and django-anymail (compat.md)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from heliograph.domain.sending.send_options import with_name
 from heliograph.domain.setup.records import Team
 
 RECEIVED = "email.received"
-TYPES = {  # ours: Resend's
+TYPES = {  # our type: Resend's type
     SCHEDULED: SCHEDULED,
     "email.sent": "email.sent",
     "email.delivered": "email.delivered",
@@ -26,9 +26,9 @@ TYPES = {  # ours: Resend's
     "suppression.deleted": "suppression.removed",
 }
 _SUPPRESSED: Own = "suppressed"
-# Reasons of ours for which Resend has a name of its own.
+# Our failure reasons for which Resend has a separate event type.
 FAILED: dict[Own, str] = {"canceled": "email.canceled", _SUPPRESSED: "email.suppressed"}
-# anymail reads the reason from these words: "bounce message" means bounced, "suppressed sending" blocked.
+# anymail derives the reason from this text: "bounce message" means bounced, "suppressed sending" blocked.
 _BOUNCED = "The recipient's email provider sent a {}bounce message"
 _HELD_BACK = "Heliograph has suppressed sending to this address because it is on the team's suppression list."
 
@@ -64,7 +64,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _received(own: dict[str, Any], at: str) -> dict[str, Any]:
-    """Tell of a mail that came in: who and what; its text is read by GET, as with Resend."""
+    """Return the data of an inbound mail without its body; clients read the body with GET, as with Resend."""
     kept = ("id", "filename", "content_type", "content_id")
     return {
         "email_id": own["id"],
@@ -80,7 +80,10 @@ def _received(own: dict[str, Any], at: str) -> dict[str, Any]:
 
 
 def _email(own: dict[str, Any]) -> dict[str, Any]:
-    """Tell one recipient's part: Resend repeats the whole To list, which says of nobody what happened to whom."""
+    """Return the data for one recipient.
+
+    Resend lists all To addresses, which hides which recipient the event is about.
+    """
     told = {
         "email_id": own["id"],
         "created_at": own["created_at"],

@@ -1,4 +1,4 @@
-"""Events of messages as Twilio calls back: a form, signed with its URL by HMAC-SHA1 (compat.md)."""
+"""Message events as Twilio status callbacks: form-encoded and signed, including the URL, with HMAC-SHA1 (compat.md)."""
 
 import base64
 import hmac
@@ -17,19 +17,19 @@ from heliograph.domain.setup.records import Team
 from heliograph.webhooks.policy.signature import Signing
 
 CONTENT_TYPE = "application/x-www-form-urlencoded"
-ACCOUNT = "AccountSid"  # in the origin of a message that came in Twilio's shape: whose it is
-SERVICE = "MessagingServiceSid"  # beside it: what the caller named
-WHATSAPP = "whatsapp:"  # before a number
+ACCOUNT = "AccountSid"  # in the origin of a message sent through the Twilio API: its account
+SERVICE = "MessagingServiceSid"  # in the origin: the messaging service that the caller named
+WHATSAPP = "whatsapp:"  # prefix of a phone number
 API_VERSION = "2010-04-01"
 TYPES = tuple(name for name in OURS if name.startswith(("sms.", "whatsapp.")))
-_SERVICE_ID = "MG"  # begins the id of a messaging service of Twilio's, which chooses the sender itself
+_SERVICE_ID = "MG"  # prefix of a Twilio messaging service id; the service chooses the sender
 _CANCELED: Own = "canceled"
 _CODES: dict[Own, int] = {"expired": 30036, "no_carrier": 21612, "suppressed": 21610, "opted_out": 21610}
-_UNKNOWN = 30008  # "unknown error": what the carrier said is in the message's own words
+_UNKNOWN = 30008  # Twilio's "unknown error"; the carrier's reply is in the message's error text
 
 
 def to_status(status: str, reason: str | None, *, was_sent: bool) -> str:
-    """Return Twilio's word: what a carrier took and could not deliver did not fail, it is undelivered."""
+    """Return Twilio's status: a message that the carrier accepted but did not deliver is undelivered, not failed."""
     if status != "failed":
         return status
     return "canceled" if reason == _CANCELED else "undelivered" if was_sent else status
@@ -40,7 +40,7 @@ def error_code(reason: Any) -> int:
 
 
 def sender(id_: str, name: str | None, detail: Mapping[str, Any]) -> str | None:
-    """Return the sender of a message: an SMS carrier's own, if `detail` names it; None for older records."""
+    """Return the sender of a message: the SMS carrier's own if `detail` names it; None for older records."""
     if id_.startswith(PREFIXES["whatsapp"]):
         return name and WHATSAPP + name
     used = str(detail.get(SENDER) or "")
@@ -53,7 +53,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
     told = {ACCOUNT: origin.get(ACCOUNT, team.record.id), "ApiVersion": API_VERSION}
     if event.type.endswith(".received"):
         return urlencode(told | _received(own, prefix)).encode()
-    if event.record is None:  # a test, or what waited while the format changed
+    if event.record is None:  # a test, or an event queued before the format changed
         return urlencode(told | {"EventType": event.type}).encode()
     reason = own.get("error", {}).get("reason")
     status = to_status(event.status or "", reason, was_sent=event.previous_status in ("sent", "delivered"))
@@ -73,7 +73,7 @@ def body(event: StoredEvent, team: Team) -> bytes:
 
 
 def _received(own: dict[str, Any], prefix: str) -> dict[str, str]:
-    """Tell of a text that came in as Twilio does."""
+    """Return the fields of an inbound text in Twilio's format."""
     id_ = own["id"]
     return {
         "MessageSid": id_,
@@ -89,7 +89,7 @@ def _received(own: dict[str, Any], prefix: str) -> dict[str, str]:
 
 
 def sign(signing: Signing) -> dict[str, str]:
-    """Sign with the newest secret: its libraries look at one signature."""
+    """Sign with the newest secret only: Twilio's libraries check a single signature."""
     fields = "".join(name + value for name, value in sorted(parse_qsl(signing.body.decode(), keep_blank_values=True)))
     digest = hmac.digest(signing.secrets[0].encode(), (signing.url + fields).encode(), "sha1")
     return {"X-Twilio-Signature": base64.b64encode(digest).decode()}
