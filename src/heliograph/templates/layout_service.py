@@ -1,4 +1,4 @@
-"""Layouts: written as drafts, published or submitted, approved or refused, archived."""
+"""Use cases of layouts: save drafts, publish, submit, approve, refuse and archive."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ from heliograph.templates.service import REASON_MAX, check_problems, with_room
 
 
 def find(setup: Setup, team: str | None, id_: str) -> Layout:
-    """Find a layout of the team; no team: of any team."""
+    """Return a layout of the team, or of any team if `team` is None."""
     found = setup.records.get(("layout", id_))
     if not isinstance(found, Layout) or team not in (None, found.team):
         raise LayoutNotFound(f"There is no layout {id_}. {LayoutNotFound.fix}", param="id")
@@ -32,12 +32,12 @@ def find(setup: Setup, team: str | None, id_: str) -> Layout:
 
 
 def proposed(setup: Setup, layout: Layout) -> Layout:
-    """Return its draft, when it has one."""
+    """Return the layout's draft if it has one, else the layout."""
     return drafts.find_draft(setup, layout.id) or layout
 
 
 def goes_live(setup: Setup, *, by_operator: bool) -> bool:
-    """Tell whether publishing puts it into use at once, as a template's words; else an operator decides first."""
+    """Return whether publishing takes effect at once; otherwise an operator must approve the layout."""
     return by_operator or not setup.platform.templates_need_approval
 
 
@@ -50,9 +50,9 @@ async def write(
     publish: bool = False,
     by_operator: bool = False,
 ) -> bool:
-    """Write a draft that nobody is asked about, or publish it; errors refuse it, warnings do not.
+    """Save an unsubmitted draft, or publish it. Errors reject it, warnings do not.
 
-    `base` is the layout as the writer saw it: a change that came meanwhile is not lost.
+    `base`: the layout as the editor loaded it. The save is rejected if the layout has changed since.
     """
     new, wrong = await LOOKING.run_large(reading_cost(given), drafts.with_fields, base, given)
     check_fields(wrong)
@@ -79,7 +79,7 @@ def _unsubmitted(base: Layout, new: Layout) -> Layout:
 async def publish(
     store: Store, actor: Actor, team: str, id_: str, *, by_operator: bool, mark: str | None = None
 ) -> bool:
-    """Publish its draft, as it was seen: it is in use at once, or for an operator to approve."""
+    """Publish the draft: in use at once, or submitted for approval. `mark`: expected revision, not checked if None."""
     find(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -107,7 +107,7 @@ def _action(setup: Setup, by_operator: bool) -> str:
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
-    """Give its draft to an operator to judge."""
+    """Submit the draft for approval by an operator."""
     find(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -118,7 +118,7 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 
 
 async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None) -> bool:
-    """Approve the submitted draft: it is in use at once. `mark` names what the operator saw; None: as it is."""
+    """Approve the submitted draft and use it at once. `mark`: revision that the operator saw, not checked if None."""
 
     def rows(setup: Setup) -> list[Row]:
         draft = drafts.seen(setup, id_, mark)
@@ -128,7 +128,7 @@ async def approve(store: Store, actor: Actor, id_: str, mark: str | None = None)
 
 
 async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason: str) -> bool:
-    """Refuse a draft: it is its team's again, with the reason."""
+    """Refuse a submitted draft and return it to its team with the reason."""
     reason = reason.strip()[:REASON_MAX]
     if not reason:
         raise InvalidRequest("Say why, so that the team can mend it.")
@@ -143,7 +143,7 @@ async def refuse(store: Store, actor: Actor, id_: str, mark: str | None, reason:
 async def _decided(
     store: Store, actor: Actor, action: str, id_: str, rows: Callable[[Setup], list[Row]], reason: str = ""
 ) -> bool:
-    """Write what an operator decided, and tell whoever asked."""
+    """Save an operator's decision and notify the requester."""
     new = proposed(store.setup.current, find(store.setup.current, None, id_))
     done = await change_rows(store, actor, new.team, action, id_, rows, reason)
     if done:
@@ -156,7 +156,7 @@ async def _decided(
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """Archive a layout: no new template takes it; those that have it keep it."""
+    """Archive a layout: new templates cannot use it; templates that already use it keep it."""
     own = find(store.setup.current, team, id_).team
     return await change_rows(
         store, actor, own, "layout.archive", id_, lambda setup: drafts.archived_rows(setup, find(setup, team, id_))

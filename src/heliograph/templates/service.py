@@ -1,4 +1,4 @@
-"""Templates: saved, published, restored, archived and brought back; drafts discarded, approved or refused."""
+"""Use cases of templates: save, publish, restore, archive, unarchive; discard, approve or refuse drafts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,13 +32,13 @@ from heliograph.templates.policy.template_edit import (
 from heliograph.templates.policy.template_quota import check_room
 
 REASON_MAX = 500
-TOLD_MAX = 3  # problems that a refusal says in words
-# What may be taken away from a template.
+TOLD_MAX = 3  # problems listed in an error message
+# Fields that can be removed from a template.
 REMOVABLE = ("subject", "html", "text", "body", "category", "language", "upstream_name", "layout")
 
 
 def find(setup: Setup, team: str | None, id_: str) -> Template:
-    """Find a template of the team; no team: of any team."""
+    """Return a template of the team, or of any team if `team` is None."""
     found = setup.records.get(("template", id_))
     if not isinstance(found, Template) or team not in (None, found.team):
         raise TemplateNotFound(f"There is no template {id_}. {TemplateNotFound.fix}", param="id")
@@ -46,7 +46,7 @@ def find(setup: Setup, team: str | None, id_: str) -> Template:
 
 
 def proposed(setup: Setup, template: Template) -> Template:
-    """Return its draft, when it has one."""
+    """Return the template's draft if it has one, else the template."""
     draft = approvals.find_draft(setup, template.id)
     return draft.template if draft else template
 
@@ -61,9 +61,9 @@ async def save(
     free: bool = False,
     publish: bool = True,
 ) -> bool:
-    """Save a template. `mark` names what the editor began with, so that nobody's change is lost; None: it is new.
+    """Save a template, or with `publish=False` a draft that is not submitted for approval.
 
-    Without `publish` it is a draft that nobody is asked about.
+    `mark`: revision of the content that the editor loaded, to detect concurrent changes; None if the template is new.
     """
 
     def rows(setup: Setup) -> list[Row]:
@@ -83,15 +83,15 @@ async def save(
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of a template as a program gives them, as in a setup file."""
+    """Changes to a template's fields requested through the API, in setup-file format."""
 
-    base: Template  # what they change
+    base: Template  # the template that the fields change
     is_new: bool
     given: Mapping[str, Any]
 
 
 async def write(store: Store, actor: Actor, proposal: Proposal) -> bool:
-    """Write a draft that nobody is asked about; what is in use stays. Errors refuse it, warnings do not."""
+    """Save an unsubmitted draft; the template in use does not change. Errors reject the draft, warnings do not."""
     base, team = proposal.base, store.setup.current.teams[proposal.base.team]
     new, wrong = await LOOKING.run_large(reading_cost(proposal.given), with_fields, base, proposal.given)
     check_fields(wrong)
@@ -114,7 +114,7 @@ def check_problems(problems: Sequence[TemplateProblem]) -> None:
 
 
 async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
-    """Give its draft to an operator to judge, whatever a person of the team could put into use at once."""
+    """Submit the draft for approval by an operator, even if a team member could publish it directly."""
     find(store.setup.current, team, id_)
 
     def rows(setup: Setup) -> list[Row]:
@@ -128,7 +128,7 @@ async def submit(store: Store, actor: Actor, team: str, id_: str) -> bool:
 async def publish(
     store: Store, actor: Actor, team: str | None, id_: str, mark: str, *, by_operator: bool, free: bool = False
 ) -> bool:
-    """Publish the draft that was seen: it is in use at once, or for an operator to approve."""
+    """Publish the draft with revision `mark`: in use at once, or submitted for approval if an operator must decide."""
     own = find(store.setup.current, team, id_).team
 
     def rows(setup: Setup) -> list[Row]:
@@ -144,7 +144,7 @@ async def publish(
 async def restore(
     store: Store, actor: Actor, team: str | None, id_: str, version: int, *, by_operator: bool, free: bool = False
 ) -> bool:
-    """Make an old version's content the newest version."""
+    """Save the content of an old version as the newest version."""
     template, old = find(store.setup.current, team, id_), await store.versions.find(id_, version)
     if old is None:
         raise TemplateNotFound(f"There is no version {version} of {id_}.")
@@ -157,7 +157,7 @@ async def restore(
 
 
 async def archive(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """Take a template out of use; what waits for approval goes with it."""
+    """Archive a template and discard its draft."""
     own = find(store.setup.current, team, id_).team
 
     def rows(setup: Setup) -> list[Row]:
@@ -182,7 +182,7 @@ async def unarchive(
 
 
 async def discard(store: Store, actor: Actor, team: str | None, id_: str) -> bool:
-    """Discard the draft; a template that was never approved is gone with it."""
+    """Discard the draft; a template that was never approved is deleted."""
     own = find(store.setup.current, team, id_).team
     return await change_rows(store, actor, own, "template.discard", id_, lambda setup: approvals.discard(setup, id_))
 
@@ -197,9 +197,9 @@ async def approve(
     *,
     free: bool = False,
 ) -> bool:
-    """Approve the draft that the operator saw, which `mark` names; None: as it is.
+    """Approve the draft with revision `mark`, or the current draft if None.
 
-    A phone template gets these prices, as a setup file writes them; an email's are not asked for.
+    `prices` (in setup-file format) are set on an SMS or WhatsApp template and ignored for email.
     """
     template, terms = find(store.setup.current, team, id_), dict[str, Any]()
     if template.channel != "email" and prices is not None:
@@ -266,7 +266,7 @@ def _saved(store: Store, actor: Actor, setup: Setup, new: Template, by_operator:
 
 
 def with_room(actor: Actor, setup: Setup, team: str, rows: list[Row]) -> list[Row]:
-    """Return the rows when the team has room for them. The command line may add more than the team itself may."""
+    """Return the rows if they fit in the team's template quota. The command line is exempt from the quota."""
     if rows and actor != COMMAND_LINE:
         check_room(setup, team, rows)
     return rows

@@ -1,4 +1,7 @@
-"""The versions of templates and layouts: each is kept with the change that makes it, and read only by pages."""
+"""Store of template and layout versions.
+
+A version is written in the transaction of its change and read only by pages.
+"""
 
 from collections.abc import Sequence
 
@@ -9,8 +12,8 @@ from heliograph.domain.setup.snapshot import Row, Setup
 from heliograph.storage.engine.database import Database, Tx
 
 PAGE = 50
-KEPT = 100  # versions of each, the newest: a team fills no disk by publishing
-EVERY = 1 << 62  # above any version
+KEPT = 100  # newest versions kept per template or layout, to limit disk use
+EVERY = 1 << 62  # greater than any version number
 
 
 class _Versioned(msgspec.Struct):
@@ -26,16 +29,19 @@ _VERSION = msgspec.json.Decoder(_Versioned)
 class VersionLine(msgspec.Struct, frozen=True):
     version: int
     person: str
-    at: int | None  # None: before versions were kept
+    at: int | None  # None for versions older than this record
 
 
 async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, current: Setup) -> None:
-    """Keep the versions of the setup's rows that are templates or layouts, the newest of each; none of what is gone."""
+    """Store a version of each changed template or layout and delete the oldest ones.
+
+    All versions of a deleted template or layout are deleted.
+    """
     read = [(row, _VERSION.decode(row.body)) for row in rows if row.kind in _KINDS and row.body is not None]
     kept = [
         (row.id, one.version, row.body, person, now + current.ahead(row.team or ""))
         for row, one in read
-        if not one.refused_reason or one.unfinished  # whoever refuses it did not write it
+        if not one.refused_reason or one.unfinished  # a refusal is no new version
     ]
     if kept:
         await tx.run("keep_versions", versions=kept)
@@ -50,7 +56,7 @@ class Versions:
         self._database = database
 
     async def of(self, template: str, before: int | None = None) -> list[VersionLine]:
-        """Return the newest first, and one more than a page when there are more."""
+        """Return versions, newest first, plus one beyond a page if there are more."""
         given = {"template": template, "before": before or EVERY, "limit": PAGE + 1}
         return [VersionLine(*row) for row in await self._database.read(lambda tx: tx.run("list_versions", **given))]
 

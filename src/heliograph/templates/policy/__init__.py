@@ -1,1 +1,1 @@
-"""Pure rules of templates: language, values, rendering, lint, approval."""
+"""Pure rules of templates: syntax, values, rendering, lint, approval."""

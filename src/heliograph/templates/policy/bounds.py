@@ -1,9 +1,9 @@
-"""The most that a template can become, whatever values its variables may have (contract 18).
+"""Upper bounds of a template's rendered size, segments and price for any allowed values (contract 18).
 
-Each variable is in a state: absent or false, or as long as it may be and of the characters that cost most somewhere:
-letters in a host, quotes in HTML, characters of four octets in plain text and addresses. What a template becomes is a
-sum of terms, each under the states that it needs, and of lists, whose items are such a sum again; variables that meet
-in no term are looked at one by one.
+Each variable is in one of a few states: absent or false, or at its maximum length with the most expensive characters of
+some context (letters in a host, quotes in HTML, four-octet characters in plain text and addresses). The size is a sum
+of terms, each conditional on states, and of lists, whose items are such sums. Variables that share no term are
+maximised independently.
 """
 
 import html
@@ -46,33 +46,33 @@ from heliograph.templates.policy.source import (
 )
 from heliograph.templates.policy.values import asked_names, formatted_uses, read_variables
 
-NEVER = -(10**15)  # of what cannot be: nothing that is added makes it possible
-TOGETHER_MAX = 4096  # states of variables that are looked at together; of more, pairs alone
-ADDRESS_MAX = 64  # states of the variables of one address that are
-BRANDS_MAX = 8  # brands that are looked at one by one; of more, the most of each
-DAY_CHARS, TIME_CHARS = 10, 20  # that a date and a time have at least
-FORMATTED_CHARS = 42  # that a value has at most which a format can write
+NEVER = -(10**15)  # size of an impossible case; no addition makes it positive
+TOGETHER_MAX = 4096  # maximum state combinations examined together; above it, terms with the same variables only
+ADDRESS_MAX = 64  # maximum state combinations of one address
+BRANDS_MAX = 8  # maximum brands examined separately; above it, the maximum of each value
+DAY_CHARS, TIME_CHARS = 10, 20  # minimum characters of a date and of a time
+FORMATTED_CHARS = 42  # maximum characters of a value that a format accepts
 
 LETTERS, QUOTES, WIDE, FALSE, FALLBACK = "letters", "quotes", "wide", "false", "fallback"
 _CHARACTERS = {LETTERS: "a", QUOTES: '"', WIDE: "\U0001f600"}
 
-Literal = tuple[str, str | None]  # a variable and its state; None: it is there
+Literal = tuple[str, str | None]  # a variable and its required state; None if it must be present
 Key = frozenset[Literal]
 ALWAYS: Key = frozenset()
 StatesOf = Callable[[str], list[str]]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    octets: int  # of all parts together, in UTF-8
-    segments: int | None  # of an SMS
-    price: int  # of one send in the dearest country
+    octets: int  # UTF-8 octets of all parts together
+    segments: int | None  # segments of an SMS
+    price: int  # price of one send to the most expensive country
 
 
 class Size(msgspec.Struct, frozen=True):
     octets: int = 0
     gsm: int = 0  # units in the GSM alphabet
-    ucs2: int = 0  # units in UCS-2, whatever characters it has
-    foreign: int = NEVER  # units in UCS-2 where a character is outside the GSM alphabet
+    ucs2: int = 0  # units in UCS-2, for any characters
+    foreign: int = NEVER  # units in UCS-2 if a character is outside the GSM alphabet
 
     def __add__(self, other: "Size") -> "Size":
         foreign = max(self.foreign + other.ucs2, self.ucs2 + other.foreign)
@@ -103,7 +103,7 @@ def size_of(text: str) -> Size:
 def bounds_of(
     template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None, segmenting: Segmenting
 ) -> Bounds | None:
-    """Bound what the template becomes; None: a variable does not say how long it may be."""
+    """Return upper bounds for the template; None if a variable declares no maximum length."""
     if any(template.shapes.get(name, Shape()).max_length is None for name in asked_names(template)):
         return None
     languages = [in_locale(template, tag) for tag in (None, *template.locales)]
@@ -125,12 +125,12 @@ def _segments(most: Size, segmenting: Segmenting) -> int:
 def _count(units: int, encoding: Encoding, segmenting: Segmenting) -> int:
     if units <= SINGLE[encoding]:
         return 1
-    # A part may have a unit left over, where a pair would be cut.
+    # A part may have an unused unit, because a surrogate or escape pair is not split.
     return -(-units // (PART[encoding] - 1 if segmenting == "udh" else SINGLE[encoding]))
 
 
 class _Sum:
-    """What a template becomes in one language, as terms by the states that they need."""
+    """The size of a template in one language, as terms conditional on the states of variables."""
 
     def __init__(self, template: Template, brands: Sequence[Mapping[str, str]], layout: Layout | None) -> None:
         self._template = template
@@ -140,7 +140,7 @@ class _Sum:
         self._formatted = {(use.list, use.name) for use in formatted_uses(template)}
         self._fallback = read_variables(template.fallback).texts
         self._terms: dict[Key, Size] = {}
-        self._items: dict[str, dict[tuple[Key, Key], Size]] = {}  # of one item of a list, by the states around it
+        self._items: dict[str, dict[tuple[Key, Key], Size]] = {}  # sizes of a list item, by (outer, item) states
         self._part = ""
 
     def most(self) -> Size:
@@ -191,7 +191,7 @@ class _Sum:
                         self._add(outer | around, list_, inner | own, size)
 
     def _sizes(self, piece: Piece, list_: str | None) -> Iterator[tuple[Key, Key, Size]]:
-        """Yield the sizes of a literal, a slot or an address in the states of its variables, and of an item's."""
+        """Yield (outer states, item states, size) of a literal, a slot or an address."""
         match piece:
             case str():
                 yield ALWAYS, ALWAYS, self._literal(piece)
@@ -210,7 +210,7 @@ class _Sum:
                     yield (key, ALWAYS, size) if of is None else (ALWAYS, key, size)
 
     def _addresses(self, address: UrlAttribute, list_: str | None) -> Iterator[tuple[Key, Key, Size]]:
-        """Yield the sizes of an address in the states of its variables together; of many, the most of all."""
+        """Yield the sizes of an address for each combination of states; above ADDRESS_MAX, only the maximum."""
         asked = {(list_ if one.scope == "item" else None, one.name): one for one in address.pieces if _is_asked(one)}
         states = [self._states(*one) for one in asked]
         if prod(map(len, states)) > ADDRESS_MAX:
@@ -226,8 +226,8 @@ class _Sum:
     def _address(
         self, pieces: Sequence[str | Slot], list_: str | None, at: Mapping[tuple[str | None, str], str]
     ) -> int:
-        """Return its octets where its first value has the shortest scheme; none where nothing can: it becomes #."""
-        most, spared = len(pieces) // 2, None  # slashes behind a host
+        """Return the octets of an address whose first value has the shortest scheme; 0 if it is rendered as #."""
+        most, spared = len(pieces) // 2, None  # path separators after the host
         for place, one in enumerate(pieces):
             of = list_ if isinstance(one, Slot) and one.scope == "item" else None
             state = at.get((of, one.name), "") if isinstance(one, Slot) else ""
@@ -238,7 +238,7 @@ class _Sum:
             if spared is None and isinstance(one, str) and one.strip(BLANK):
                 return 0
             if spared is None and isinstance(one, Slot):
-                if state == FALSE or not octets_:  # an empty value: the next one begins
+                if state == FALSE or not octets_:  # an empty value: the next one starts the address
                     continue
                 if one.format and state != FALLBACK:
                     return 0
@@ -268,14 +268,14 @@ class _Sum:
         if state == FALSE:
             return self._literal("false" if most >= len("false") and not slot.format else "")
         if slot.format:
-            is_number = slot.format.kind in NUMBERS  # of others it matters only whether they fit
+            is_number = slot.format.kind in NUMBERS  # for times only whether the text fits matters
             chars = most if is_number else max(one for one in (0, DAY_CHARS, TIME_CHARS) if one <= most)
             return format_size(slot.format, self._region, min(chars, FORMATTED_CHARS), slot.place, self._part == "body")
         if (list_, slot.name) in self._formatted:
             most = min(most, FORMATTED_CHARS)
-        if slot.place == "host" and state != LETTERS:  # a value may be a whole link elsewhere: its scheme has letters
+        if slot.place == "host" and state != LETTERS:  # a value can be a whole URL elsewhere: its scheme has letters
             return self._literal("tel"[:most] if self._part != "body" else "")
-        # An extension character of the GSM alphabet counts twice, and is as much as any in UCS-2.
+        # A GSM extension character counts twice, as much as any character in UCS-2.
         size = self._literal(escaped(slot.place, _CHARACTERS[state])).times(most)
         return size if state != WIDE else size | Size(0, 2 * most)
 
@@ -293,7 +293,7 @@ class _Term(msgspec.Struct, frozen=True):
 
 
 class _Items:
-    """A list at its longest: each item is what becomes the most where these states are around it."""
+    """A list at its maximum length; each item has the maximum size under the given outer states."""
 
     def __init__(self, sizes: Mapping[tuple[Key, Key], Size], count: int, states_of: StatesOf) -> None:
         self.needs: Key = frozenset(literal for outer, _ in sizes for literal in outer)
@@ -306,7 +306,7 @@ class _Items:
         return self._most(frozenset(outer for outer, _ in self._sizes if _hold(outer, at)))
 
     def apart(self) -> "list[_Term]":
-        """Return the most of each state around it by itself: never too little."""
+        """Return a term for the maximum of each outer state independently; never an underestimate."""
         return [_Term(outer, self._most(frozenset({outer}))) for outer in {outer for outer, _ in self._sizes}]
 
     def _most(self, outer: frozenset[Key]) -> Size:
@@ -321,7 +321,7 @@ class _Items:
 
 
 def _most(terms: "Sequence[_Term | _Items]", states_of: StatesOf) -> Size:
-    """Return the largest sum of terms that hold together."""
+    """Return the maximum sum of terms over all state combinations."""
     total = reduce(Size.__add__, (term.held({}) for term in terms if not term.needs), NOTHING)
     for group in _groups([term for term in terms if term.needs], states_of):
         choices = _choices(group, states_of)
@@ -334,7 +334,7 @@ def _most(terms: "Sequence[_Term | _Items]", states_of: StatesOf) -> Size:
 
 
 def _choices(group: "Sequence[_Term | _Items]", states_of: StatesOf) -> dict[str, list[str]]:
-    """Return the states of their variables that make a difference."""
+    """Return the states of the terms' variables that affect the size."""
     needed = {literal for term in group for literal in term.needs}
     return {
         name: [state for state in states_of(name) if state in (LETTERS, FALSE) or (name, state) in needed]
@@ -347,7 +347,7 @@ def _hold(needs: Key, at: Mapping[str, str]) -> bool:
 
 
 def _groups(terms: "Sequence[_Term | _Items]", states_of: StatesOf) -> "Iterator[Sequence[_Term | _Items]]":
-    """Yield the terms whose variables meet; where too many do, lists apart, then those of the same variables alone."""
+    """Yield groups of terms that share variables. Too large groups are split: first lists, then by equal variables."""
     for group in _meeting(terms):
         if _count_states(group, states_of) <= TOGETHER_MAX:
             yield group
@@ -387,7 +387,7 @@ def _meeting(terms: "Sequence[_Term | _Items]") -> "Iterable[list[_Term | _Items
 
 @lru_cache(maxsize=1024)
 def format_size(wanted: ValueFormat, region: Region, most: int, place: Place, is_body: bool) -> Size:
-    """Return the largest size of any value of so many characters that the format can write."""
+    """Return the maximum size of any formattable value of at most `most` characters."""
 
     def size(text: str) -> Size:
         text = escaped(place, plain_spaces(text) if is_body else text)
@@ -410,22 +410,22 @@ def format_size(wanted: ValueFormat, region: Region, most: int, place: Place, is
     if wanted.kind == "time":
         return reduce(Size.__or__, times.values())
     between = str(get_datetime_format(width, locale=locale)).replace("'", "").replace("{0}", "").replace("{1}", "")
-    joined = size(f"0{between}0")  # an address drops spaces at its ends alone
+    joined = size(f"0{between}0")  # an address strips spaces only at its ends
     return reduce(Size.__or__, (days[m] + times[m] for m in MONTHS)) + joined + Size(-2, -2, -2)
 
 
 def _numbers(most: int) -> Iterator[str]:
-    """Yield a number for each sign and count of digits that fit in so many characters, by an exponent where shorter."""
+    """Yield a number for each sign and digit count that fits in `most` characters, with an exponent if shorter."""
     for sign, digits, decimals in product(("", "-"), range(1, 16), range(5)):
         plain = digits + (decimals + 1 if decimals else 0)
         short = 2 + len(str(digits - 1)) if not decimals else 4 if digits == 1 else plain
         if len(sign) + min(plain, short) <= most:
-            for decimal in "19" if decimals else "1":  # what is rounded up has a digit more
+            for decimal in "19" if decimals else "1":  # rounding up may add a digit
                 yield f"{sign}{'9' * digits}{'.' + decimal * decimals if decimals else ''}"
 
 
 def _moments(zone: ZoneInfo, month: int) -> Iterator[datetime]:
-    """Yield every hour of a day of this month in every manner that the zone has told its time since 1840."""
+    """Yield every hour of a day in this month for every UTC offset that the zone has had since 1840."""
     seen: dict[tuple[object, ...], datetime] = {}
     for year in range(1840, 2041):
         at = datetime(year, month, 15, tzinfo=UTC)

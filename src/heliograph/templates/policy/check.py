@@ -1,4 +1,4 @@
-"""The template itself: found for a send, and what is wrong with one that is to be saved."""
+"""Template lookup for a send, and validation of templates and layouts."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -21,11 +21,11 @@ from heliograph.templates.policy.values import BRAND_NAME, asked_names
 
 VARIABLES_MAX = 100
 EXAMPLE_MAX = 4096  # characters of an example value
-LIST_MAX = 200  # items that a list may take
-LENGTH_MAX = 100_000  # characters that a variable may declare
+LIST_MAX = 200  # maximum items of a list variable
+LENGTH_MAX = 100_000  # maximum `max_length` of a variable
 LOCALES_MAX = 50
-PIECES_MAX = 100_000  # that a part may become with all items of its lists
-# Characters as written, placeholders too; how long a text may become is checked when it is sent.
+PIECES_MAX = 100_000  # pieces of a part, with lists at their maximum length
+# Maximum characters of each source, including placeholders; the rendered length is checked when sending.
 LENGTHS = {"subject": 1000, "html": HTML_MAX, "text": HTML_MAX, "body": 4096}
 
 _COUNTRY = re.compile(r"[A-Z]{2}")
@@ -34,8 +34,8 @@ _INSTEAD = {
     "{%": "write {{#if customer.name}} or {{#each customer.items}}",
     "{{{": "write two braces, as in {{customer.name}}",
 }
-UNDECLARED_MAX = 200  # variables of a part that are told
-STRAYS_MAX = 1000  # of another language's signs that are looked at
+UNDECLARED_MAX = 200  # maximum undeclared variables reported per part
+STRAYS_MAX = 1000  # maximum occurrences of foreign template syntax that are examined
 
 Level = Literal["error", "warning"]
 
@@ -45,14 +45,14 @@ class TemplateProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     level: Level = "error"
     code: str
-    part: str  # the field of the template
-    locale: str | None = None  # of another language's part
-    line: int | None = None  # of the part's text, from 1
+    part: str  # field of the template
+    locale: str | None = None  # locale of a translated part
+    line: int | None = None  # line in the part's text, from 1
     text: str
 
     @property
     def field(self) -> str:
-        """Return where a setup file has it."""
+        """Return the field's path in a setup file."""
         return f"locales.{self.locale}.{self.part}".removesuffix(".locales") if self.locale else self.part
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ def find_template(team: Team, template_id: str, channel: Channel) -> Template:
 
 
 def placeholder_names(template: Template) -> list[str]:
-    """Return the variables that its texts name, in their order; for WhatsApp the brand's name has a position too."""
+    """Return the variables used in the template, in order; for WhatsApp, including the position of the brand name."""
     cut = [compiled(source, part == "html") for part, source in sources_of(template).items()]
     names = [use.name for one in cut for use in one.uses if use.list is None]
     if template.channel == "whatsapp" and template.body:
@@ -95,14 +95,14 @@ def sources_of(template: Template | Layout | LocaleParts) -> dict[str, str]:
 
 
 def length_of(template: Template | Layout) -> int:
-    """Count the characters of its parts, in every language."""
+    """Return the number of characters of all parts in all languages."""
     others = template.locales.values() if isinstance(template, Template) else ()
     return sum(len(source) for one in (template, *others) for source in sources_of(one).values())
 
 
 def check_template(template: Template) -> list[TemplateProblem]:
-    """Return what is wrong with a template; empty when it can be used."""
-    # What is too long is looked at no further.
+    """Return the template's errors; empty if it is valid."""
+    # Templates that are too long are not examined further.
     return list(_size_problems(template)) or [
         *_part_problems(template),
         *_variable_problems(template),
@@ -156,7 +156,7 @@ def _part_problems(template: Template) -> Iterator[TemplateProblem]:
 
 
 def _source_problems(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
-    """Yield the problems of a template's parts, in the language that they are in."""
+    """Yield the problems of a template's parts in one language."""
     sources = sources_of(template)
     known = known_of(sources.values(), template.variables)
     for part, source in sources.items():
@@ -214,7 +214,7 @@ def _undeclared(template: Template, uses: tuple[Usage, ...]) -> Iterator[tuple[U
 
 
 def _first_places(source: str) -> dict[tuple[str | None, str], int]:
-    """Find where each variable first stands, by the list whose field it is (None: the customer's) and name."""
+    """Map (list, name) of each variable to its first offset. The list is None for a customer variable."""
     places: dict[tuple[str | None, str], int] = {}
     among = ""
     for token in TOKEN.finditer(source):
@@ -231,12 +231,15 @@ def _first_places(source: str) -> dict[tuple[str | None, str], int]:
 
 
 def first_slots(source: str, scope: str) -> dict[str, int]:
-    """Find where the value of each name first stands; a condition on it or a list's block is no value."""
+    """Map each variable name of `scope` to the offset of its first value placeholder.
+
+    Variables in `#if` and `#each` do not count.
+    """
     return {token[2]: token.start() for token in reversed(list(TOKEN.finditer(source))) if token[1] == scope}
 
 
 def unknown_brand_variables(source: str) -> Iterator[tuple[str, int, str]]:
-    """Yield a problem for each `brand.*` that no brand has."""
+    """Yield (code, offset, message) for each `brand.*` placeholder that does not exist."""
     for name, at in sorted(first_slots(source, "brand").items(), key=itemgetter(1)):
         if name not in BRAND:
             known = " and ".join(f"{{{{brand.{one}}}}}" for one in BRAND)
@@ -244,7 +247,7 @@ def unknown_brand_variables(source: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _weight(pieces: Pieces, shapes: dict[str, Shape]) -> int:
-    """Return how many pieces they become at most."""
+    """Return the maximum number of pieces after expanding lists."""
     total = len(pieces)
     for piece in pieces:
         if isinstance(piece, Each | If):
@@ -303,7 +306,7 @@ def _price_problems(template: Template) -> Iterator[TemplateProblem]:
 
 
 def _locale_problems(template: Template) -> Iterator[TemplateProblem]:
-    """Check that each language has every part of the template's own, with the same variables in it."""
+    """Check that each translation has every part of the template, with the same variables."""
     for tag in (template.locale, *template.locales):
         if written(tag) != tag:
             told = f"{quoted(tag)} is no language tag: write {written(tag) or 'one such as de-AT'}"
@@ -337,7 +340,10 @@ def _names(sources: dict[str, str]) -> set[str]:
 def layout_problems(
     new: Template, layouts: Mapping[str, Layout], had: Collection[str | None] = ()
 ) -> list[TemplateProblem]:
-    """A template takes a layout of its team that is approved; one that it `had` stays, though it is archived since."""
+    """Return the problems of a template's layout: it must be an approved layout of the team, or one in `had`.
+
+    `had`: layouts that the template already uses; these may be archived.
+    """
     layout = layouts.get(new.layout or "")
     if new.layout is None or (layout and (layout.status == "approved" or new.layout in had)):
         return []
@@ -346,7 +352,7 @@ def layout_problems(
 
 
 def check_layout(layout: Layout) -> list[TemplateProblem]:
-    """A layout has {{content}} once in each part, and no variables but the brand's."""
+    """Return the problems of a layout: `{{content}}` must occur once per part, with no variables except the brand's."""
     problems = []
     if not (layout.html or layout.text):
         problems.append(

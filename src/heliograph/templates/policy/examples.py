@@ -1,4 +1,4 @@
-"""Examples: what stands for a variable in a preview, and what is offered where nobody gave one."""
+"""Example values of variables for previews, with guesses for variables without an example."""
 
 import re
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from heliograph.domain.setup.records import Shape, Template
 from heliograph.templates.policy.formats import can_format
 from heliograph.templates.policy.values import Values, formatted_uses, read_variables
 
-ITEMS = 2  # of a list that has no example
-# By the last words of a name, the first that fits.
+ITEMS = 2  # generated items for a list without an example
+# Matched against the end of a variable's name; the first match wins.
 _GUESSES = [
     (re.compile(rf"(?:^|[._])(?:{words})$"), value)
     for words, value in (
@@ -34,19 +34,19 @@ _GUESSES = [
         ("title|product|item", "Green tea"),
     )
 ]
-_OF_FORMATS = {"money": "42.50", "number": "1234.5", "percent": "0.2"}  # all others: of times
+_OF_FORMATS = {"money": "42.50", "number": "1234.5", "percent": "0.2"}  # every other format is a time
 _MOMENT = "2026-11-15T09:30:00Z"
 
 
 def guess(name: str) -> str:
-    """Guess a value that a variable of this name may have; empty: nobody can tell."""
+    """Return a plausible value for a variable with this name; empty if unknown."""
     return next((value for pattern, value in _GUESSES if pattern.search(name)), "")
 
 
 def example_values(template: Template, without: Callable[[str], str] = str) -> Values:
-    """Return the examples as values; a list's is a JSON array, and a few made-up items where there is none.
+    """Return the example values. A list's example is a JSON array; a list without one gets ITEMS generated items.
 
-    `without`: what stands for a variable that has none, by its name.
+    `without`: returns the value of a variable without an example, by name.
     """
     formats = {(use.list, use.name): use.format for use in formatted_uses(template) if use.format}
 
@@ -68,7 +68,7 @@ def example_values(template: Template, without: Callable[[str], str] = str) -> V
 
 
 def example_text(template: Template, name: str) -> str:
-    """Write what a form offers for a variable: its example, else its name, or items of a list."""
+    """Return the text that a form suggests for a variable: its example, else its name, or list items as JSON."""
     if name in template.examples or not template.shapes.get(name, Shape()).list:
         return template.examples.get(name, name)
     items = [item.texts for item in example_values(template).lists[name]]
@@ -76,13 +76,13 @@ def example_text(template: Template, name: str) -> str:
 
 
 def given_value(template: Template, name: str, text: str) -> Any:
-    """Read what was typed for a variable: a list is written as JSON."""
+    """Return the value typed for a variable; a list is parsed as JSON."""
     if not template.shapes.get(name, Shape()).list:
         return text
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return text  # refused as any other type is
+        return text  # rejected later as a wrong type
 
 
 def _items(example: str) -> list[Values]:

@@ -1,4 +1,4 @@
-"""Formats of values by CLDR: `{{customer.total|money:EUR}}` in the locale and time zone of a template (contract 18)."""
+"""Value formats by CLDR, such as `{{customer.total|money:EUR}}`, in a template's locale and time zone (contract 18)."""
 
 import re
 from datetime import UTC, date, datetime
@@ -19,31 +19,31 @@ Kind = Literal["money", "number", "percent", "date", "time", "datetime"]
 Width = Literal["short", "medium", "long"]
 MEDIUM: Width = "medium"
 NUMBERS: tuple[Kind, ...] = ("money", "number", "percent")
-NUMBER_MAX = Decimal(10) ** 15  # what is not below it is no amount
+NUMBER_MAX = Decimal(10) ** 15  # numbers must be below this limit
 DECIMALS_MAX = 12
-TEXT_MAX = 64  # characters; no number or time that can be formatted has more
+TEXT_MAX = 64  # characters; no formattable number or time is longer
 _DECIMAL = re.compile(r"[-+]?[0-9]{1,16}(?:\.[0-9]{1,20})?(?:[eE][-+]?[0-9]{1,2})?", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}")
-# The years 1000 to 9998: beyond them a time zone has no date.
+# The years 1000 to 9998: outside them a date in a time zone can overflow.
 _FIRST, _LAST = -30_610_224_000_000, 253_370_764_800_000
 _NO_BREAK = str.maketrans("\u00a0\u202f\u2007\u2060", "    ")
 
 
 class ValueFormat(msgspec.Struct, frozen=True):
     kind: Kind
-    argument: str = ""  # the currency, or the width
+    argument: str = ""  # the currency or the width
 
 
 class Region(msgspec.Struct, frozen=True):
-    """Where a text is read: its language and its time zone."""
+    """Locale and time zone of a text."""
 
     locale: str = "en"
     timezone: str = "UTC"
 
 
 def read_format(kind: str, argument: str | None) -> ValueFormat | str:
-    """Return the format, or what is wrong with it."""
+    """Return the format, or an error message."""
     if kind not in get_args(Kind):
         return f"there is no format {kind}: write {', '.join(get_args(Kind))}"
     if kind == "money":
@@ -64,11 +64,11 @@ def can_format(wanted: ValueFormat, text: str) -> bool:
 
 
 def formatted(wanted: ValueFormat, text: str, region: Region) -> str:
-    """Return the value as people there write it; what cannot be formatted is empty (`can_format` decides before)."""
+    """Return the formatted value; empty if it cannot be formatted, which `can_format` checks beforehand."""
     return _formatted(wanted, text, region) if len(text) <= TEXT_MAX else ""
 
 
-@lru_cache(maxsize=16_384)  # prices, rates and days come again: CLDR takes ten times as long as all else of a value
+@lru_cache(maxsize=16_384)  # values recur, and CLDR formatting takes ten times as long as the rest of rendering a value
 def _formatted(wanted: ValueFormat, text: str, region: Region) -> str:
     if wanted.kind in NUMBERS:
         number = _number(text)
@@ -88,7 +88,7 @@ def _formatted(wanted: ValueFormat, text: str, region: Region) -> str:
 
 
 def _written(wanted: ValueFormat, number: Decimal, tag: str) -> str:
-    """Put its digits into the text of a number that has as many: CLDR is asked once for all of them."""
+    """Format a number by filling its digits into a cached text for the same digit counts, to avoid CLDR calls."""
     scale, least, step = _precision(wanted, tag)
     whole, _, decimals = format(abs(number).scaleb(scale).quantize(step), "f").partition(".")
     decimals = decimals[:least] + decimals[least:].rstrip("0")
@@ -97,7 +97,7 @@ def _written(wanted: ValueFormat, number: Decimal, tag: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _precision(wanted: ValueFormat, tag: str) -> tuple[int, int, Decimal]:
-    """Return how far the point moves, how many decimals there are at least, and the last of those that may be."""
+    """Return the decimal shift, the minimum number of decimals, and the smallest decimal step."""
     if wanted.kind == "money":
         least = most = get_currency_precision(wanted.argument)
         return 0, least, Decimal(1).scaleb(-most)
@@ -109,7 +109,7 @@ def _precision(wanted: ValueFormat, tag: str) -> tuple[int, int, Decimal]:
 
 @lru_cache(maxsize=4096)
 def _text_of_digits(wanted: ValueFormat, tag: str, is_negative: bool, whole: int, decimals: int) -> str:
-    """Return what CLDR writes for a number of ones, with `%s` for each of them."""
+    """Return CLDR's text for a number whose digits are all 1, with `%s` in place of each digit."""
     scale, _, _ = _precision(wanted, tag)
     ones, locale = Decimal(f"{'-' * is_negative}{'1' * whole}.{'1' * decimals}").scaleb(-scale), locale_of(tag)
     if wanted.kind == "money":
@@ -120,13 +120,13 @@ def _text_of_digits(wanted: ValueFormat, tag: str, is_negative: bool, whole: int
 
 
 def plain_spaces(text: str) -> str:
-    """Replace CLDR's no-break spaces, which cost an SMS its alphabet."""
+    """Replace CLDR's no-break spaces, which would force an SMS out of the GSM alphabet."""
     return text.translate(_NO_BREAK)
 
 
 @lru_cache(maxsize=256)
 def locale_of(tag: str) -> Locale:
-    """Return what CLDR knows of it: `de-XX` is written as `de`, what nobody knows as `en`."""
+    """Return the CLDR locale of a tag, falling back from `de-XX` to `de` and finally to `en`."""
     parts = tag.split("-")
     while parts:
         try:

@@ -1,4 +1,4 @@
-"""A template as another service has it, made one of ours: its placeholders, and what we cannot keep."""
+"""Converts the placeholders of templates between our syntax and those of other services."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ _PLACEHOLDER = re.compile(r"\{\{\{?\s*([A-Za-z][A-Za-z0-9_.]{0,200})\s*\}?\}\}")
 
 
 def foreign_placeholders(text: str, written: Mapping[str, str]) -> str:
-    """Write `{{customer.first_name}}` as `{{{FIRST_NAME}}}`, or as `written` says; the brand's stay."""
+    """Convert `{{customer.first_name}}` to `{{{FIRST_NAME}}}`, or to the spelling in `written`; `brand.*` is kept."""
 
     def whole(found: re.Match[str]) -> str:
         return found[0] if found[1] == "brand" else f"{{{{{{{key_of(found[2], written)}}}}}}}"
@@ -18,7 +18,7 @@ def foreign_placeholders(text: str, written: Mapping[str, str]) -> str:
 
 
 def short_placeholders(text: str) -> str:
-    """`{{customer.first_name}}` → `{{first_name}}`; those of others, and those with a format, stay."""
+    """Convert `{{customer.first_name}}` to `{{first_name}}`; other scopes and placeholders with a format are kept."""
 
     def short(found: re.Match[str]) -> str:
         return f"{{{{{found[2]}}}}}" if found[1] == "customer" and not found[3] else found[0]
@@ -31,14 +31,15 @@ def key_of(name: str, written: Mapping[str, str]) -> str:
 
 
 def spelled(texts: Iterable[str], keys: Iterable[str]) -> dict[str, str]:
-    """Return the variables that these texts and declarations do not write in capitals, by our name of them."""
+    """Map our variable name to its original spelling, for variables not written in capitals."""
     found = [*keys, *(slot[1] for text in texts for slot in _PLACEHOLDER.finditer(text))]
     return {key.lower(): key for key in found if key != key.upper() and not key.startswith(("customer.", "brand."))}
 
 
 def own_placeholders(text: str) -> str:
-    """Write `{{{FIRST_NAME}}}` and `{{first_name}}` as
-    `{{customer.first_name}}`; all else stays, and is refused later.
+    """Convert `{{{FIRST_NAME}}}` and `{{first_name}}` to `{{customer.first_name}}`.
+
+    Other placeholders are kept and rejected later.
     """
 
     def whole(found: re.Match[str]) -> str:

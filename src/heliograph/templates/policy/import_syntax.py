@@ -1,7 +1,7 @@
-"""The words of a template as Handlebars (SendGrid) and Mustachio (Postmark) have them, in ours.
+"""Converts templates from Handlebars (SendGrid) and Mustachio (Postmark).
 
-Lists, conditions, sections and names are carried over; what has no counterpart stays as it is, which no save takes, and
-is named with its line.
+Lists, conditions, sections and names are converted. Syntax without a counterpart is left unchanged, reported with its
+line, and prevents saving.
 """
 
 import re
@@ -10,7 +10,7 @@ import msgspec
 
 from heliograph.templates.policy.placeholders import NAME
 
-TOLD_MAX = 50  # of what is left, and of what is changed, in one part
+TOLD_MAX = 50  # maximum entries of `left` and of `changed` per part
 _TAG = re.compile(r"\{\{\{\s*([^{}]{0,400}?)\s*\}\}\}|\{\{\s*([^{}]{0,400}?)\s*\}\}")
 _PATH = re.compile(r"(?:(?:\.\./)+|@root\.|this\.|\./)?[A-Za-z_][A-Za-z0-9_.]*|\.|this")
 _INSERT = re.compile(rf"insert\s+({_PATH.pattern})(?:\s+[\"'](?:default=)?([^\"']*)[\"'])?")
@@ -20,17 +20,17 @@ _HERE = re.compile(r"this\.|\./")
 
 class Carried(msgspec.Struct, frozen=True):
     text: str
-    left: list[str]  # what has no counterpart, with its line
-    changed: list[str]  # what means something else here, with its line
-    optional: set[str]  # names that a condition or a list asks for: a caller may leave them out
-    fallback: dict[str, str]  # what a name is where a caller leaves it out
+    left: list[str]  # syntax without a counterpart, with its line
+    changed: list[str]  # syntax that changes its meaning, with its line
+    optional: set[str]  # variables used in a condition or list: callers may omit them
+    fallback: dict[str, str]  # values used if a caller omits a variable
 
 
 class _Section(msgspec.Struct, frozen=True):
     closed_by: str
-    end: str  # what closes it here
+    end: str  # closing tag in our syntax
     kind: str  # each, if, unless, scope or left
-    path: str = ""  # what it is about
+    path: str = ""  # variable of the section
 
 
 def carry(source: str) -> Carried:
@@ -41,7 +41,7 @@ class _Carrying:
     def __init__(self, source: str) -> None:
         self._source = source
         self._open: list[_Section] = []
-        self._at = 0  # the tag that is looked at
+        self._at = 0  # offset of the current tag
         self._found = Carried("", [], [], set(), {})
 
     def carried(self) -> Carried:
@@ -107,7 +107,7 @@ class _Carrying:
         return f"{{{{#each {name}}}}}"
 
     def _section(self, word: str, tag: re.Match[str]) -> str:
-        """Read `{{#person}}`: a condition, or where it has names of its own, a place for them."""
+        """Convert `{{#person}}`: a condition, or a scope for nested names if it contains other names."""
         end = re.compile(rf"\{{\{{\s*/\s*{re.escape(word)}\s*\}}\}}").search(self._source, tag.end())
         inner = self._source[tag.end() : end.start() if end else tag.end()]
         names = {(one[1] or one[2] or "").strip() for one in _TAG.finditer(inner)}
@@ -124,7 +124,7 @@ class _Carrying:
         return next((one for one in reversed(self._open) if one.kind == kind), None)
 
     def _name(self, path: str) -> str | None:
-        """Return the full name that it has here."""
+        """Return the full variable name of a path; None if it cannot be converted."""
         if path in (".", "this"):
             top = self._open[-1] if self._open else None
             return top.path if top and top.kind == "if" else None

@@ -1,4 +1,4 @@
-"""Drafts of layouts, new ones and changes of those in use: kept, submitted, and approved by an operator."""
+"""Drafts of layouts, new or changing one in use: saving, submitting, and approval by an operator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +15,14 @@ from heliograph.templates.policy.template_approvals import mark_of
 
 
 def with_fields(base: Layout, given: Mapping[str, Any]) -> tuple[Layout, dict[str, str]]:
-    """Return the base with these fields (None: without), and by field why it cannot be read."""
+    """Return `base` with these fields (None removes a field), and an error message for each invalid field."""
     removed = {name: None for name, value in given.items() if value is None}
     fields, wrong = read_layout_fields({name: value for name, value in given.items() if value is not None})
     return msgspec.convert(msgspec.to_builtins(base) | fields | removed, Layout), wrong
 
 
 def find_draft(setup: Setup, id_: str) -> Layout | None:
-    """Return what is not approved of it, when there is something."""
+    """Return the draft of a layout; None if there is none."""
     current, draft = setup.records.get(("layout", id_)), setup.records.get(("layout_draft", id_))
     if isinstance(draft, LayoutDraft):
         return draft.layout
@@ -30,14 +30,14 @@ def find_draft(setup: Setup, id_: str) -> Layout | None:
 
 
 def list_pending(setup: Setup) -> list[Layout]:
-    """List the drafts of the whole instance that wait for an operator."""
+    """Return all drafts of the instance that wait for an operator."""
     found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in ("layout", "layout_draft"))
     waiting = {draft.id: draft for draft in found if draft and draft.submitted_at and draft.team in setup.teams}
     return sorted(waiting.values(), key=lambda draft: (setup.teams[draft.team].record.name, draft.name))
 
 
 def seen(setup: Setup, id_: str, mark: str | None) -> Layout | None:
-    """Find the draft that waits, as the operator saw it (None: as it is); none, when there is nothing to decide."""
+    """Return the submitted draft, checking its revision unless `mark` is None. None if there is no draft."""
     draft = find_draft(setup, id_)
     if draft and not draft.submitted_at:
         raise InvalidRequest(f"{id_} has no draft that waits.")
@@ -47,7 +47,7 @@ def seen(setup: Setup, id_: str, mark: str | None) -> Layout | None:
 
 
 def draft_rows(setup: Setup, new: Layout) -> list[Row]:
-    """Keep a layout that is not approved; what is in use stays."""
+    """Return the rows that save a layout as a draft; the layout in use does not change."""
     old = setup.records.get(("layout", new.id))
     if not isinstance(old, Layout) or old.status == "draft":
         kept = replace(new, status="draft", version=1)
@@ -59,12 +59,12 @@ def draft_rows(setup: Setup, new: Layout) -> list[Row]:
 
 
 def submitted_rows(setup: Setup, new: Layout, by: str, at: int) -> list[Row]:
-    """Submit it for an operator to judge."""
+    """Return the rows that submit a layout for approval."""
     return draft_rows(setup, replace(new, submitted_at=at, refused_reason="", asked_by=by))
 
 
 def approved_rows(setup: Setup, new: Layout) -> list[Row]:
-    """Put a layout into use; nothing when it is in use like this."""
+    """Return the rows that put a layout into use and delete its draft."""
     old = setup.records.get(("layout", new.id))
     version = next_version(old, new) if isinstance(old, Layout) and old.status != "draft" else 1
     kept = replace(new, status="approved", version=version, submitted_at=0, refused_reason="", asked_by="")
@@ -73,7 +73,7 @@ def approved_rows(setup: Setup, new: Layout) -> list[Row]:
 
 
 def archived_rows(setup: Setup, layout: Layout) -> list[Row]:
-    """Put a layout out of reach for new templates; one that was never approved is gone, and a draft goes with it."""
+    """Return the rows that archive a layout and delete its draft; a layout that was never approved is deleted."""
     dropped = _without_draft(setup, layout.id, layout.team)
     if layout.status == "archived":
         return dropped

@@ -1,4 +1,4 @@
-"""What of a template can be saved and should be looked at: warnings, each with its part and line (contract 18)."""
+"""Template linter: warnings that do not prevent saving, each with its part and line (contract 18)."""
 
 import re
 from bisect import bisect
@@ -25,27 +25,27 @@ from heliograph.templates.policy.placeholders import TOKEN
 from heliograph.templates.policy.render import octets, render_body
 from heliograph.templates.policy.source import MAILBOX, read_mailbox
 
-WARNINGS_MAX = 40  # of a kind in one part that are told
-TAGS_MAX = 20_000  # tags of one part that are checked
-SEARCHED = 100  # open tags among which an end tag looks for its own
-FOREIGN_MAX = 3  # characters outside the GSM alphabet: more of them are another script
+WARNINGS_MAX = 40  # maximum warnings of one kind per part
+TAGS_MAX = 20_000  # maximum tags examined per part
+SEARCHED = 100  # open tags searched for the start of an end tag
+FOREIGN_MAX = 3  # warn up to this many characters outside the GSM alphabet; more indicate another script
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _ADDRESSES = frozenset({"href", "src", "action", "background", "poster"})
 _INSECURE = re.compile(r"[\x00-\x20]*(?:http|ftp|ws):", re.IGNORECASE)
 _LEFT_OUT = re.compile(rf"{MAILBOX}(?<!{MASK}){MASK}++(?![A-Za-z0-9.-])", re.IGNORECASE | re.DOTALL)
 _INSECURE_LINK = re.compile(r"(?<![a-z])(?:http|ftp)://[^\s<>\"']{0,60}", re.IGNORECASE)
 
-Found = Iterator[tuple[str, int, str]]  # code, character of the source, text
+Found = Iterator[tuple[str, int, str]]  # (code, offset in the source, message)
 
 
 class _Html(msgspec.Struct, frozen=True):
     source: str
-    masked: str  # without its placeholders
+    masked: str  # source with placeholders blanked
     tags: list[Tag]
 
 
 def problems_of(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
-    """List the errors, which refuse a save; then the warnings, which do not."""
+    """Return errors, which prevent saving, followed by warnings, which do not."""
     errors = check_template(template)
     return errors if any(one.code in ("too_long", "too_many") for one in errors) else errors + lint(template, layout)
 
@@ -55,11 +55,11 @@ def problems_of_layout(layout: Layout) -> list[TemplateProblem]:
     if any(one.code == "too_long" for one in errors):
         return errors
     warnings = [one for part, source in sources_of(layout).items() for one in _part(part, source, None)]
-    return errors + [one for one in warnings if one.code != "unknown_variable"]  # an error in a layout
+    return errors + [one for one in warnings if one.code != "unknown_variable"]  # in a layout it is already an error
 
 
 def lint(template: Template, layout: Layout | None = None) -> list[TemplateProblem]:
-    """Return the warnings about each language's parts, those of the template's own language first."""
+    """Return the warnings for the parts of every language; the template's own language first."""
     problems = []
     for tag in (None, *template.locales):
         sources = sources_of(template if tag is None else template.locales[tag])
@@ -95,13 +95,13 @@ def _found_in_html(source: str) -> Found:
     if not is_whole:
         told = f"it has more than {TAGS_MAX:,} tags: those after them are not checked"
         yield "html_too_long", html.tags.pop().start, told
-    # Which tags are closed is known only when all of them were read.
+    # Unclosed tags are reported only if all tags were read.
     for find in (*[_unclosed_tags] * is_whole, _images, _insecure_links, _features):
         yield from islice(find(html), WARNINGS_MAX)
 
 
 def _unclosed_tags(html: _Html) -> Found:
-    """Find tags that nothing closes. What is open at {{#if}} is open again at its {{else}}."""
+    """Yield a warning for each unclosed tag. At `{{else}}` the open tags are those at its `{{#if}}`."""
     stack: _Stack = None
     blocks: list[_Stack] = []
     tokens = (token for token in TOKEN.finditer(html.source) if token[5] or token[8] or token[9])
@@ -137,7 +137,7 @@ def _walk(stack: _Stack) -> Iterator[tuple[Tag, _Stack]]:
 
 
 def _closed(stack: _Stack, name: str) -> tuple[_Stack, list[Tag]]:
-    """Return the tags that stay open behind an end tag, and those that it leaves without an end of their own."""
+    """Return the tags still open after an end tag, and the tags inside that it leaves unclosed."""
     unclosed: list[Tag] = []
     for tag, below in islice(_walk(stack), SEARCHED):
         if tag.name == name:
@@ -188,7 +188,7 @@ def _features(html: _Html) -> Found:
 
 
 def _segments(template: Template, locale: str | None) -> Iterator[TemplateProblem]:
-    """Yield the problems of an SMS with the values that its preview has."""
+    """Yield the warnings of an SMS rendered with its example values."""
     own = in_locale(template, locale)
     body = own.body or ""
     literal = TOKEN.sub(lambda token: "\n" * token[0].count("\n"), body)

@@ -1,4 +1,4 @@
-"""Languages of a template: which of them a send is written in (contract 18)."""
+"""Locales of a template: language tags, and the choice of the language for a send (contract 18)."""
 
 import re
 from collections.abc import Collection
@@ -9,14 +9,14 @@ from heliograph.domain.refusals import InvalidRequest
 from heliograph.domain.setup.records import Template
 from heliograph.domain.text import quoted
 
-# Language, extended language, script, region, variants, then extensions and private use, of BCP 47.
+# Groups of a BCP 47 tag: language, extended language, script, region, variants, extensions and private use.
 _TAG = re.compile(
     r"([a-z]{2,3}(?P<extended>(?:-[a-z]{3}){1,3})?|[a-z]{5,8})(?:-(?P<script>[a-z]{4}))?"
     r"(?:-(?P<region>[a-z]{2}|[0-9]{3}))?(?P<variants>(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3})){0,3})"
     r"(?P<more>(?:-[a-wyz0-9](?:-[a-z0-9]{2,8}){1,20}){0,8}(?:-x(?:-[a-z0-9]{1,8}){1,20})?)"
 )
 _PRIVATE = re.compile(r"x(?:-[a-z0-9]{1,8}){1,20}")
-# Those of before the grammar that it does not fit.
+# Grandfathered tags that do not match the grammar.
 _IRREGULAR = frozenset(
     "en-gb-oed sgn-be-fr sgn-be-nl sgn-ch-de i-ami i-bnn i-default i-enochian i-hak i-klingon i-lux i-mingo i-navajo "
     "i-pwn i-tao i-tay i-tsu".split()
@@ -24,7 +24,7 @@ _IRREGULAR = frozenset(
 
 
 def read_locale(given: str | None) -> str | None:
-    """Write a tag as BCP 47 does (`de-AT`, `zh-Hant-TW`), however it was given, as far as texts are kept by it."""
+    """Return a language tag in BCP 47 case (`de-AT`, `zh-Hant-TW`), without parts that texts are not stored by."""
     if given is None:
         return None
     tag = given.lower()
@@ -38,7 +38,7 @@ def read_locale(given: str | None) -> str | None:
 
 
 def written(given: str) -> str | None:
-    """Write a tag that texts are kept by: extended languages, extensions and private use have none of their own."""
+    """Return the tag in BCP 47 case; None if invalid or with an extended language, extension or private use."""
     found = _TAG.fullmatch(given.lower())
     return None if found is None or found["extended"] or found["more"] else _written(found)
 
@@ -49,14 +49,14 @@ def _written(found: re.Match[str]) -> str:
 
 
 def language_used(known: Collection[str], locale: str, own: str) -> str:
-    """Return the nearest of the known languages, without its region and script in turn; else `own`."""
+    """Return the best match among `known`, removing subtags from the right; `own` if there is none."""
     while locale and locale not in known:
         locale = locale.rpartition("-")[0]
     return locale or own
 
 
 def in_locale(template: Template, locale: str | None) -> Template:
-    """Return the template with the words of the nearest language that it has: `de-AT`, then `de`, then its own."""
+    """Return the template in the best matching language: `de-AT`, then `de`, then its own."""
     if locale is None or not template.locales:
         return template
     wanted = language_used({*template.locales, template.locale}, locale, template.locale)

@@ -1,7 +1,7 @@
-"""What of an HTML mail fails in common mail clients: a small table of our own, read from the text and never rendered.
+"""Detects HTML and CSS features that common mail clients do not support, from a static table and without rendering.
 
-It knows some thirty features of five clients, compared with what SOURCE said at AS_OF. What it does not name may fail
-too: see how it looks in the clients that matter to you.
+The table has about thirty features of five clients, compared with SOURCE at AS_OF. Other features may fail too: test
+the mail in the clients that matter.
 """
 
 import re
@@ -15,14 +15,14 @@ import msgspec
 from heliograph.domain.limits import KIB
 
 AS_OF, SOURCE = "2026-06-29", "https://www.caniemail.com"
-LOOKED_AT = 512 * KIB  # characters of a mail that are searched
-GMAIL_CLIPS = 102 * KIB  # bytes of HTML
+LOOKED_AT = 512 * KIB  # characters of a mail that are examined
+GMAIL_CLIPS = 102 * KIB  # bytes of HTML above which Gmail clips a mail
 Client = Literal["Gmail", "Outlook for Windows", "Outlook.com", "Apple Mail", "Yahoo Mail"]
 Where = Literal["html", "css"]
 Harm = Literal["lost", "different"]
 ALL: tuple[Client, ...] = ("Gmail", "Outlook for Windows", "Outlook.com", "Apple Mail", "Yahoo Mail")
 _GMAIL: Client = "Gmail"
-_WORD: Client = "Outlook for Windows"  # it renders mail with Word
+_WORD: Client = "Outlook for Windows"  # renders mail with Word
 _WEB: Client = "Outlook.com"
 _YAHOO: Client = "Yahoo Mail"
 _MOST, _THREE = (_GMAIL, _WORD, _WEB, _YAHOO), (_GMAIL, _WORD, _WEB)
@@ -30,10 +30,10 @@ _MOST, _THREE = (_GMAIL, _WORD, _WEB, _YAHOO), (_GMAIL, _WORD, _WEB)
 
 class HtmlFeature(msgspec.Struct, frozen=True):
     name: str
-    where: Where  # to look for it
+    where: Where  # where to search: HTML or CSS
     pattern: str
-    clients: tuple[Client, ...]  # in which it fails
-    harm: Harm  # what it brings is lost, or only looks different
+    clients: tuple[Client, ...]  # clients that do not support the feature
+    harm: Harm  # whether content is lost or only looks different
     advice: str
 
 
@@ -141,7 +141,7 @@ _BLOCK = re.compile(r"<style\b[^<>]{0,1000}>", re.I)
 
 
 def check_html(html: str) -> list[HtmlFinding]:
-    """Return what is in it that fails somewhere: what is lost first, then in how many clients."""
+    """Return the unsupported features found: lost content first, then by number of affected clients."""
     searched = html[:LOOKED_AT]
     texts: dict[Where, str] = {"html": searched, "css": "\n".join(text for _, text in _css_of(searched))}
     found = [HtmlFinding(feature, len(pattern.findall(texts[feature.where]))) for feature, pattern in _PATTERNS]
@@ -151,14 +151,14 @@ def check_html(html: str) -> list[HtmlFinding]:
 
 
 def first_findings(html: str) -> Iterator[tuple[HtmlFeature, int]]:
-    """Yield each feature that fails somewhere, and its first character.
+    """Yield each unsupported feature and its first offset.
 
-    Pictures without alt text are no matter of clients.
+    Images without alt text are excluded, because they are no matter of client support.
     """
     searched = html[:LOOKED_AT]
     styles = list(_css_of(searched))
     css = "\n".join(text for _, text in styles)
-    begins = list(accumulate((len(text) + 1 for _, text in styles), initial=0))  # of each, in what was joined
+    begins = list(accumulate((len(text) + 1 for _, text in styles), initial=0))  # offset of each style in `css`
     for feature, pattern in _PATTERNS:
         if feature is NO_ALT:
             continue
@@ -175,7 +175,7 @@ def _weight(one: HtmlFinding) -> tuple[bool, int]:
 
 
 def _css_of(html: str) -> Iterator[tuple[int, str]]:
-    """Yield the styles in it, and where they begin."""
+    """Yield (offset, CSS) of each style attribute and style block."""
     for found in _STYLE.finditer(html):
         which = 1 if found[1] is not None else 2
         yield found.start(which), found[which]

@@ -1,4 +1,4 @@
-"""Where in HTML a placeholder stands: found without rendering anything, in one pass."""
+"""Finds the HTML context of placeholders in one pass, without rendering."""
 
 import re
 from collections.abc import Iterator
@@ -6,21 +6,21 @@ from typing import Literal
 
 import msgspec
 
-BLANK = "".join(map(chr, range(0x21)))  # what browsers skip before an address
+BLANK = "".join(map(chr, range(0x21)))  # characters that browsers skip before an address
 SAFE_ADDRESS = re.compile(r"[\x00-\x20]*(?:https?|mailto|tel):", re.IGNORECASE)
 
 _ADDRESS_ATTRIBUTES = frozenset(
     "href src action formaction poster background xlink:href cite data longdesc lowsrc dynsrc manifest "
     "icon ping profile codebase classid archive usemap".split()
 )
-# Values here would be read as CSS, as HTML, or as a list of addresses.
+# A value here would be parsed as CSS, as HTML, or as a list of addresses.
 _REFUSED_ATTRIBUTES = frozenset({"style", "srcdoc", "srcset", "imagesrcset"})
-_REFUSED_TAGS = frozenset({"meta", "animate", "set"})  # their attributes can hold addresses for others
+_REFUSED_TAGS = frozenset({"meta", "animate", "set"})  # their attributes can contain addresses
 _RAW_TAGS = frozenset({"script", "style", "iframe", "noscript", "noembed", "noframes", "xmp", "plaintext"})
 _TEXT_TAGS = frozenset({"title", "textarea"})
-_WHOLE_TAGS = _RAW_TAGS | _TEXT_TAGS  # nothing inside them is a tag
+_WHOLE_TAGS = _RAW_TAGS | _TEXT_TAGS  # content is not parsed for tags
 
-MASK = "\ufdd0"  # stands for each character of a placeholder while the tags are found
+MASK = "\ufdd0"  # replaces each character of a placeholder while tags are parsed
 _WS = r"[\t\n\f\r ]"
 _COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![a-zA-Z]))[^>]*>?", re.DOTALL)
 _OPEN = re.compile(rf"<[!?/a-zA-Z{MASK}]")
@@ -32,7 +32,7 @@ _TAG_END = re.compile(rf"(?:{_WS}|/)*(?:>|\Z)")
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """A stretch of HTML in which a placeholder is more than text."""
+    """A range of HTML in which a placeholder is not plain text."""
 
     start: int
     end: int
@@ -41,21 +41,21 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """A tag, or a comment, which has no name."""
+    """A tag, or a comment (without a name)."""
 
     name: str
     start: int
     name_end: int
-    end: int  # behind it
-    attributes: list[re.Match[str]]  # name and value of each, with its quotes
-    whole: int  # behind what is in it and is no markup
+    end: int  # offset after the tag
+    attributes: list[re.Match[str]]  # match of each attribute: name and quoted value
+    whole: int  # offset after the element's raw content, which is not markup
 
     def opens(self, source: str) -> bool:
         return source[self.start + 1] != "/"
 
 
 def tags(source: str, last: int) -> Iterator[Tag]:
-    """Yield the tags and comments of a masked source that begin before `last`, in order."""
+    """Yield the tags and comments of a masked source that start before `last`, in order."""
     found = _OPEN.search(source, 0, last)
     while found:
         at = found.start()
@@ -69,11 +69,11 @@ def tags(source: str, last: int) -> Iterator[Tag]:
 
 def _tag(source: str, start: int) -> Tag:
     named = _TAG.match(source, start)
-    assert named  # what opens and is no comment is a tag
+    assert named  # anything that opens and is not a comment is a tag
     name, at, attributes = named[1].lower(), named.end(), []
     while not (end := _TAG_END.match(source, at)):
         attribute = _ATTRIBUTE.match(source, at)
-        assert attribute  # what does not end the tag is an attribute
+        assert attribute  # anything that does not end the tag is an attribute
         attributes.append(attribute)
         at = attribute.end()
     whole = end.end()
@@ -85,7 +85,7 @@ def _tag(source: str, start: int) -> Tag:
 
 
 def stretches(source: str) -> Iterator[Stretch]:
-    """Yield the attributes, addresses and refused places of a masked source, in order, up to the last placeholder."""
+    """Yield the attributes, addresses and refused ranges of a masked source, in order, up to the last placeholder."""
     for tag in tags(source, source.rfind(MASK) + 1):
         if not tag.name:
             yield Stretch(tag.start, tag.end, "refused", "a comment")

@@ -1,4 +1,4 @@
-"""WhatsApp templates at Meta: what Meta says of them, whose they are, and whether one can be sent (contract 17)."""
+"""Status of WhatsApp templates at Meta: updates, affected templates, and whether one can be sent (contract 17)."""
 
 import msgspec
 
@@ -10,23 +10,23 @@ UNAVAILABLE: tuple[UpstreamState, ...] = ("rejected", "paused", "disabled")
 
 
 class UpstreamNews(msgspec.Struct, frozen=True, kw_only=True):
-    """What Meta tells of a template: a status, or how its recipients like it."""
+    """Update from Meta about a template: its status or its quality rating."""
 
     name: str
     language: str
-    at: int  # ms: when Meta says that it came about
+    at: int  # ms: time of the change according to Meta
     status: UpstreamState | None = None
     reason: str = ""
     quality: str = ""
 
 
 def upstream_of(team: Team, template: Template) -> UpstreamTemplate | None:
-    """Return what is known of it, in the language that it is in; None: Meta has told nothing."""
+    """Return Meta's status of a template in its locale; None if Meta has reported nothing."""
     return team.upstream.get(_named(template)) if template.channel == "whatsapp" else None
 
 
 def known_of(team: Team, template: Template) -> list[UpstreamTemplate]:
-    """Return what is known of it in each of its languages."""
+    """Return Meta's status of a template in each of its languages."""
     found = [team.upstream.get(name) for name in dict.fromkeys(_names(template))]
     return [one for one in found if one] if template.channel == "whatsapp" else []
 
@@ -36,7 +36,7 @@ def is_available(team: Team, template: Template) -> bool:
 
 
 def unavailable(team: Team, name: str, language: str) -> UpstreamTemplate | None:
-    """Return what Meta says of a template by its name there, if it does not take it."""
+    """Return the status of the template with this name at Meta if it cannot be sent; else None."""
     found = team.upstream.get((name, language))
     return found if found and found.status in UNAVAILABLE else None
 
@@ -54,23 +54,23 @@ def check_available(team: Team, template: Template) -> None:
 
 
 def named_by(team: Team, news: UpstreamNews) -> list[Template]:
-    """Return the team's templates that Meta tells of."""
+    """Return the team's templates that an update is about."""
     return sent_as(team, news.name, news.language)
 
 
 def sent_as(team: Team, name: str, language: str) -> list[Template]:
-    """Return the team's templates that are sent by this name in this language, in one of theirs."""
+    """Return the team's templates that are sent under this name and language at Meta."""
     return [one for one in team.templates.values() if one.channel == "whatsapp" and (name, language) in _names(one)]
 
 
 def category_of(team: Team, name: str, language: str) -> str | None:
-    """Return their category, MARKETING when one of them is."""
+    """Return the category of the templates with this name and language; MARKETING if any of them has it."""
     categories = [one.category for one in sent_as(team, name, language)]
     return "MARKETING" if "MARKETING" in categories else next(iter(categories), None)
 
 
 def after(news: UpstreamNews, team: Team) -> UpstreamTemplate | None:
-    """Return what is known then; None: nothing is new, because it came again, or later than what came after it."""
+    """Return the status after an update; None if the update is a repetition or older than the known status."""
     fresh = UpstreamTemplate(team=team.record.id, name=news.name, language=news.language)
     known = team.upstream.get((news.name, news.language), fresh)
     if news.at < (known.at if news.status else known.quality_at):
@@ -87,7 +87,7 @@ def _told(one: UpstreamTemplate) -> tuple[str, str, str]:
 
 
 def changed_data(template: Template, old: UpstreamTemplate | None, new: UpstreamTemplate) -> dict[str, str | None]:
-    """Return the data of `template.status_changed`."""
+    """Return the data of the event `template.status_changed`."""
     return {
         "object": "template",
         "id": template.id,

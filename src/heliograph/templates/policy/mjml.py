@@ -1,4 +1,4 @@
-"""MJML as a way to write HTML: compiled where a template or a layout is read, by the extra heliograph[mjml]."""
+"""MJML support: compiles MJML to HTML when a template or layout is read; needs the extra heliograph[mjml]."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,8 @@ from typing import Any
 from heliograph.domain.limits import HTML_MAX, IN_THREAD, PARSED
 from heliograph.templates.policy.source import compiled
 
-TAGS_MAX = 500  # each tag inside another takes stack of the compiler, which ends the process where there is no more
-SPREAD_MAX = 4 * HTML_MAX  # attributes for all tags are written at each of them
+TAGS_MAX = 500  # limits nesting: the compiler is recursive, and a stack overflow would end the process
+SPREAD_MAX = 4 * HTML_MAX  # maximum size of mj-attributes multiplied by tags, because they are written at every tag
 _BEGIN = re.compile(r"\s*<mjml[\s>]", re.IGNORECASE)
 _TAG = re.compile(r"<[^/!\s]")
 _FOR_ALL = re.compile(r"(?is)<mj-(?:html-)?attributes\b.*?(?:</mj-(?:html-)?attributes|\Z)")
@@ -16,7 +16,7 @@ _PLACE = re.compile(r"position (\d+)")
 
 
 def reading_cost(given: Any) -> int:
-    """Return the cost of reading these fields, as octets for `run_large`; MJML, which is compiled, is always large."""
+    """Return the cost of parsing the fields, in octets for `run_large`; MJML is always large because it is compiled."""
     texts = list(_texts(given))
     if any(_BEGIN.match(text) for text in texts):
         return IN_THREAD + 1
@@ -35,7 +35,10 @@ def _texts(given: Any) -> Iterator[str]:
 
 
 def read_html(given: str) -> str:
-    """Compile MJML; other HTML stays as it is. Placeholders and blocks are text to the compiler, and stay so."""
+    """Compile MJML to HTML; other HTML is returned unchanged.
+
+    Placeholders and blocks are text to the compiler and are kept.
+    """
     if not _BEGIN.match(given):
         return given
     try:
@@ -49,10 +52,10 @@ def read_html(given: str) -> str:
         raise ValueError(f"it is MJML of more than {TAGS_MAX} tags: shorten it, or compile it yourself")
     if tags * sum(map(len, _FOR_ALL.findall(given))) > SPREAD_MAX:
         raise ValueError("its mj-attributes are too long for so many tags: shorten them")
-    if faults := compiled.__wrapped__(given, False).faults:  # not kept: it is never rendered
+    if faults := compiled.__wrapped__(given, False).faults:  # bypass the cache: MJML is never rendered
         raise ValueError(f"line {_line(given[: faults[0].at])}: {faults[0].text}")
     try:
-        html: str = mjml2html(given, fonts={})  # no fonts of others that readers would be asked to fetch
+        html: str = mjml2html(given, fonts={})  # no third-party fonts that readers would download
     except ValueError as error:
         octet = _PLACE.search(str(error))
         where = f"line {_line(given.encode()[: int(octet[1])].decode(errors='replace'))}: " if octet else ""

@@ -1,6 +1,6 @@
-"""Placeholders as people write them: `{{order.id}}` made whole, and the cure for what is none (contract 5).
+"""Short placeholders such as `{{order.id}}`: completion to full names, and advice for invalid ones (contract 5).
 
-Only an editor completes them, before it saves: what is kept and sent has the full names.
+Only the editor completes placeholders, before saving; stored templates have full names.
 """
 
 import re
@@ -10,30 +10,30 @@ import msgspec
 
 _SEGMENT = r"[a-z][a-z0-9_]{0,62}"
 NAME = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*")
-# Scope, name, format and its argument of a placeholder; or what a block does: its word, and of what.
+# Groups of a placeholder: scope, name, format and its argument; of a block: its keyword and variable.
 PLACEHOLDER = re.compile(
     rf"\{{\{{\s*(customer|brand|item)\.({NAME.pattern})\s*(?:\|\s*([a-z]+)(?::([A-Za-z]+))?\s*)?\}}\}}"
 )
 BLOCK = re.compile(rf"\{{\{{\s*(?:#(each|if)\s+(customer|item)\.({NAME.pattern})|(else)|/(each|if))\s*\}}\}}")
 TOKEN = re.compile(rf"{PLACEHOLDER.pattern}|{BLOCK.pattern}|\{{\{{\s*(content)\s*\}}\}}")
 NAME_MAX = 200  # characters of a variable's name
-BRAND = ("name", "domain")  # what a brand has
+BRAND = ("name", "domain")  # fields of a brand
 
 _SHORT = re.compile(rf"(?<!\{{)\{{\{{\s*({NAME.pattern})\s*\}}\}}(?!\}})")
 _WRITTEN = re.compile(r"\{\{\{?([^{}]{0,400})\}\}")
 _LOGIC = re.compile(r"[#^/>!&(=?]|else\b")
-MEANT_MAX = 10  # of what a short name can mean that are told
-_SHOWN = 40  # characters of what is not closed
+MEANT_MAX = 10  # maximum suggestions for a short name
+_SHOWN = 40  # characters shown of an unclosed placeholder
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The variables that a template has, without `customer.`, and those that end like a short one."""
+    """The variables of a template, without `customer.`, and an index by the end of their names."""
 
     names: frozenset[str]
-    longer: dict[str, list[str]]  # by the end of their name
+    longer: dict[str, list[str]]  # full names by their last part
 
     def meant(self, name: str) -> list[str]:
-        """Return the full names that a short one can mean, the first of many. What the template has already wins."""
+        """Return the full names that a short name may mean. A variable that the template already has wins."""
         found = [name] if name in self.names else [name, *self.longer.get(name, [])[:MEANT_MAX]]
         brand = [f"brand.{name}"] if name in BRAND and name not in self.names else []
         return [*(f"customer.{one}" for one in found), *brand]
@@ -52,9 +52,7 @@ def known_of(parts: Collection[str], declared: Collection[str]) -> Known:
 
 
 def complete(parts: Mapping[str, str], declared: Collection[str]) -> dict[str, str]:
-    """Return the parts with every short placeholder made whole
-    that can mean one variable only; all else stays as it is.
-    """
+    """Return the parts with every unambiguous short placeholder completed; other text is unchanged."""
     known = known_of(parts.values(), declared)
 
     def whole(slot: re.Match[str]) -> str:
@@ -65,7 +63,7 @@ def complete(parts: Mapping[str, str], declared: Collection[str]) -> dict[str, s
 
 
 def used_names(parts: Iterable[str]) -> dict[str, list[str]]:
-    """Return the customer's variables that the parts name, in their order, with the fields of those that are lists."""
+    """Return the customer variables used in the parts, in order, with the fields of those that are lists."""
     used: dict[str, dict[str, None]] = {}
     for part in parts:
         among = ""
@@ -81,14 +79,14 @@ def used_names(parts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def strays(source: str, masked: str) -> Iterator[tuple[int, str]]:
-    """Yield what begins like a placeholder and is none, as far as it goes. `masked`: without its placeholders."""
+    """Yield (offset, text) of each `{{` that is not a valid placeholder. `masked`: source with valid ones blanked."""
     for at in re.finditer(r"\{\{", masked):
         written = _WRITTEN.match(masked, at.start())
         yield at.start(), source[at.start() : written.end() if written else at.start() + _SHOWN]
 
 
 def cure(stray: str, known: Known) -> str:
-    """Say what to write instead."""
+    """Return advice on what to write instead of an invalid placeholder."""
     written = _WRITTEN.match(stray)
     if not written:
         return "close it with }}, as in {{customer.name}}"
@@ -115,6 +113,6 @@ def _is_short(name: str) -> bool:
 
 
 def _likely(inside: str) -> str:
-    """Read `firstName`, `First name` and `first-name` as `first_name`."""
+    """Convert `firstName`, `First name` and `first-name` to `first_name`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", inside)
     return re.sub(r"[\s-]+", "_", words).lower()

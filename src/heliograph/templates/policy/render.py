@@ -1,4 +1,4 @@
-"""Rendering: the pieces of a template with a caller's values, joined once their length is known."""
+"""Renders a template with a caller's values; the output is joined only after its length was checked."""
 
 import html
 import re
@@ -31,10 +31,10 @@ from heliograph.templates.policy.values import NONE, Values, check_size, with_fa
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 _ADDRESS_SAFE = "/:?#[]@!$&()*+,;=%~"
-_QUERY_SAFE = "/:@?!$()*,=~"  # not & + # % ;: they would end the value or change it
+_QUERY_SAFE = "/:@?!$()*,=~"  # without & + # % ; because they would end or change the value
 _MAILBOX = re.compile(MAILBOX, re.IGNORECASE | re.DOTALL)
 _NOT_OF_A_HOST = re.compile(r"[^A-Za-z0-9.-]+")
-_MOST = {"subject": SUBJECT_OCTETS_MAX}  # octets of a part alone; html and text share theirs
+_MOST = {"subject": SUBJECT_OCTETS_MAX}  # maximum octets of a part with its own limit; html and text share one
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +45,12 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render(template: Template, values: Values, brand: Mapping[str, str], layout: Layout | None = None) -> Rendered:
-    """Fill a template in; values that are absent render empty: `check_variables` decides whether that is allowed.
+    """Render a template; missing values are empty: `check_variables` decides beforehand if they may be missing.
 
-    Nothing is joined before its length is known: a value can stand in a template thousands of times.
+    Lengths are checked before joining, because a value can occur thousands of times in a template.
     """
     values, parts = with_fallback(template, values), {}
-    left = BODY_OCTETS_MAX  # of html and text together
+    left = BODY_OCTETS_MAX  # remaining octets for html and text together
     for part in PARTS:
         if (source := getattr(template, part)) is None:
             continue
@@ -69,20 +69,23 @@ def render(template: Template, values: Values, brand: Mapping[str, str], layout:
 
 
 def render_body(template: Template, values: Values, brand: Mapping[str, str]) -> str:
-    """Fill in the text of an SMS or a WhatsApp message, which is the one part that its template has."""
+    """Render the body of an SMS or WhatsApp message, the only part of its template."""
     writer = _Writer(template, with_fallback(template, values), brand, BODY_OCTETS_MAX, "body")
     writer.write(compiled(template.body or "", False).pieces, NONE)
     return "".join(writer.texts)
 
 
 def in_direction(layout: str, locale: str) -> str:
-    """Return a layout's HTML as the language is read: it is one for all of them."""
+    """Return a layout's HTML with the text direction of the locale, because one layout serves all languages."""
     return _from_the_right(layout) if is_from_the_right(locale) else layout
 
 
 @lru_cache(maxsize=64)
 def _from_the_right(layout: str) -> str:
-    """Say so on `<html>`, and on the first table or div, as mail clients on the web drop the other; unless it says."""
+    """Add dir="rtl" to `<html>` and to the first table or div, because webmail drops `<html>`.
+
+    No-op if either has `dir`.
+    """
     found = list(tags(layout, len(layout)))
     firsts = [next((tag for tag in found if tag.name in names), None) for names in (("table", "div"), ("html",))]
     outer = [tag for tag in firsts if tag]
@@ -94,12 +97,12 @@ def _from_the_right(layout: str) -> str:
 
 
 def octets(text: str | None) -> int:
-    """Count the octets in UTF-8."""
+    """Return the UTF-8 length of a text."""
     return 0 if text is None else len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def most_octets(template: Template, values: Iterable[str], layout: Layout | None = None) -> int:
-    """Return what it becomes with these values at most, roughly: known in a moment, however often they stand in it."""
+    """Return a rough upper bound of the rendered size. Its cost does not depend on how often the values occur."""
     longest = max(map(len, values), default=0)
     times = max((shape.max for shape in template.shapes.values() if shape.list), default=1)
     sources: list[str] = [source for part in PARTS if (source := getattr(template, part))]
@@ -108,7 +111,7 @@ def most_octets(template: Template, values: Iterable[str], layout: Layout | None
 
 
 class _Writer:
-    """Writes the pieces of one part, and stops where it becomes too long."""
+    """Writes the pieces of one part, and raises once the part is too long."""
 
     def __init__(self, template: Template, values: Values, brand: Mapping[str, str], most: int, part: str) -> None:
         self.texts: list[str] = []
@@ -118,7 +121,7 @@ class _Writer:
         self._template = template
         self._most = most
         self._part = part
-        self._filled: dict[Slot, str] = {}  # of the customer's and the brand's: they stand in it more than once
+        self._filled: dict[Slot, str] = {}  # rendered customer and brand values, which may occur more than once
 
     def around(self, layout: Pieces, content: Pieces) -> None:
         for piece in layout:
@@ -187,7 +190,7 @@ class _Writer:
 
 
 def _behind_host(address: str, value: str) -> str:
-    """Return what a value becomes here: where an address has its host, or a mailto its own, it makes it no other."""
+    """Return the value adjusted to its position, so that it cannot change the host of a link or mailto."""
     begun = html.unescape(address) if len(address) <= HOST_MAX else ""
     host = HOST.fullmatch(begun)
     return begin_path(value) if host and host[1] else "" if _MAILBOX.fullmatch(read_mailbox(begun)) else value

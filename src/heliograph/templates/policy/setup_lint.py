@@ -1,4 +1,4 @@
-"""The templates of a setup file, or of an HTML file, looked at without a store."""
+"""Lints the templates of a setup file or of an HTML file, without a store."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from heliograph.templates.policy.variable_types import with_shapes
 
 
 def lint_file(file: SetupFile) -> list[FileProblem]:
-    """Look at what the file says; a template that it writes a part of is looked at as far as that goes."""
+    """Return the problems of all layouts and templates in the file. Templates may be incomplete."""
     found = []
     for own in file.teams:
         layouts: dict[str, Layout] = {}
@@ -31,7 +31,10 @@ def lint_file(file: SetupFile) -> list[FileProblem]:
 
 
 def lint_html(name: str, source: str) -> list[FileProblem]:
-    """Look at a source as the HTML part of an email that declares whatever it names; ValueError: MJML that is none."""
+    """Return the problems of an HTML email body, treating every used variable as declared.
+
+    Raises ValueError on invalid MJML.
+    """
     source = read_html(source)
     uses = compiled(source, True).uses
     shapes = {

@@ -1,10 +1,11 @@
-"""A template's source, cut once into literals, slots and blocks, so that a value is never scanned again (contract 18).
+"""Compiles a template's source into literals, slots and blocks, so that values are never parsed (contract 18).
 
-In HTML each slot knows its place: text and quoted attributes escape the value, an address (`href`, `src`,
-…) encodes it and must come out as http(s), mailto or tel, and every other place is refused. In the host of a link,
-in whatever part, letters, digits, dots and hyphens pass and nothing else; behind a whole host a value begins the path:
-it does not say where the link leads, nor, where a mailto has a host, who gets the mail. A block stands between tags or
-around text, so that what it leaves out changes the place of nothing.
+In HTML the escaping of a slot depends on its place. In text and quoted attributes the value is escaped. In an address
+(`href`, `src`, …) the value is encoded, and the address must become http(s), mailto or tel. Every other place is
+refused. In the host of a link, in any part, only letters, digits, dots and hyphens of a value are kept. After a
+complete host a value starts the path. A value can therefore change neither the target of a link nor, if a mailto has a
+host, its recipient. A block must be between tags or around text, so that omitting its content does not change the place
+of other slots.
 """
 
 import html
@@ -23,33 +24,33 @@ from heliograph.templates.policy.markup import BLANK, MASK, SAFE_ADDRESS, Stretc
 from heliograph.templates.policy.placeholders import TOKEN, strays
 
 PARTS = ("subject", "html", "text", "body")
-FAULTS_MAX = 20  # of a kind in one part that are told
+FAULTS_MAX = 20  # maximum faults of one kind per part
 DEPTH_MAX = 2
 MISPLACED = "a block stands between tags or around text, never inside a tag or an address"
 
-HOST_MAX = 300  # characters of a host that are looked at; it has at most 253
-# What browsers take for the scheme and the host, however many slashes of either kind are between them.
+HOST_MAX = 300  # examined characters of a host, which has at most 253
+# Scheme and host as browsers read them, with any number of slashes or backslashes between them.
 HOST = re.compile(r"[\x00-\x20]*https?:[/\\]*+([^/\\?#]*)", re.IGNORECASE)
-_PATH = re.compile(r"[/\\?#]")  # what ends a host
+_PATH = re.compile(r"[/\\?#]")  # ends a host
 _MAILTO = re.compile(r"[\x00-\x20]*mailto:", re.IGNORECASE)
-# A mailto as far as a whole host: of its own address, or of one in a field that says who else gets it.
+# A mailto up to a complete host: of its own address, or of an address in a to, cc or bcc field.
 MAILBOX = (
     r"[\x00-\x20]*mailto:(?:[^?]*@[^?,;@]*[^?,;@.]"
     r"|[^?]*\?(?:.*&(?:amp;)?)?(?:to|b?cc)=[^&]*@[^&,;@]*[^&,;@.])"
 )
 _GETS_IT = ("to", "cc", "bcc")
 _ENCODED = re.compile("%(40|2C|3B)", re.IGNORECASE)  # @ , ;
-_BEFORE_HOST = re.compile(r"[^?,;@]*@")  # of a mailto
+_BEFORE_HOST = re.compile(r"[^?,;@]*@")  # local part of a mailto address
 _BEFORE_HOST_IN_FIELD = re.compile(r"[^&,;@]*@")
 _IN_HOST = re.compile(r"[A-Za-z0-9.-]")
-_NEAR = 16  # pieces of an address in which a host is looked for
-_UNREAD = str.maketrans("", "", "\t\r\n")  # browsers leave them out of an address
+_NEAR = 16  # pieces of an address in which a host is searched
+_UNREAD = str.maketrans("", "", "\t\r\n")  # browsers remove these characters from an address
 _AUTHORITY_END = re.compile(r"[\s/?#\"'<>\\]")
 
 Scope = Literal["customer", "brand", "item", "content"]
-# plain: not HTML. text: HTML text. attribute: a quoted one. address, query: inside an address, before and after its
-# `?`. host: between the scheme and the path, in any part. local: before the host of a mailto, or in the name of one of
-# its fields. refused: anywhere else in HTML.
+# plain: not HTML. text: HTML text. attribute: a quoted attribute. address, query: inside an address, before and after
+# its `?`. host: between the scheme and the path, in any part. local: before the host of a mailto, or in the name of one
+# of its fields. refused: anywhere else in HTML.
 Place = Literal["plain", "text", "attribute", "address", "query", "host", "local", "refused"]
 Code = Literal[
     "crossed_block",
@@ -66,12 +67,12 @@ Code = Literal[
 
 class Fault(msgspec.Struct, frozen=True):
     code: Code
-    at: int  # character of the source
+    at: int  # offset in the source
     text: str
 
 
 class Faults:
-    """What is wrong with a source; of each kind the first ones are enough."""
+    """Faults of a source; only the first FAULTS_MAX of each kind are kept."""
 
     def __init__(self) -> None:
         self.found: list[Fault] = []
@@ -84,17 +85,17 @@ class Faults:
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A placeholder and where it stands."""
+    """A placeholder with its place."""
 
     scope: Scope
     name: str
     place: Place
     format: ValueFormat | None = None
-    begins_path: bool = False  # behind the host of a link: a slash goes before it, so that it is no more of the host
+    begins_path: bool = False  # after the host of a link: a slash is inserted, so that the value cannot extend it
 
 
 class UrlAttribute(msgspec.Struct, frozen=True):
-    """A whole attribute value whose scheme only its values decide."""
+    """A complete address attribute whose scheme depends on its values."""
 
     pieces: tuple[str | Slot, ...]
 
@@ -102,7 +103,7 @@ class UrlAttribute(msgspec.Struct, frozen=True):
 class Each(msgspec.Struct, frozen=True):
     name: str
     pieces: "Pieces"
-    otherwise: "Pieces"  # where the list is empty
+    otherwise: "Pieces"  # the {{else}} branch, for an empty list
 
 
 class If(msgspec.Struct, frozen=True):
@@ -117,25 +118,25 @@ Pieces = tuple[Piece, ...]
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """A variable as the source uses it: of the customer, or of the items of a list."""
+    """A variable used in the source: of the customer, or of the items of a list."""
 
     name: str
-    list: str | None = None  # whose items have it
+    list: str | None = None  # the list whose items have this field
     format: ValueFormat | None = None
     is_list: bool = False
 
 
 class Compiled(msgspec.Struct, frozen=True):
     pieces: Pieces
-    uses: tuple[Usage, ...]  # each once, in their order
+    uses: tuple[Usage, ...]  # without duplicates, in order
     faults: tuple[Fault, ...]
-    strays: tuple[tuple[int, str], ...]  # what begins like a placeholder and is none
-    blocks: frozenset[str]  # the words of its blocks
-    contents: int  # how often {{content}} stands in it
+    strays: tuple[tuple[int, str], ...]  # (offset, text) of each `{{` that is not a valid placeholder
+    blocks: frozenset[str]  # keywords of the blocks used
+    contents: int  # number of {{content}} placeholders
 
 
 class _Tag(msgspec.Struct, frozen=True):
-    """What opens a block, turns it or closes it."""
+    """A block tag: opening, else or closing."""
 
     word: str
     scope: str
@@ -145,7 +146,7 @@ class _Tag(msgspec.Struct, frozen=True):
 
 
 class _Open(msgspec.Struct):
-    tag: _Tag | None  # None: the source itself
+    tag: _Tag | None  # None for the top level
     pieces: list[Piece] = []
     otherwise: list[Piece] | None = None
 
@@ -173,13 +174,13 @@ def compiled(source: str, markup: bool) -> Compiled:
 
 
 class _Nest:
-    """Puts the pieces of blocks into their blocks, and says which do not fit."""
+    """Nests the pieces of blocks and reports block tags that do not match."""
 
     def __init__(self, faults: Faults) -> None:
         self.uses: list[Usage] = []
         self._faults = faults
         self._open = [_Open(None)]
-        self._misplaced = 0  # blocks that opened inside a tag and go on there
+        self._misplaced = 0  # number of open blocks that began inside a tag
 
     def take(self, piece: "Piece | _Tag") -> None:
         if isinstance(piece, _Tag):
@@ -217,7 +218,7 @@ class _Nest:
             self._faults.add("crossed_block", tag.at, "a block has one {{else}}")
 
     def _take_misplaced(self, tag: _Tag) -> None:
-        """Tell a block once: where it opens, or where one that opened elsewhere goes on."""
+        """Report a misplaced block once: where it opens, or at its first tag in a refused place."""
         opens = bool(tag.name)
         if opens or not self._misplaced:
             self._faults.add("misplaced_block", tag.at, MISPLACED)
@@ -237,7 +238,7 @@ class _Nest:
             self.uses.append(Usage(name, self._list() or "", format_))
 
     def _list(self) -> str | None:
-        """Return the list whose item it is here; the part after else has none."""
+        """Return the list whose item is in scope; None in the {{else}} branch."""
         for opened in self._open:
             if opened.tag and opened.tag.word == "each" and opened.otherwise is None:
                 return opened.tag.name
@@ -257,7 +258,7 @@ def _html_pieces(source: str, masked: str, faults: Faults) -> "Iterator[Piece | 
         at = stretch.end
         if stretch.place == "refused":
             slots = (token for token in TOKEN.finditer(source, stretch.start, stretch.end) if token[1] or token[10])
-            if slot := next(slots, None):  # of a block the nest tells
+            if slot := next(slots, None):  # misplaced blocks are reported by `_Nest`
                 faults.add("misplaced_placeholder", slot.start(), f"a placeholder cannot stand in {stretch.what}")
         if stretch.place == "address":
             yield from _cut_address(source, stretch, faults)
@@ -277,9 +278,9 @@ def _cut(source: str, start: int, end: int, place: Place, faults: Faults) -> "It
 
 
 def _with_hosts(flat: "list[Piece | _Tag]") -> "list[Piece | _Tag]":
-    """Find the slots in the hosts of links: what is open before a block is open again at its {{else}}."""
+    """Mark the slots in hosts of links. At `{{else}}` the state before its block is restored."""
     placed = list[Piece | _Tag]()
-    host: str | None = None  # as far as it goes here; None: this is no host
+    host: str | None = None  # the host so far; None outside a host
     outer: list[str | None] = []
     after = _literals_after(flat)
     for at, piece in enumerate(flat):
@@ -287,7 +288,7 @@ def _with_hosts(flat: "list[Piece | _Tag]") -> "list[Piece | _Tag]":
             case str():
                 host = _host_behind(host, piece)
             case Slot(place=place, begins_path=begins) if host is not None:
-                is_found = begins or place in ("host", "query", "refused")  # an address knows of its own
+                is_found = begins or place in ("host", "query", "refused")  # slots of an address are already marked
                 piece, host = piece if is_found else _in_host(piece, host, after[at]), host + MASK
             case _Tag(word="else"):
                 host = outer[-1] if outer else host
@@ -295,13 +296,13 @@ def _with_hosts(flat: "list[Piece | _Tag]") -> "list[Piece | _Tag]":
                 outer.append(host)
             case _Tag():
                 before = outer.pop() if outer else None
-                host = before if host is None else host  # either way may have been gone
+                host = before if host is None else host  # either branch may have been rendered
         placed.append(piece)
     return placed
 
 
 def _literals_after(flat: "Sequence[Piece | _Tag]") -> list[str]:
-    """Return by place the literal that comes next; empty: none."""
+    """Return for each position the next literal; empty if there is none."""
     found, last = list[str](), ""
     for piece in reversed(flat):
         found.append(last)
@@ -319,13 +320,19 @@ def _host_behind(host: str | None, literal: str) -> str | None:
 
 
 def _in_host(slot: Slot, host: str, after: str) -> Slot:
-    """A slot behind a whole host begins the path; behind a dot, or before more of the host, it is of the host."""
+    """Mark a slot after a complete host as the start of the path, otherwise as part of the host.
+
+    The host is incomplete after a dot or before more text.
+    """
     is_whole = host and host[-1] not in ".:" and (not after or _AUTHORITY_END.match(after))
     return msgspec.structs.replace(slot, begins_path=True) if is_whole else msgspec.structs.replace(slot, place="host")
 
 
 def _in_mailbox(slot: Slot, before: str, after: str) -> Slot:
-    """Of a mailto whose host the template has, a value can be a part of the host or what stands before it, not more."""
+    """Set the place of a slot in a mailto.
+
+    If the template has the host, a value may only be part of it or of the local part.
+    """
     before_host, begin = _BEFORE_HOST, before.find("?")
     if begin >= 0:
         before_host, slot = _BEFORE_HOST_IN_FIELD, msgspec.structs.replace(slot, place="query")
@@ -343,7 +350,7 @@ def _in_mailbox(slot: Slot, before: str, after: str) -> Slot:
 
 
 def read_mailbox(text: str) -> str:
-    """Read what parts addresses as mail clients do, which decode it."""
+    """Decode the address separators (@ , ;) of a mailto, as mail clients do."""
     return _ENCODED.sub(lambda found: unquote(found[0]), text)
 
 
@@ -368,7 +375,7 @@ def _tag(token: re.Match[str], place: Place) -> _Tag:
 
 
 def _cut_address(source: str, stretch: Stretch, faults: Faults) -> "Iterator[str | Slot | UrlAttribute | _Tag]":
-    """Yield the pieces of an address; only # when its beginning can never be safe."""
+    """Yield the pieces of an address; yield only # if its beginning can never be safe."""
     pieces: list[str | Slot] = []
     before, host = "", None
     cut = list(_cut(source, stretch.start, stretch.end, "address", faults))

@@ -1,4 +1,4 @@
-"""Drafts of templates, new ones and changes of those in use: kept, published, and judged by an operator."""
+"""Drafts of templates, new or changing one in use: saving, publishing, and approval by an operator."""
 
 import hashlib
 
@@ -13,19 +13,19 @@ from heliograph.domain.setup.snapshot import Row, Setup, to_row
 
 class PendingTemplate(msgspec.Struct, frozen=True, kw_only=True):
     team: Team
-    template: Template  # as it would become
-    current: Template | None  # as it is sent now; None: it never was
-    by: str | None = None  # usr_… who wrote it, and when; None: its versions say
+    template: Template  # the template as proposed
+    current: Template | None  # the template in use; None if it was never approved
+    by: str | None = None  # user id (usr_…) of the author, with `at` the time; None if only in the versions
     at: int | None = None
 
     @property
     def mark(self) -> str:
-        """Return what an approval names, so that nothing is approved unseen."""
+        """Return the draft's revision; an approval must name it, so that only the content seen is approved."""
         return mark_of(self.template)
 
     @property
     def waits(self) -> bool:
-        """Tell whether it waits for an operator; else it is its team's turn."""
+        """Return whether the draft waits for an operator; otherwise the team must act."""
         return not (self.template.unfinished or self.template.refused_reason)
 
 
@@ -34,7 +34,7 @@ def mark_of(record: Template | Layout) -> str:
 
 
 def list_pending(setup: Setup) -> list[PendingTemplate]:
-    """List those of the whole instance."""
+    """Return all drafts of the instance that wait for an operator."""
     kinds = ("template", "template_draft")
     found = (find_draft(setup, id_) for kind, id_ in setup.records if kind in kinds)
     waiting = {draft.template.id: draft for draft in found if draft and draft.waits}
@@ -42,7 +42,7 @@ def list_pending(setup: Setup) -> list[PendingTemplate]:
 
 
 def find_draft(setup: Setup, id_: str) -> PendingTemplate | None:
-    """Return the unapproved state of a template, when there is one, refused or not."""
+    """Return the draft of a template, refused or not; None if there is none."""
     current, draft = setup.records.get(("template", id_)), setup.records.get(("template_draft", id_))
     if not isinstance(current, Template) or current.team not in setup.teams:
         return None
@@ -61,7 +61,7 @@ def approve(
     prices: dict[str, int] | None = None,
     free: bool = False,
 ) -> list[Row]:
-    """Approve it at these prices, when they are given; what is free is so because somebody said it."""
+    """Approve the draft, with new prices if given. A price of 0 must be confirmed with `free`."""
     new = seen(setup, id_, mark).template
     if price is not None:
         new = replace(new, price=price, prices=prices or {})
@@ -75,7 +75,7 @@ def check_price(template: Template, *, free: bool) -> None:
 
 
 def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:
-    """Refuse a draft, which stays with the team, with the reason."""
+    """Refuse a draft; the team keeps it with the reason."""
     draft = seen(setup, id_, mark)
     if draft.template.refused_reason == reason:
         return []
@@ -84,7 +84,7 @@ def refuse(setup: Setup, id_: str, mark: str, reason: str) -> list[Row]:
 
 
 def discard(setup: Setup, id_: str) -> list[Row]:
-    """Drop a change; a template that was never approved is gone with it."""
+    """Discard a draft; a template that was never approved is deleted."""
     draft = find_draft(setup, id_)
     if draft is None:
         return []
@@ -92,7 +92,7 @@ def discard(setup: Setup, id_: str) -> list[Row]:
 
 
 def approved_rows(setup: Setup, new: Template) -> list[Row]:
-    """Put a template into use; nothing when it is in use like this."""
+    """Return the rows that put a template into use; empty if it is already in use unchanged."""
     new = replace(_numbered(setup, new), status="approved", refused_reason="", unfinished=False, submitted_at=0)
     rows = [] if setup.records.get(("template", new.id)) == new else [to_row("template", new.id, new, new.team)]
     if ("template_draft", new.id) in setup.records:
@@ -101,7 +101,7 @@ def approved_rows(setup: Setup, new: Template) -> list[Row]:
 
 
 def draft_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
-    """Keep a template that is not published; what is in use stays."""
+    """Return the rows that save a template as a draft; the template in use does not change."""
     old, new = setup.records.get(("template", new.id)), replace(_numbered(setup, new), status="draft")
     if isinstance(old, Template) and old.status != "draft":
         return [to_row("template_draft", new.id, TemplateDraft(team=new.team, template=new, by=by, at=at), new.team)]
@@ -109,7 +109,7 @@ def draft_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
 
 
 def _numbered(setup: Setup, new: Template) -> Template:
-    """Give it the version that it becomes beside what is there now; one that was never published keeps its first."""
+    """Set the version that the template gets when published; a template that was never published keeps its version."""
     old = setup.records.get(("template", new.id))
     if not isinstance(old, Template):
         return new

@@ -1,4 +1,4 @@
-"""Editing a template: its fields by the setup file's own rules, who decides about its price, and what changed."""
+"""Editing of templates: parsing of fields, who decides on prices, and comparison of versions."""
 
 from bisect import bisect
 from collections import Counter
@@ -26,14 +26,14 @@ from heliograph.templates.policy.template_approvals import (
 )
 from heliograph.templates.policy.variable_types import as_declared, name_of, with_shapes
 
-DRAFT = 0  # the version that a message made from a draft records
-SHOWN = ("name", *CONTENT, "priority", "price", "prices")  # what a comparison shows
+DRAFT = 0  # version recorded for a message sent from a draft
+SHOWN = ("name", *CONTENT, "priority", "price", "prices")  # fields shown in a comparison
 CONTEXT = 3  # lines shown around a change
-LINES_MAX = 1000  # of a field that are shown
+LINES_MAX = 1000  # maximum lines shown per field
 
 
 def with_fields(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """Return the base with these fields (None: without), and by field why it cannot be read."""
+    """Return `base` with these fields (None removes a field), and an error message for each invalid field."""
     removed = {name: None for name, value in given.items() if value is None}
     fields, wrong = read_template_fields({name: value for name, value in given.items() if value is not None})
     new = msgspec.convert(msgspec.to_builtins(base) | with_shapes(fields) | removed, Template)
@@ -41,11 +41,11 @@ def with_fields(base: Template, given: Mapping[str, Any]) -> tuple[Template, dic
 
 
 def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, dict[str, str]]:
-    """Read as `with_fields` does, and say what is wrong with the template itself."""
+    """Apply fields like `with_fields`; the errors include the problems of the resulting template."""
     new, errors = with_fields(base, given)
     told: dict[str, list[str]] = {}
     for problem in check_template(new):
-        first = problem.field.replace(",", ".").partition(".")[0]  # of prices.GB, or the first of several
+        first = problem.field.replace(",", ".").partition(".")[0]  # of prices.GB, or of several fields: the first name
         place = problem.field if problem.locale else first
         why = _sentence(problem.text.replace("one of them", f"one of {problem.part}"))
         told.setdefault(place, []).append(f"Line {problem.line}: {why}" if problem.line else why)
@@ -54,14 +54,14 @@ def read_template(base: Template, given: Mapping[str, Any]) -> tuple[Template, d
 
 class Edited(msgspec.Struct, frozen=True):
     template: Template
-    errors: dict[str, str]  # by field, a line for each
-    added: list[str]  # variables that its words name and nobody had declared
+    errors: dict[str, str]  # by field, one line per error
+    added: list[str]  # used variables that were not declared before
 
 
 def edit_template(base: Template, given: Mapping[str, Any]) -> Edited:
-    """Read what a person wrote as `read_template` does: short placeholders are made whole, new variables declared.
+    """Apply a person's edit: complete short placeholders, declare new variables, then proceed as `read_template`.
 
-    A variable that is named only stays what it is.
+    A variable given only by name keeps its declared type.
     """
     tables = [as_declared(base, one) if isinstance(one, str) else one for one in given["variables"]]
     declared = [name_of(one) for one in tables]
@@ -85,9 +85,9 @@ def _sentence(why: str) -> str:
 
 
 def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, free: bool = False) -> list[Row]:
-    """Put it in use at once when an operator saves it, or when none has to decide about its words or its price.
+    """Return the rows that publish a template, or that submit it if an operator must approve its content or price.
 
-    `free`: the operator says that it may cost nothing; what did so already need not be said again.
+    `free`: the operator confirms a price of 0; not needed if the prices are unchanged.
     """
     _check_layout(setup, new)
     if operator:
@@ -104,7 +104,7 @@ def save_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int, 
 
 
 def submitted_rows(setup: Setup, new: Template, by: str, at: int) -> list[Row]:
-    """Submit it for an operator to judge; there are no rows when it waits like this already."""
+    """Return the rows that submit a template for approval; empty if the same draft is already submitted."""
     priced = replace(with_prices(setup.teams[new.team], new)[0], refused_reason="", unfinished=False, submitted_at=at)
     now = find_draft(setup, new.id)
     if now and replace(now.template, submitted_at=at, version=priced.version) == replace(priced, status="draft"):
@@ -120,14 +120,14 @@ def _check_layout(setup: Setup, new: Template) -> None:
 
 
 def goes_live(setup: Setup, new: Template, *, operator: bool) -> bool:
-    """Tell whether publishing puts it into use at once; else an operator decides first."""
+    """Return whether publishing takes effect at once; otherwise an operator must approve the template."""
     if operator:
         return True
     return with_prices(setup.teams[new.team], new)[1] and not setup.platform.templates_need_approval
 
 
 def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at: int) -> list[Row]:
-    """Keep it beside what is in use, for nobody to judge yet."""
+    """Return the rows that save an unsubmitted draft beside the template in use."""
     _check_layout(setup, new)
     own = new if operator else with_prices(setup.teams[new.team], new)[0]
     kept = replace(own, unfinished=True, status="draft", submitted_at=0)
@@ -139,16 +139,16 @@ def unfinished_rows(setup: Setup, new: Template, *, operator: bool, by: str, at:
 
 
 def _judged(now: Template) -> dict[str, Any]:
-    """Return what says how far a template is, not what it is."""
+    """Return the fields of a template's approval state, as opposed to its content."""
     fields = ("unfinished", "status", "submitted_at", "version", "refused_reason")
     return {field: getattr(now, field) for field in fields}
 
 
 def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
-    """A team does not set prices: its template keeps them, or takes those of the dearest of its kind.
+    """Set the prices of a team's template: its current ones, else those of the most expensive of the same kind.
 
-    False when there is none to take them from: one that is free was meant alone. Email without a price is free within
-    the quota and past it.
+    Return the template and whether prices were found. Free SMS or WhatsApp templates are not copied, because their
+    price was set individually. Email without a price is free, within the quota and above it.
     """
     old = team.templates.get(new.id)
     kind = (new.channel, new.category)
@@ -164,9 +164,7 @@ def with_prices(team: Team, new: Template) -> tuple[Template, bool]:
 
 
 def offered(setup: Setup, new: Template) -> Template:
-    """Give it the prices that it will have unless an operator
-    says otherwise: its own, its kind's, or the price list's.
-    """
+    """Return the template with its suggested prices: its own, those of its kind, or those of the price list."""
     team = setup.teams[new.team]
     priced, is_known = with_prices(team, new)
     listed = setup.platform.prices.get(new.channel, {}).get(team.record.currency, {})
@@ -177,9 +175,9 @@ def offered(setup: Setup, new: Template) -> Template:
 
 
 def trial(draft: PendingTemplate) -> Team:
-    """Return the team as a sandbox in which the draft can be sent: to whom it has verified only, and for nothing.
+    """Return the team as a sandbox that can send the draft, free of charge and only to verified recipients.
 
-    A mail says in its subject that it is a test; a phone shows the text as it will be, segments and all.
+    The subject of an email is marked as a test; a text message is sent unchanged, so that its segments are real.
     """
     new, team = draft.template, draft.team
     subject = f"[Test] {new.subject}" if new.subject else None
@@ -189,11 +187,11 @@ def trial(draft: PendingTemplate) -> Team:
 
 class Difference(msgspec.Struct, frozen=True):
     field: str
-    lines: list[tuple[str, str]]  # "+", "-" or " ", and the line
+    lines: list[tuple[str, str]]  # ("+", "-" or " ", line)
 
 
 def differences(old: msgspec.Struct, new: msgspec.Struct, fields: Sequence[str] = SHOWN) -> list[Difference]:
-    """Compare line by line those of the fields that differ."""
+    """Return a line-by-line comparison of each field that differs."""
     found = []
     for field in fields:
         before, after = _lines(getattr(old, field)), _lines(getattr(new, field))
@@ -206,9 +204,9 @@ def differences(old: msgspec.Struct, new: msgspec.Struct, fields: Sequence[str] 
 
 
 def _compared(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield both as one list.
+    """Yield the merged lines of both texts with their sign.
 
-    They are anchored at lines that each has once, so that n lines take n log n steps (patience diff).
+    Lines that occur once in both texts are anchors, so that n lines take O(n log n) steps (patience diff).
     """
     at, new_at = 0, 0
     for end, new_end in [*_anchors(before, after), (len(before), len(after))]:
@@ -225,11 +223,11 @@ def _compared(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
-    """Find lines that occur once in each, as many as stand in the same order, and return their places."""
+    """Return the positions of the longest common sequence of lines that occur once in each text."""
     counts, new_counts = Counter(before), Counter(after)
     places = {line: at for at, line in enumerate(after) if counts[line] == new_counts[line] == 1}
-    ends: list[int] = []  # the smallest place that a run of this length can end with
-    runs: list[list[Any] | None] = []  # … and that run, backwards: its last pair, and the run before
+    ends: list[int] = []  # smallest end position of a sequence of each length
+    runs: list[list[Any] | None] = []  # that sequence as a linked list: last pair, previous
     for at, line in enumerate(before):
         place = places.get(line)
         if place is not None:
@@ -244,7 +242,7 @@ def _anchors(before: list[str], after: list[str]) -> list[tuple[int, int]]:
 
 
 def _near_changes(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the changes, with a few lines around each."""
+    """Return the changed lines with CONTEXT lines around each."""
     near = {at + step for at, (sign, _) in enumerate(lines) if sign != " " for step in range(-CONTEXT, CONTEXT + 1)}
     return [line for at, line in enumerate(lines) if at in near]
 
@@ -260,7 +258,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _entry(name: str, item: Any) -> list[str]:
-    """Write out a price by country, a variable's shape or a language's parts."""
+    """Return the lines of a price by country, a variable's type or a translation."""
     if not isinstance(item, msgspec.Struct):
         return [f"{name} {format_money(item)}"]
     fields = msgspec.to_builtins(item)

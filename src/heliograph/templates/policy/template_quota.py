@@ -1,4 +1,4 @@
-"""The room that a team's templates and layouts may take: every process has all of them in memory."""
+"""Storage quota of a team's templates and layouts, because every process keeps all of them in memory."""
 
 from collections.abc import Iterable
 
@@ -10,13 +10,13 @@ from heliograph.domain.setup.records import Mode
 from heliograph.domain.setup.snapshot import DRAFTS, RecordId, Row, Setup
 from heliograph.templates.policy.check import TemplateProblem
 
-LENGTH_MAX: dict[Mode, int] = {"live": 8 * MIB, "sandbox": 4 * MIB}  # characters, with drafts and what is archived
-TEXTS_MAX = 500  # templates and layouts
+LENGTH_MAX: dict[Mode, int] = {"live": 8 * MIB, "sandbox": 4 * MIB}  # characters, including drafts and archived ones
+TEXTS_MAX = 500  # maximum number of templates and layouts
 FIX = "Discard drafts that are not needed, shorten what is long, or ask the operator, whose setup file may hold more."
 
 
 def check_room(setup: Setup, team: str, rows: Iterable[Row]) -> None:
-    """Refuse rows that make a team's texts more than it may have; what makes them fewer or shorter may always be."""
+    """Reject rows that exceed the team's quota; a change that reduces the usage is always accepted."""
     before = _lengths(setup, team)
     after = before | {(row.kind, row.id): len(row.body or "") for row in rows}
     most, length, texts = LENGTH_MAX[setup.teams[team].record.mode], sum(after.values()), _count(after)

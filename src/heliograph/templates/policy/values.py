@@ -1,4 +1,4 @@
-"""A caller's variables: read, and held against what a template declares (contract 5, 18)."""
+"""Parses a caller's variables and validates them against a template's declarations (contract 5, 18)."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,22 +22,22 @@ from heliograph.templates.policy.formats import Region, can_format, formatted, p
 from heliograph.templates.policy.placeholders import NAME_MAX
 from heliograph.templates.policy.source import PARTS, Usage, compiled
 
-BRAND_NAME = "brand.name"  # among a WhatsApp template's variables: which position the service fills itself
-# What is looked at of a caller's variables, of a list's items and of an item's fields: no template declares so many.
+BRAND_NAME = "brand.name"  # in a WhatsApp template's variables: the position that the service fills itself
+# Maximum variables, list items and item fields that are examined; no template declares this many.
 READ_MAX, ITEMS_READ_MAX, FIELDS_READ_MAX = 10_000, 1_000, 200
 _REFUSED_BY_META = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]| {5}")
-TOLD_MAX = 100  # of the names that a refusal tells
+TOLD_MAX = 100  # maximum variable names in an error
 
 
 class Values(msgspec.Struct, frozen=True):
-    """Values by their name without `customer.`, or the fields of one item of a list."""
+    """Values by name without `customer.`, or the fields of one list item."""
 
     texts: dict[str, str] = {}
-    false: frozenset[str] = frozenset()  # those that are the boolean
+    false: frozenset[str] = frozenset()  # names whose value is the boolean false
     lists: dict[str, "list[Values]"] = {}
 
     def has(self, name: str) -> bool:
-        """Tell whether a condition on it holds: 0 does, "" and false and an empty list do not."""
+        """Return whether `{{#if name}}` holds: true for 0; false for "", false and an empty list."""
         return bool(self.texts.get(name) or self.lists.get(name)) and name not in self.false
 
 
@@ -45,9 +45,9 @@ NONE = Values()
 
 
 def read_variables(given: dict[str, Any] | None) -> Values:
-    """Read a caller's variables; null counts as missing.
+    """Parse a caller's variables; null counts as missing.
 
-    `brand.*` keeps its name, which no template declares, and so becomes an unknown variable.
+    `brand.*` keeps its prefix, which no template declares, and is therefore rejected as an unknown variable.
     """
     return _read(given, "") if given else NONE
 
@@ -58,7 +58,7 @@ def _read(given: Mapping[str, Any], within: str) -> Values:
     false = []
     for path, value in islice(_leaves(given, ""), FIELDS_READ_MAX if within else READ_MAX):
         name = path if within else path.removeprefix("customer.")
-        if isinstance(value, dict):  # empty, as its members would be listed else
+        if isinstance(value, dict):  # an empty object: members of others are already flattened
             if within:
                 raise _object(within + name)
             continue
@@ -101,7 +101,7 @@ def _leaves(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             if not value:
                 yield prefix + key, value
             inner = f"{prefix}{key}."
-            # No template declares so long a name: what is inside shares this one, else each would repeat it.
+            # No template declares a name this long. All nested members share the shortened name, to limit the output.
             yield from _leaves(value, inner) if len(inner) <= 2 * NAME_MAX else [(f"{inner[:NAME_MAX]}…", "")]
         elif value is not None:
             name = prefix + key
@@ -109,7 +109,7 @@ def _leaves(group: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def leaf_texts(given: dict[str, Any] | None) -> Iterator[str]:
-    """Yield the texts among a caller's variables, as many as are looked at."""
+    """Yield the text values among a caller's variables, within the READ_MAX limits."""
     for _, value in islice(_leaves(given or {}, ""), READ_MAX):
         if isinstance(value, str):
             yield value
@@ -133,12 +133,12 @@ def _text_of(value: Any, name: str) -> str:
 
 
 def asked_names(template: Template) -> list[str]:
-    """Return the declared variables that a caller gives; the brand's name is the service's own."""
+    """Return the declared variables that callers must provide: all except the brand name."""
     return [name for name in template.variables if name != BRAND_NAME]
 
 
 def only_declared(template: Template | None, given: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what the template asks for, of values that another service's caller gives: there, others are ignored."""
+    """Return only the declared variables, for callers of foreign APIs, which ignore undeclared ones."""
     if template is None or not given:
         return given
     names = set(asked_names(template))
@@ -161,7 +161,7 @@ def _only_fields(shape: Shape | None, value: Any) -> Any:
 
 
 def wrong_passthrough(template: Template | None) -> str:
-    """Say why a template cannot take any text as its one value; empty: it can."""
+    """Return why a template cannot carry free text as its only value; empty if it can."""
     if template is None:
         return "is no template of the team"
     if template.channel == "email":
@@ -177,9 +177,9 @@ def with_fallback(template: Template, values: Values) -> Values:
 
 
 def check_parameters(template: Template, values: Mapping[str, str]) -> None:
-    """Meta takes no empty value, no line break or tab in one, and no more than four spaces in a row.
+    """Reject values that Meta does not accept: empty, with a line break or tab, or with more than four spaces in a row.
 
-    One that may be absent, and is, is not the caller's mistake (contract 5).
+    An optional value that is absent is not an error (contract 5).
     """
     given = {name: values[name] for name in template.variables if name in values}
     wrong = [name for name, value in given.items() if not value.strip() or _REFUSED_BY_META.search(value)]
@@ -193,7 +193,7 @@ def check_parameters(template: Template, values: Mapping[str, str]) -> None:
 
 
 def with_brand(template: Template, values: Values, brand: Mapping[str, str]) -> dict[str, str]:
-    """Give each declared variable the value that its text shows, and the brand's name at its position (contract 5)."""
+    """Return the text of each declared variable as formatted in the body, with the brand name (contract 5)."""
     found = {**values.texts, **({BRAND_NAME: brand["name"]} if BRAND_NAME in template.variables else {})}
     if template.body and "|" in template.body:
         region = Region(template.locale, template.timezone)
@@ -218,9 +218,7 @@ def missing_and_unknown(template: Template, values: Values) -> tuple[list[str], 
 
 
 def check_variables(template: Template, values: Values) -> None:
-    """Check types, then in the order of contract 18: missing,
-    unknown, too many items, too long or not to be formatted.
-    """
+    """Check types, then in the order of contract 18: missing, unknown, too many items, too long or not formattable."""
     if values.lists or template.shapes:
         check_types(template, values)
     missing, unknown = missing_and_unknown(template, values)
@@ -231,12 +229,12 @@ def check_variables(template: Template, values: Values) -> None:
     if unknown:
         raise _naming(UnknownVariable, f"The template {template.id} does not declare these variables", unknown)
     texts = (template.subject, template.html, template.text, template.body)
-    if template.shapes or "|" in "".join(filter(None, texts)):  # most have neither bounds nor formats
+    if template.shapes or "|" in "".join(filter(None, texts)):  # most templates have neither types nor formats
         check_bounds(template, values)
 
 
 def check_bounds(template: Template, values: Values) -> None:
-    """Check that no list is too long, and that each value can be written."""
+    """Check that no list is too long, and that every value fits its maximum length and format."""
     for name, shape in template.shapes.items():
         if shape.list and len(values.lists.get(name, ())) > shape.max:
             raise ListTooLong(
@@ -263,7 +261,7 @@ def check_types(template: Template, values: Values) -> None:
 
 
 def _check_no_objects(declared: Collection[str], given: Mapping[str, str], within: str) -> None:
-    """Refuse an object where a plain value is declared: its members were read as names below the declared one."""
+    """Reject an object given for a declared plain variable; its members were flattened to names below that variable."""
     for name in given:
         if name in declared:
             continue
@@ -280,7 +278,7 @@ def _object(name: str) -> InvalidRequest:
 
 
 def _invalid(template: Template, values: Values) -> Iterator[str]:
-    """Yield the names of those that are too long, then of those that their format cannot write."""
+    """Yield the names of values that are too long, then of values that their format cannot represent."""
     for name, shape in template.shapes.items():
         if shape.max_length is not None:
             yield from (
@@ -296,7 +294,7 @@ def _invalid(template: Template, values: Values) -> Iterator[str]:
 
 
 def _given(values: Values, name: str, field: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the value, or that of each item, with its name as a caller reads it."""
+    """Yield (path, text) of a value, or of a field in each item of a list. The path is as the caller wrote it."""
     if field is None:
         if name in values.texts:
             yield name, values.texts[name]

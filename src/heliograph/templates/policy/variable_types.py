@@ -1,4 +1,4 @@
-"""Variables as people declare them: a name, or a table that says more (contract 18)."""
+"""Variable declarations as written in setup files: a name, or a table with a name and further fields (contract 18)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Declared = str | dict[str, Any]
 
 
 def with_shapes(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a template's fields as a record has them: the names, and apart from them what their tables say."""
+    """Convert declared variables to record fields: `variables` (the names) and `shapes` (other table fields)."""
     if "variables" not in fields:
         return fields
     tables = [one for one in fields["variables"] if isinstance(one, dict) and len(one) > 1]
@@ -19,7 +19,7 @@ def with_shapes(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def declared(template: Template) -> list[Declared]:
-    """List its variables as a setup file writes them."""
+    """Return the template's variables in setup-file format."""
     return [as_declared(template, name) for name in template.variables]
 
 
