@@ -1,4 +1,4 @@
-"""Mail that comes in for teams: kept as it came, recorded and told, before the other side is told that we have it."""
+"""Inbound mail of teams: stored, recorded and published before the sending server receives a success reply."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,15 +22,15 @@ class Incoming:
         self._new_id = new_id
 
     def owner(self, address: str) -> str | None:
-        """Return the team that has this address."""
+        """Return the id of the team that owns this address; None if unknown."""
         parsed = parse_address(address)
         team = self._store.setup.current.team_of(parsed) if parsed else None
         return team.record.id if team else None
 
     async def take(self, raw: bytes, mail: ReadMail, recipients: Sequence[str], judged: Authentication) -> None:
-        """Take it once for each team.
+        """Store a mail once for each recipient team and publish its events.
 
-        Raises StorageLimitReached; who sends it again then changes nothing for the others.
+        Raises StorageLimitReached. Teams that already have the mail are unaffected when the sender retries.
         """
         digest = await self._store.received.keep(raw)
         for team, addresses in self._by_team(recipients):

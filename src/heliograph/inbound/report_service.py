@@ -1,7 +1,7 @@
-"""The only way in for what the world says later: receipts, statuses, bounces and complaints.
+"""Entry point of all asynchronous reports: delivery receipts, statuses, bounces and complaints.
 
-A report names its message by the carrier's own id, or by message and position. One that is faster than the record of
-its hand-over is kept until that is there; those of a long message's parts fold into one state.
+A report names its message by the carrier's id, or by message and position. A report that arrives before its delivery
+attempt is recorded is kept until then. Reports about the parts of a long message are combined into one state.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from heliograph.storage.setup import SetupChange, SetupEvent
 from heliograph.storage.store import Store
 from heliograph.templates.policy.meta_status import UpstreamNews, after, changed_data, named_by
 
-PORTION = 100  # events of a batch in one transaction
+PORTION = 100  # events per transaction
 LATER = CallbackAnswer(status=503)
 
 Item = TypeVar("Item")
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 async def take_by_carrier(
     store: Store, carrier: str, reports: Sequence[CarrierReport], *, skip_known: bool = False
 ) -> None:
-    """Store reports; `skip_known`: those that are stored verbatim already change nothing."""
+    """Store a carrier's reports. `skip_known`: ignore reports that are already stored verbatim."""
     if reports:
         await store.reports.by_carrier(carrier, reports, skip_known=skip_known)
 
@@ -46,30 +46,30 @@ async def take_texts(
     *,
     team: int | None = None,
 ) -> None:
-    """Take what people wrote to us through this carrier; `team` is whom it is for, if that is known."""
+    """Store texts that people sent through this carrier. `team`: the recipient team, if known."""
     if texts:
         await store.texts.take(Way(carrier=carrier, channel=channel, team=team), texts)
 
 
 async def take_by_recipient(store: Store, message_id: str, position: int, report: Report) -> None:
-    """Take a report no matter which carrier had the message.
+    """Store a report for a recipient, whichever carrier sent the message.
 
-    Such is a mail that came back to the sender that we signed for this recipient.
+    Used for bounces to the signed envelope sender (VERP) of this recipient.
     """
     await store.reports.by_recipient(message_id, position, report)
 
 
 async def address_of(store: Store, message_id: str, position: int) -> str | None:
-    """Return whom a mail that came back was for; None when the message is gone."""
+    """Return the recipient address of a returned mail; None if the message was deleted."""
     return await store.reports.address_of(message_id, position)
 
 
 async def take_callback(
     store: Store, carriers: Carriers, carrier: str, callback: Callback, body: Callable[[], Awaitable[bytes]]
 ) -> CallbackAnswer | None:
-    """Return the answer, once its reports are stored.
+    """Store the reports of a carrier's callback and return the response.
 
-    It is None when there is no such carrier, or it takes no callbacks, and the body stays unread.
+    None, with the body unread, if the carrier does not exist or accepts no callbacks.
     """
     record = next((record for record in store.setup.current.carriers if record.id == carrier), None)
     heard = await carriers.get(record) if record else None
@@ -94,7 +94,7 @@ async def take_callback(
 
 
 async def _hear(carriers: Carriers, id_: str, carrier: Carrier, callback: Callback) -> CallbackAnswer | None:
-    """Verify and read a callback; 503 if too many large ones wait, 413 if it is larger than any provider sends."""
+    """Verify and parse a callback; respond 503 if too many large callbacks are in progress, 413 if it is too large."""
     try:
         if not callback.is_large:
             return await carrier.hear(callback)
@@ -109,7 +109,7 @@ def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 async def take_template_news(store: Store, carrier: str, news: UpstreamNews, now: int) -> None:
-    """Take what Meta told of a template, for each team that sends it; what is known already changes nothing."""
+    """Store Meta's update of a template for each team that uses the template; known updates change nothing."""
     found = [team for team in store.setup.current.teams.values() if named_by(team, news)]
     if not found:
         metrics.unclaimed_templates[carrier].inc()
@@ -136,7 +136,7 @@ def _heard(setup: Setup, _: int, *, team_id: str, news: UpstreamNews, now: int) 
 
 
 async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer) -> CallbackAnswer:
-    """Return its answer, once what it told is stored; 503, so that it comes again, for what cannot be kept yet."""
+    """Store a mail provider's events; return its response, or 503 (retry) if an event cannot be stored yet."""
     for number, batch in enumerate(_batches(answer.told)):
         replay_id = f"{answer.replay_id}/{number}" if answer.replay_id and number else answer.replay_id
         taken = await store.reports.by_provider(carrier, batch, replay_id=replay_id)
@@ -148,5 +148,5 @@ async def take_from_provider(store: Store, carrier: str, answer: CallbackAnswer)
 
 
 async def apply_early(store: Store) -> None:
-    """Apply the reports whose hand-over is recorded by now."""
+    """Apply reports that arrived early and whose delivery attempt is now recorded."""
     await store.reports.apply_early()

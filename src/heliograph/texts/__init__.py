@@ -1,1 +1,1 @@
-"""What `domain/` decides by name, said to people: as pure as they are."""
+"""User-facing texts for the named decisions of `domain/`: explanations, notices, advice, links. Pure code."""

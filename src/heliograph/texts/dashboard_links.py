@@ -1,4 +1,4 @@
-"""Where the dashboard shows a thing: by its kind, so that whoever tells of it names no address."""
+"""Dashboard paths by kind of object, so that other modules need not know URLs."""
 
 HOME = "/dashboard"
 TEAMS = f"{HOME}/teams"
@@ -6,7 +6,7 @@ OPERATOR = f"{HOME}/operator"
 ACCOUNT = f"{HOME}/account"
 OWN_NOTICES = f"{ACCOUNT}/notices"
 
-# Paths below the pages of a team; what has no page of its own is on the page of all.
+# Paths below a team's pages; kinds without a page for each object link to their list.
 OF_TEAM = {
     "chat": "/notices",
     "credit": "/billing",
@@ -49,17 +49,17 @@ OF_INSTANCE = {
 
 
 def of_team(team: str, kind: str = "", id_: str = "") -> str:
-    """Return the page of one thing, or of all of its kind; without a kind the team's first page."""
+    """Return the page of an object, or of all objects of a kind; without a kind, the team's home page."""
     return f"{TEAMS}/{team}{below_team(kind, id_) if kind else ''}"
 
 
 def below_team(kind: str, id_: str = "") -> str:
-    """Return the same, as it is below the pages of any team."""
+    """Return the path of an object relative to a team's pages."""
     return f"{OWN[kind]}/{id_}" if id_ and kind in OWN else OF_TEAM[kind]
 
 
 def of_link(token: str) -> str:
-    """Return the page that lets somebody in once."""
+    """Return the page of a one-time sign-in link."""
     return f"{HOME}/link/{token}"
 
 

@@ -1,9 +1,8 @@
-"""Did it arrive, and if not, why, on whose side and what to do: one table of causes for whatever others and we say.
+"""Explanations of delivery results: what happened, whose side the cause is on, and what to do.
 
-`domain/phones/carrier_codes.py` leads from the codes of SMS and WhatsApp to these causes,
-`inbound/policy/bounce_classifier.py` from the
-words of mail servers; what we know ourselves, outcomes name (`Own` and `Trouble`). What a relay says of itself is our
-carrier's trouble, not the recipient's.
+One table of causes serves all sources. `domain/phones/carrier_codes.py` maps the codes of SMS and WhatsApp carriers to
+these causes, `inbound/policy/bounce_classifier.py` the texts of mail servers; internal outcomes name their cause (`Own`
+and `Trouble`). An error of a relay itself is attributed to our carrier, not to the recipient.
 """
 
 import re
@@ -21,25 +20,24 @@ from heliograph.domain.phones.carrier_codes import CODES, STATES
 from heliograph.domain.setup.records import Channel
 from heliograph.inbound.policy.bounce_classifier import BLOCKLIST, SPAM, plain, read_reason
 
-Kind = Literal["good", "info", "wait", "bad"]  # of the box
-Place = Literal["", "senders", "templates", "carriers", "queues"]  # where it is mended
+Kind = Literal["good", "info", "wait", "bad"]  # style of the box
+Place = Literal["", "senders", "templates", "carriers", "queues"]  # page on which the cause can be fixed
 
 
-# What it is about (contract 17).
+# Category of a cause (contract 17).
 Category = Literal["recipient", "content", "policy", "infrastructure", "sender", "carrier", "limit"]
-# Whose side it is on: the recipient's with their server, our carrier's, the request's with all that the team has set
-# up for it, or this service's own.
+# Side of a cause: the recipient and their server, our carrier, the request with the team's setup, or this service.
 Side = Literal["theirs", "carrier", "request", "ours"]
 
 
 class Cause(NamedTuple):
     category: Category
     side: Side
-    what: str  # happened, in one sentence
+    what: str  # what happened, in one sentence
     cure: str
-    again: bool = True  # another try may get through as it is
+    again: bool = True  # whether a resend without changes may succeed
     see: Place = ""
-    waits: bool = True  # while it is being tried again, nobody has to do anything
+    waits: bool = True  # whether no action is needed while the message is retried
 
 
 class Explanation(NamedTuple):
@@ -47,13 +45,13 @@ class Explanation(NamedTuple):
     title: str
     text: str
     cure: str = ""
-    cause: str = ""  # of CAUSES
+    cause: str = ""  # key of CAUSES
     again: bool = True
     see: Place = ""
 
     @property
     def side(self) -> str:
-        """Say in words on whose side the cause is; empty: there is no cause."""
+        """Return the side of the cause as text; empty if there is no cause."""
         return SIDES[CAUSES[self.cause].side] if self.cause else ""
 
 
@@ -73,7 +71,7 @@ SIDES: dict[Side, str] = {
     "request": "Your side",
     "ours": "Our side",
 }
-# What a carrier is for those who wait for it, by its kind.
+# Names of carriers in explanations, by kind.
 CARRIER_NAMES = {
     "smtp": "mail relay",
     **dict.fromkeys(("smpp", "twilio", "http"), "SMS gateway"),
@@ -166,7 +164,7 @@ CAUSES: dict[str, Cause] = {
         "Use another address of this person.",
         again=False,
     ),
-    # -- email: what the server thinks of us or of the mail
+    # -- email: policy of the server and authentication of the sender
     "authentication": Cause(
         "sender",
         "request",
@@ -259,7 +257,7 @@ CAUSES: dict[str, Cause] = {
         see="carriers",
         waits=False,
     ),
-    # -- SMS and WhatsApp: the message, its sender and the way
+    # -- SMS and WhatsApp: the message, its sender and the route
     "filtered": Cause(
         "content",
         "request",
@@ -386,7 +384,7 @@ CAUSES: dict[str, Cause] = {
         see="carriers",
         waits=False,
     ),
-    # -- our own words
+    # -- causes within this service
     "expired": Cause(
         "limit",
         "request",
@@ -443,7 +441,7 @@ CAUSES: dict[str, Cause] = {
     "unexplained": Cause("infrastructure", "theirs", "The other side gave no reason.", _THEIR_SIDE),
 }
 
-# What an operator does about a carrier, by the cause; of others, its own cure.
+# Advice for operators on carrier failures, by cause; other causes use their own advice.
 _CARRIER_CURES: dict[str, str] = {
     "out_of_reach": "Check its host, port and encryption, that the other side runs, and that a firewall lets us out.",
     "no_answer": "Look at its own status page or log: it took the connection and did not answer in time.",
@@ -457,7 +455,7 @@ _CARRIER_CURES: dict[str, str] = {
     "unreachable": "Try another recipient: this one's server cannot be reached. If none can, check port 25 outwards.",
 }
 
-# What `policy` is about, where the plain words say it. A blocked account may be the sender's: not blamed.
+# Refines `policy` by the normalised text. A blocked account may be the sender's, so the recipient is not blamed.
 _POLICIES = (
     ("utf8", re.compile(r"smtputf8")),
     ("blocklist", re.compile(r"reputation")),
@@ -489,7 +487,7 @@ _POLICIES = (
     ),
 )
 
-# Codes of their own that operators document: NetEase, Yahoo, Cox, Comcast, Microsoft.
+# Operator-specific codes, as documented by NetEase, Yahoo, Cox, Comcast and Microsoft.
 _OPERATOR_CODES = (
     (
         "blocklist",
@@ -500,8 +498,8 @@ _OPERATOR_CODES = (
     ("spam", re.compile(r"\b(?:dt:spm|urlbl[01]{3,4})\b")),
 )
 
-# Enhanced codes with one narrow meaning, at IANA or at the large operators that made them up: they decide before any
-# words. The class is left out.
+# Enhanced codes with one specific meaning, at IANA or at the large operators that defined them. They take precedence
+# over the text. The class is omitted.
 NARROW: dict[str, str] = {
     "1.90": "rate",
     "2.3": "too_large",
@@ -529,7 +527,7 @@ NARROW: dict[str, str] = {
     **dict.fromkeys((f"7.{number}" for number in range(606, 651)), "blocklist"),
 }
 
-# What other enhanced codes (RFC 3463) say where words do not: the longest beginning that is here.
+# Meaning of other enhanced codes (RFC 3463) if the text gives no reason; the longest matching prefix counts.
 ENHANCED: dict[str, str] = {
     "1.0": "address_rejected",
     "1.1": "unknown_user",
@@ -554,9 +552,9 @@ ENHANCED: dict[str, str] = {
     "7": "policy",
 }
 
-# A reason of `inbound/policy/bounce_classifier.py` that has another name here, where `expired` is our own word.
+# Reasons of `inbound/policy/bounce_classifier.py` with another name here, where `expired` is an internal cause.
 _RENAMED = {"expired": "given_up"}
-# What a relay says of itself or of us, where a mail exchanger would be the recipient's own server.
+# Causes of a relay's replies about itself or about us; from a mail exchanger they concern the recipient's server.
 RELAYED: dict[str, str] = {
     "unreachable": "out_of_reach",
     "server_silent": "no_answer",
@@ -570,10 +568,10 @@ RELAYED: dict[str, str] = {
     "refused": "carrier_policy",
     "unexplained": "rejected",
 }
-_RELAY = "smtp"  # the kind of carrier, in the detail of what it said
-_LOGIN = ("454", "530", "534", "535", "538")  # RFC 4954: what a relay that wants a login replies
+_RELAY = "smtp"  # kind of carrier in a detail
+_LOGIN = ("454", "530", "534", "535", "538")  # RFC 4954: replies of a relay that requires authentication
 
-# What each state is called, and the colour of its box; `deferred` and `expired` are what became of a try.
+# Title and style of each state; `deferred` and `expired` are results of an attempt.
 TITLES: dict[str, tuple[Kind, str]] = {
     "queued": ("wait", "Waiting to be sent"),
     "sending": ("wait", "Being sent"),
@@ -586,7 +584,7 @@ TITLES: dict[str, tuple[Kind, str]] = {
     "expired": ("bad", "Not delivered: given up"),
     "failed": ("bad", "Not delivered"),
 }
-# What a state means that needs no cause.
+# Texts of states that need no cause.
 MEANINGS: dict[tuple[Channel | None, str], str] = {
     (None, "queued"): "It is in the queue and goes out next.",
     (None, "sending"): "It is being handed over right now.",
@@ -598,15 +596,15 @@ MEANINGS: dict[tuple[Channel | None, str], str] = {
     ("whatsapp", "delivered"): "It reached the phone. It has not been read yet, or read receipts are off.",
     ("whatsapp", "read"): "The recipient has opened it.",
 }
-BAD_NEWS = ("bounced", "failed", "complained")  # the states that have a cause
+BAD_NEWS = ("bounced", "failed", "complained")  # states that have a cause
 PAUSED = "Delivery is paused on this instance: it goes out when an operator resumes it."
 SIMULATED = "Simulated: nothing left this instance, and it reached nobody."
-_BY_OPERATOR = ("retried", "dropped")  # reasons that the recipient has and no event
+_BY_OPERATOR = ("retried", "dropped")  # reasons stored with the recipient, without an event
 NOTHING = "Nothing has to be done: it is tried again by itself."
 
 
 def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
-    """Return the name of the cause that a detail gives."""
+    """Return the name of the cause for a detail."""
     reason, text = str(detail.get("reason") or ""), str(detail.get("text") or "")
     if reason in CAUSES:
         return reason
@@ -622,7 +620,7 @@ def cause_of(channel: Channel, detail: Mapping[str, Any]) -> str:
 
 
 def _mail_cause(code: str, text: str, enhanced: str) -> str:
-    """Find the cause of a mail server's reply: a narrow enhanced code, then the words, then any code."""
+    """Return the cause of a mail server's reply: by a specific enhanced code, then the text, then any code."""
     parts = enhanced.split(".")[1:]
     narrow = NARROW.get(".".join(parts)) or _first(_OPERATOR_CODES, text.lower())
     if narrow:
@@ -640,7 +638,7 @@ def _mail_cause(code: str, text: str, enhanced: str) -> str:
 
 
 def _by_reply(code: str) -> str:
-    """Find what a reply code says by itself (RFC 5321 4.2.3), where words and enhanced code are silent."""
+    """Return the cause of a reply code alone (RFC 5321 4.2.3), if text and enhanced code give none."""
     if code == "552":  # exceeded storage allocation
         return "mailbox_full"
     return "temporary" if code.startswith("4") else "unexplained"
@@ -655,7 +653,7 @@ def _first(table: Iterable[tuple[str, re.Pattern[str]]], words: str) -> str | No
 
 
 def _by_status(code: str) -> str:
-    """Find the cause of an HTTP status, or of a carrier's own word that no table has."""
+    """Return the cause of an HTTP status, or of a carrier's code that no table has."""
     if code.isascii() and code.isdigit() and len(code) == 3:
         if code in ("401", "403", "404"):
             return "account"
@@ -668,10 +666,10 @@ def explain(
     status: str,
     detail: Mapping[str, Any],
     *,
-    deferred: bool = False,  # the last try was put off
-    paused: bool = False,  # delivery as a whole
+    deferred: bool = False,  # the last attempt was deferred
+    paused: bool = False,  # delivery is paused for the whole instance
 ) -> Explanation:
-    """Explain what became of one recipient, by its state and by what was said last."""
+    """Explain the result for one recipient, from its state and the last reply."""
     if status in ("queued", "sending") and not deferred:
         return Explanation(*TITLES[status], PAUSED if paused else MEANINGS[None, status])
     if status in ("queued", "sending", "sent") and deferred:
@@ -691,21 +689,24 @@ def explain(
 
 
 def cure_of_carrier(channel: Channel, detail: Mapping[str, Any]) -> str:
-    """Return what an operator does where a carrier did not take a message."""
+    """Return advice for an operator if a carrier did not accept a message."""
     name = cause_of(channel, detail)
-    if name == "unexplained" and not detail.get("code"):  # of an HTTP API or an SMSC that said nothing
+    if name == "unexplained" and not detail.get("code"):  # an HTTP API or SMSC that did not respond
         name = "out_of_reach"
     return _CARRIER_CURES.get(name) or CAUSES[name].cure
 
 
 def last_words(own: Mapping[str, Any], type_: str, said: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """Return what decides, and whether the last try was put off: by the recipient's own detail and its last event."""
+    """Return the decisive detail, and whether the last attempt was deferred.
+
+    `own`: the recipient's own detail; `type_` and `said`: its last event.
+    """
     detail = own if own.get("reason") in _BY_OPERATOR else said
     return detail, type_ in ("deferred", DELAYED) or own.get("reason") == "retried"
 
 
 def explanation_record(found: Explanation) -> ExplanationRecord | None:
-    """Return it as the API tells it; None: there is nothing to explain."""
+    """Return the explanation in API format; None if there is nothing to explain."""
     return _record(found.cause, found.text, found.cure, found.again) if found.cause else None
 
 
@@ -718,7 +719,7 @@ def _record(cause: str, text: str, advice: str, again: bool) -> ExplanationRecor
 
 
 def explained(event: StoredEvent) -> StoredEvent:
-    """Add its explanation to an event, where it is bad news of a message (contract 17)."""
+    """Add an explanation to an event that reports a failure or delay of a message (contract 17)."""
     channel, _, word = event.type.partition(".")
     if event.record is None or (word not in BAD_NEWS and event.type != DELAYED):
         return event
@@ -729,6 +730,6 @@ def explained(event: StoredEvent) -> StoredEvent:
 
 
 def tried_for(channel: Channel) -> str:
-    """Return how long a message is tried, for people."""
+    """Return how long a message is retried, as text."""
     window = SCHEDULES[channel].window
     return f"{window // DAY_MS} days" if window >= DAY_MS else f"{window // MINUTE_MS} minutes"

@@ -1,4 +1,4 @@
-"""What notices say: a mail, a post to a chat, and what people choose between."""
+"""Texts of notices: emails, chat posts, and the kinds that people can subscribe to."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,11 +11,11 @@ from heliograph.domain.text import without_addresses
 from heliograph.texts.dashboard_links import HOME, OWN_NOTICES, of_instance, of_team
 from heliograph.webhooks.policy.webhook_url import parse_target
 
-LISTED = 20  # things that one mail tells of by name
+LISTED = 20  # maximum notices listed in one mail
 NAME_MAX = 60  # characters of a name
-WISH_MAX = 110  # of what was asked for, such as “Send as Acme from acme.com”
+WISH_MAX = 110  # characters of a request's text, such as “Send as Acme from acme.com”
 
-# What a member of a team, and what an operator, is asked about.
+# Kinds of notices for members of a team, and for operators: label and description.
 TEAM_KINDS = {
     "approval": ("Approvals", "An operator approved or refused a domain, a name, a sender ID or a template."),
     "template": ("WhatsApp templates", "Meta rejected, paused or disabled a template, or takes it again."),
@@ -29,7 +29,7 @@ INSTANCE_KINDS = {
     "platform": ("Platform", "Delivery paused itself, or the platform's own domain can no longer send."),
 }
 
-# What an approval is about.
+# Subjects of an approval.
 _WISHES = {
     "domain": "domain",
     "display_name": "display name",
@@ -38,7 +38,7 @@ _WISHES = {
     "team": "team name",
 }
 
-# What is told of each of Meta's words on a template; of others nothing.
+# Texts for Meta's template statuses; other statuses produce no notice.
 _UPSTREAM = {
     "template.upstream_approved": ("Meta takes {}", "can be sent", "Nothing is to be done."),
     "template.upstream_rejected": (
@@ -68,7 +68,7 @@ class NoticeWords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def say(one: NoticeRow, setup: Setup, base_url: str) -> NoticeWords:
-    """Say what happened and what to do, with the team's name."""
+    """Return the texts of a notice: the event, the action to take, and a link."""
     team = setup.teams.get(one.team)
     whose = _name(team.record.name if team else setup.platform.brand)
     subject, said, todo, button, *place = _WORDS[one.kind](one, setup, whose)
@@ -77,7 +77,7 @@ def say(one: NoticeRow, setup: Setup, base_url: str) -> NoticeWords:
 
 
 def to_mail(told: Sequence[NoticeRow], setup: Setup, base_url: str, role: str) -> OwnMail:
-    """Write a mail about one or many; `role` is the reader's, in the team of the first."""
+    """Return a mail about one or more notices. `role`: the reader's role in the team of the first notice."""
     brand = setup.platform.brand
     said = [say(one, setup, base_url) for one in told[:LISTED]]
     if len(told) == 1:
@@ -108,9 +108,7 @@ def to_mail(told: Sequence[NoticeRow], setup: Setup, base_url: str, role: str) -
 
 
 def to_chat(told: Sequence[NoticeRow], setup: Setup, base_url: str, url: str) -> bytes:
-    """Return the JSON that Slack and Mattermost take, or
-    Discord. Nobody is called by what somebody else has written.
-    """
+    """Return the JSON body for Slack and Mattermost, or for Discord. Mentions in user-written text are disabled."""
     if len(told) == 1:
         one = say(told[0], setup, base_url)
         text = f"{one_line(one.subject)}\n{one_line(one.said)} {one_line(one.todo)}\n{one.url}"
@@ -128,7 +126,7 @@ def to_chat(told: Sequence[NoticeRow], setup: Setup, base_url: str, url: str) ->
 
 
 def _name(text: str) -> str:
-    """Write a name as a mail may say it: without anything that a mail program would make a link of."""
+    """Return a name that is safe in a mail: without text that mail clients turn into links."""
     return one_line(without_addresses(text), NAME_MAX) or "your team"
 
 
@@ -138,7 +136,7 @@ def _approval(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, ...]:
     if thing == "template":
         id_ = subject
         subject = team.templates[subject].name if team and subject in team.templates else subject
-    wish = f"“{one_line(subject, WISH_MAX)}”"  # a name, or what was asked for in a sentence
+    wish = f"“{one_line(subject, WISH_MAX)}”"  # a name, or a requested change as a sentence
     what = f"{wish} ({_WISHES[thing]} of {whose})"
     if verb == "approve":
         return f"Approved: {wish}", f"{what} is approved.", "You can use it now.", "Open it", thing, id_
@@ -173,7 +171,7 @@ def _domain(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, ...]:
 
 def _webhook(one: NoticeRow, setup: Setup, whose: str) -> tuple[str, ...]:
     team, url = setup.teams.get(one.team), one.facts["subject"]
-    # The hook is read as it is now: where it was enabled or removed meanwhile, there is less to say.
+    # Use the webhook's current state: if it was enabled or deleted since, the reason is unknown.
     hook = next((hook for hook in team.webhooks if hook.url == url and hook.disabled_reason), None) if team else None
     host, reason = host_of(url), hook.disabled_reason if hook else "the endpoint kept failing"
     return (
@@ -253,7 +251,7 @@ _WORDS = {
 
 
 def host_of(url: str) -> str:
-    """Return all of an address that may be shown: the rest may be a secret."""
+    """Return the host of a URL, the only part that may be shown: the rest may contain a secret."""
     try:
         return parse_target(url).host
     except ValueError:

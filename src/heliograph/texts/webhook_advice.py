@@ -1,4 +1,4 @@
-"""Why an endpoint did not take an event, in a sentence, and what its owner can do about it."""
+"""Explanations of failed webhook deliveries, with advice for the endpoint's owner."""
 
 import msgspec
 
@@ -68,7 +68,7 @@ _UNKNOWN = Advice("There was no usable answer.", "Check that the URL leads to yo
 
 
 def advice(status: int | None, reason: Silence | None) -> Advice | None:
-    """Return what to do about a failed try; None: the event was taken."""
+    """Return advice on a failed attempt; None if the event was delivered."""
     if verdict(status) == "delivered":
         return None
     if status is not None:

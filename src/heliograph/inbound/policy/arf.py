@@ -1,4 +1,4 @@
-"""Complaints: feedback reports (RFC 5965), and Microsoft's JMRP, which only attaches the message."""
+"""Complaint parser: feedback reports (RFC 5965), and Microsoft's JMRP, which only attaches the message."""
 
 import re
 
@@ -16,8 +16,8 @@ _JMRP_RECIPIENT = "x-hmxmroriginalrecipient"
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     type: str  # abuse, fraud, virus, other, not-spam, auth-failure (RFC 6591), …
-    recipients: tuple[str, ...] = ()  # who complains, by every name that it has for them
-    sender: str | None = None  # envelope sender of the mail it is about
+    recipients: tuple[str, ...] = ()  # all addresses that the report gives for the complaining recipient
+    sender: str | None = None  # envelope sender of the reported mail
 
 
 def read_feedback(mail: ReceivedMail) -> Feedback | None:
@@ -40,7 +40,7 @@ def _report(mail: ReceivedMail) -> Fields | None:
     for part in mail.parts:
         if part.type == "message/feedback-report":
             return read_fields(part.text)
-    # Reports whose type is wrong or whose MIME is broken carry the fields in their text.
+    # Reports with a wrong type or broken MIME have the fields in their text.
     text = own_words(mail.text())
     found = _REPORT.search(text)
     fields = read_fields(text[found.start() :].partition("\n\n")[0]) if found else {}

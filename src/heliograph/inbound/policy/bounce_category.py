@@ -1,6 +1,4 @@
-"""Why a mail was refused or came back, in one of four words for counters; what decides is
-inbound/policy/bounce_classifier.py.
-"""
+"""Maps a failed mail to one of four categories for counters; bounce_classifier.py makes the actual decision."""
 
 import re
 from collections.abc import Mapping
@@ -10,8 +8,8 @@ from heliograph.domain.events import is_hard
 
 Category = Literal["recipient", "policy", "infrastructure", "content"]
 
-WORDS_MAX = 500  # characters of the carrier's text that are searched
-# Class and subject of an enhanced code (RFC 3463) → what it blames; 7 is security and policy.
+WORDS_MAX = 500  # examined characters of the carrier's text
+# Subject of an enhanced code (RFC 3463) → category; 7 is security and policy.
 _SUBJECTS: dict[str, Category] = {
     "1": "recipient",
     "2": "recipient",
@@ -35,7 +33,7 @@ _WORDS: tuple[tuple[re.Pattern[str], Category], ...] = (
 
 
 def category_of(status: str, detail: Mapping[str, Any]) -> Category:
-    """Sort a failure by `status` (bounced, failed or complained) and `detail`, the carrier's words of the timeline."""
+    """Return the category of a failure. `status`: bounced, failed or complained; `detail`: the carrier's reply."""
     if status == "complained" or is_hard(status, detail):
         return "recipient"  # the address is bad, or its owner does not want the mail
     text = str(detail.get("text") or "")[:WORDS_MAX].lower()
@@ -44,6 +42,6 @@ def category_of(status: str, detail: Mapping[str, Any]) -> Category:
     if by_code and by_code != "policy":
         return by_code
     words = next((category for pattern, category in _WORDS if pattern.search(text)), None)
-    if by_code:  # policy: of spam filters, too
+    if by_code:  # policy codes are also used by spam filters
         return "content" if words == "content" else by_code
     return words or "infrastructure"

@@ -1,8 +1,8 @@
-"""Who is to blame for a refused mail: the address itself, or anything else. One judge for replies and reports.
+"""Bounce classification: decides whether the address itself or something else caused a rejection.
 
-Words beat codes (contract 6). An address is silenced only for its own fault: words that blame anything else are looked
-for first, and a code decides only where the words are silent. Reasons are phrases, not servers, because most systems
-say one of a few things in one of a few ways.
+Used for SMTP replies and for bounce reports. Text takes precedence over codes (contract 6). An address is suppressed
+only for its own fault: phrases with other causes are matched first, and a code decides only if the text gives no
+reason. Reasons are phrases, not servers, because most systems use a few common phrases.
 """
 
 import re
@@ -10,11 +10,11 @@ import unicodedata
 
 import msgspec
 
-WORDS_MAX = 8000  # characters that are searched
+WORDS_MAX = 8000  # examined characters
 
-# The codes that say by themselves that the address is bad (reliability, SMTP retries).
+# Enhanced codes that alone prove a bad address (reliability, SMTP retries).
 ADDRESS_CODES = frozenset({"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.1.351", "5.2.1"})
-# What servers make of a 550 without an enhanced code, and a way that is not found: they say no more than `5`.
+# Codes that servers use for a 550 without an enhanced code, or for a missing route: no more specific than `5`.
 VAGUE = frozenset({"5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.4", "5.5.0"})
 
 URL = re.compile(r"\b(?:https?|ldap|mailto):\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE)
@@ -23,11 +23,11 @@ _HOST = re.compile(r"(?<![\w.-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,8}[a-z]{2,24}(?!
 _LIST_HOST = re.compile(
     r"spamhaus|spamcop|\bsorbs|barracuda|abuseat|dnsbl|ipcheck\.|\brbl|uribl|surbl|groups\.google", re.IGNORECASE
 )
-_WRAPPER = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's, before whatever the server said
+_WRAPPER = re.compile(r"unknown address error (?=[45]\d\d\b)")  # IronPort's prefix of the remote server's reply
 _PLAIN: dict[int, str] = {
     code: unicodedata.normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x250), *range(0x370, 0x400))
 }
-_PLAIN |= dict.fromkeys(range(0x300, 0x370), "")  # accents by themselves
+_PLAIN |= dict.fromkeys(range(0x300, 0x370), "")  # combining accents
 _PLAIN |= str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "ı": "i", "\u2018": "'", "\u2019": "'", "`": "'"})
 
 
@@ -35,7 +35,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     address: bool = False  # the address itself is bad
     permanent: bool = True
-    weak: bool = False  # words so common that they weigh less than others': of an address less than a code, too
+    weak: bool = False  # too common to outweigh other phrases; if about the address, also weaker than a code
 
 
 def _reason(
@@ -44,8 +44,8 @@ def _reason(
     return re.compile("|".join(phrases)), Reason(name=name, address=address, permanent=permanent, weak=weak)
 
 
-# Phrases are matched in lower case, without accents, on one line; `@` stands for an address, `~` for a host or link.
-_W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one word more of the same sentence
+# Phrases are matched in lower case, without accents, on one line; `@` replaces an address, `~` a host or link.
+_W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one more word of the same sentence
 _SOMEBODY = (
     r"\b(?:users?|user ?names?|recipients?|rcpt|mail ?box(?:es)?|(?:email |e-mail |mail )?accounts?|address(?:es|ee)?"
     r"|alias|person|customer|subscriber)"
@@ -64,7 +64,7 @@ _SIZE = (
     r"|boyut\w{0,2})"
 )
 _EXCEEDS = r"(?:exced|depas|superi?[ao]|uberschr|overschr|przekr|prekroc|overskrid|ylit|meghalad|\basi[yl])"
-# Lists of senders, and unwanted mail, in other languages.
+# Block lists and unwanted mail in other languages.
 BLOCKLIST = (
     r"sperrliste|liste noire|blacklist|list[ae]s? (?:negra|nera|neagra|de bloque)|(?:zwarte|blokkeer) ?lijst"
     r"|\bczarn\w{1,3} lis[ct]|\bcern\w{1,3} listin|(?:ч[её]рн|чорн)\w{2,3} спис|kara liste|svartlist|sortlist"
@@ -75,7 +75,7 @@ SPAM = (
     r"|roskapost|keretlen|nedorit|スパム|迷惑メール|垃圾(?:[邮郵]件|信息)|스팸"
 )
 
-# The first that fits is taken. What would only hold back one message comes before what would suppress an address.
+# The first match wins. Reasons that reject one message come before reasons that suppress an address.
 _REASONS = [
     _reason("disabled", r"\b(?:due to|for|because of|por) (?:\w{1,20} )?inac?tivi", address=True),
     _reason(
@@ -133,7 +133,7 @@ _REASONS = [
     ),
     _reason(
         "policy",
-        # lists, spam, viruses, content
+        # block lists, spam, viruses, content
         r"\bspam|\bube\b|\bjunk|unsolicited|bulk mail|black[- ]?list|block-? ?list|deny[- ]?list|\bblocked",
         r"(?:white|allow|allowed|safe)[- ]?list|(?:approved|allowed|trusted|permitted) (?:list|senders?)\b",
         r"_blocked|\bbanned|spoof|\brbls?\b|dnsbl|cloudmark|(?:is|are|was|domain|address) listed",
@@ -147,7 +147,7 @@ _REASONS = [
         rf"\b(?:por|pelo|per|wegen|aufgrund|cause d\w|raison d\w) (?:\w{{1,10}} ){{0,2}}{_CONTENT}",
         rf"{_CONTENT} (?:\w{{1,12}} )?(?:no|nao|non|nicht|rechaz|rejeit|rifiut|refus|abgelehnt)",
         r"prohibited|complaints?\b|dynamic ip|security (?:polic|reas|risk|issue|concern|violat)",
-        # who we are and how we prove it
+        # identity and authentication of the sender
         r"\bspf\b|\bdkim\b|\bdmarc\b|sender ?id\b|purported|authenti[cf]|authoriz|authoris",
         r"\barc[- ](?:seal|set|chain|sign|valid|fail)|challenge|\bviolat|harvest",
         r"reverse (?:dns|look|host|name|map|entry)|\bptr\b|\brdns\b",
@@ -160,7 +160,7 @@ _REASONS = [
         rf"(?:invalid|unknown|bad|missing|empty|null|unroute?able|fake|forged|envelope) {_W}?"
         r"(?:sender|from\b|return|helo|ehlo)|domain of (?:the )?sender|emetteur|absender invalid",
         r"\bmessages from\b|\bfrom address",
-        # what the receiver permits
+        # policies of the receiver
         r"polic(?:y|ies)|permission|privilege|administrativ|moderat|restrict|closed (?:mailing )?list|list is closed",
         r"local users? only|network,? not allowed|before greeting|over ipv[46]",
         r"preferences|user rules|\boutsiders?\b|closed to (?:outside|extern|the public|non)",
@@ -176,7 +176,7 @@ _REASONS = [
         r"members-only|non-?members?\b|organi.ational settings|low priority|images or other|backscatter|not owned by",
         r"confirm this|refused - see|malicious|dead domain|verification fail",
         r"\byour (?:e-?mail )?(?:address|mailbox) (?:is|was)",
-        # the protocol
+        # protocol errors
         r"bare (?:lf|cr)\b|headers? (?:error|is|are|was|based|too)|(?:duplicate|missing|from:|invalid|bad) header",
         r"(?:duplicate|multiple|missing|invalid|bad|no|without) (?:an? |valid ){0,2}"
         r"(?:message-?id\b|(?:from|to|cc|date|subject|reply-to|received|mime|list-[a-z]{1,12}) header)|header missing",
@@ -257,7 +257,7 @@ _REASONS = [
         r"recip\w{0,10}notfound|bad ?rcpt ?to|invalid-recipient|recipient not ok|archived recipient",
         r"destinataire archive",
         rf"user {_W}?not (?:here|local)|not (?:found|known) (?:here|at this)|unavailable or access denied",
-        # Microsoft 365, when its tenant has no such address (directory-based edge blocking)
+        # Microsoft 365, if its tenant has no such address (directory-based edge blocking)
         r"\b5\.4\.1\b.{0,90}recipient address rejected: access denied",
         r"(?:宛先|送信先|あて先|受信者|アドレス|ユーザ|アカウント).{0,30}(?:存在し|見つか|不明|ありません)|宛先不明",
         r"(?:用户|收件人|地址|邮箱|帐号|账号|帳號|信箱).{0,12}(?:不存在|未知|未找到|无效|無效|找不到)",
@@ -351,7 +351,7 @@ _REASONS = [
         r"domain.{0,20}(?:existiert nicht|n.existe pas|no existe|не существует)",
         address=True,
     ),
-    # Words that outweigh a code, but not those above.
+    # Phrases that outweigh a code, but not the phrases above.
     _reason(
         "refused",
         rf"access (?:was |is )?denied|not {_W}?(?:allowed|permitted)|forbidden|\bdenied\b|disallow",
@@ -393,7 +393,7 @@ _REASONS = [
         permanent=False,
         weak=True,
     ),
-    # Words that point at the address without a why, or at a domain that may be the sender's.
+    # Phrases that mention the address without a reason, or a domain that may be the sender's.
     _reason("unknown_host", rf"(?:invalid|illegal|bad) {_W}?{_SOMEWHERE}\b", address=True, weak=True),
     _reason(
         "address_rejected",
@@ -406,7 +406,7 @@ _REASONS = [
 
 
 def read_reason(*texts: str) -> Reason | None:
-    """Return the reason in the first text that gives one."""
+    """Return the reason found in the first text that has one; None if not found."""
     for text in texts:
         words = plain(text)
         for phrases, reason in _REASONS:
@@ -416,7 +416,7 @@ def read_reason(*texts: str) -> Reason | None:
 
 
 def blames_address(reason: Reason | None, *codes: str | None) -> bool:
-    """Tell whether a permanent refusal is the address's own fault, by the words' reason and the enhanced codes."""
+    """Return whether a permanent rejection is the address's own fault, by the text's reason and the enhanced codes."""
     if reason and not (reason.weak and reason.address):
         return reason.address
     telling = [code for code in codes if code and code not in VAGUE]
@@ -424,9 +424,9 @@ def blames_address(reason: Reason | None, *codes: str | None) -> bool:
 
 
 def says_absent(reason: Reason | None, *codes: str | None) -> bool:
-    """Tell whether what an address is blamed for is a domain that does not exist, which counts when it is told twice.
+    """Return whether the cause is a domain that does not exist, which must be reported twice to count.
 
-    5.1.10 says that the domain exists and takes no mail (RFC 7505), or that Microsoft knows no such recipient.
+    5.1.10 means that the domain exists and accepts no mail (RFC 7505), or that Microsoft knows no such recipient.
     """
     by_words = reason is not None and reason.name == "unknown_host"
     settled = reason is not None and not reason.weak
@@ -434,7 +434,7 @@ def says_absent(reason: Reason | None, *codes: str | None) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return one line in lower case without accents; addresses, hosts and links are not words."""
+    """Return the text as one line in lower case without accents, with addresses, hosts and links replaced."""
     text = URL.sub(_unnamed, text[:WORDS_MAX])
     text = _HOST.sub(_unnamed, ADDRESS.sub("@", text).lower())
     return _WRAPPER.sub("", " ".join(text.translate(_PLAIN).split()))

@@ -1,6 +1,6 @@
-"""Returned mail: bounces, delays, receipts, complaints and auto-replies, read into one record.
+"""Parser of returned mail: bounces, delays, receipts, complaints and auto-replies.
 
-No input makes it raise. A record changes nothing by itself: `to_report` says what it means for a recipient.
+No input raises an exception. A parsed record has no effect; `to_report` returns its meaning for a recipient.
 """
 
 import re
@@ -37,7 +37,7 @@ Kind = Literal["bounce", "delay", "delivered", "complaint", "auto_reply", "unkno
 
 TEXT_MAX = 500  # characters of the carrier's text that are kept
 
-# Complaints by a recipient; other feedback (auth-failure, dmarc) is about us.
+# Feedback types of a recipient's complaint; other types (auth-failure, dmarc) are about the sender.
 COMPLAINTS = frozenset({"abuse", "complaint", "fraud", "virus", "opt-out", "opt-out-list", "miscategorized", "other"})
 
 _DAEMON = re.compile(
@@ -63,19 +63,19 @@ _AUTO_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-autoreply-
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     permanent: bool | None = None
-    status: str | None = None  # enhanced code, as stated in the message
-    code: str | None = None  # SMTP reply code; of a complaint: its feedback type
+    status: str | None = None  # enhanced code as given in the message
+    code: str | None = None  # SMTP reply code; for a complaint: its feedback type
     recipient: str | None = None
     text: str = ""
-    action: str | None = None  # of RFC 3464
-    reason: str | None = None  # of inbound/policy/bounce_classifier.py, when the text gives one
-    bad_address: bool = False  # the address itself is to blame
-    absent: bool = False  # … because its domain does not exist
-    forwarded: bool = False  # it is about another address, which ours was forwarded or expanded to
+    action: str | None = None  # action field of RFC 3464
+    reason: str | None = None  # reason from bounce_classifier.py, if the text has one
+    bad_address: bool = False  # the address itself is the cause
+    absent: bool = False  # the cause is that its domain does not exist
+    forwarded: bool = False  # about another address, to which ours was forwarded or expanded
 
 
 def read_returned(mail: ReceivedMail, ours: str | None) -> Returned:
-    """Read what it says of our recipient, in its normal form; without one, of whom it names."""
+    """Parse what a mail reports about our recipient (a normalised address); if None, about the recipient it names."""
     found = read_feedback(mail) or read_status(mail) or read_notification(mail.text())
     if isinstance(found, Feedback):
         return _complaint(mail, found, ours)
@@ -88,13 +88,13 @@ def read_returned(mail: ReceivedMail, ours: str | None) -> Returned:
 
 
 def signed_sender(mail: ReceivedMail) -> str | None:
-    """Return the envelope sender of the mail that it is about, as far as it says so."""
+    """Return the envelope sender of the reported mail, if the report has it."""
     feedback = read_feedback(mail)
     return (feedback.sender if feedback else None) or _enclosed(mail, "return-path")
 
 
 def signed_message(mail: ReceivedMail, keys_of: Callable[[str], Sequence[SigningKey]]) -> str | None:
-    """Return the id of the mail that a complaint encloses, if it has our own signature over its header."""
+    """Return the id of the message that a complaint encloses, if our DKIM signature of its header is valid."""
     enclosed = mail.enclosed()
     found = _OWN_ID.fullmatch(enclosed.fields.get("message-id", "")) if enclosed else None
     if enclosed is None or found is None or read_feedback(mail) is None:
@@ -103,13 +103,13 @@ def signed_message(mail: ReceivedMail, keys_of: Callable[[str], Sequence[Signing
 
 
 def complaining(mail: ReceivedMail) -> list[str]:
-    """Return who complains, by every name that the report has for them."""
+    """Return all addresses that the report gives for the complaining recipient."""
     feedback = read_feedback(mail)
     return list(feedback.recipients) if feedback else []
 
 
 def to_report(returned: Returned) -> Report | None:
-    """Return what it means for the recipient; None when it means nothing."""
+    """Return the report for the recipient; None if the mail has no effect."""
     detail = {
         name: value
         for name, value in (("code", returned.code), ("enhanced", returned.status), ("text", returned.text))
@@ -127,7 +127,8 @@ def to_report(returned: Returned) -> Report | None:
             return Report(status="failed", detail={"reason": FORWARDING_FAILED, **detail})
         if returned.permanent and returned.bad_address:
             return Report(status="bounced", detail=detail, suppress="bounce", absent=returned.absent)
-        # Also a soft failure: the server that returns the mail has given up (contract 6: retried, then `failed`).
+        # Also for a soft failure: the server that returns the mail no longer retries (contract 6: retried, then
+        # `failed`).
         return Report(status="failed", detail=detail)
     return None
 
@@ -168,7 +169,8 @@ def _status_report(mail: ReceivedMail, group: Group, ours: str | None) -> Return
         text=_line(group.diagnostic or codes.excerpt or notice),
         action=group.action,
         reason=reason.name if reason else None,
-        # Some servers report any refused recipient as 5.1.1 although the reply said `5.7.1`: both must say so.
+        # Some servers report any rejected recipient as 5.1.1 although the reply said `5.7.1`: both must blame the
+        # address.
         bad_address=blames_address(reason, status, codes.enhanced)
         and not bounce_text.is_at_sender(f"{diagnostic}\n{notice}"),
         absent=says_absent(reason, status, codes.enhanced),
@@ -177,7 +179,7 @@ def _status_report(mail: ReceivedMail, group: Group, ours: str | None) -> Return
 
 
 def _sharper(field: str | None, found: str | None) -> str | None:
-    """Choose the status: the field decides the class; the reply's own code adds the details it lacks."""
+    """Return the more specific status: the field decides the class; the reply's code adds missing details."""
     if field is None:
         return found
     return found if found and bounce_text.is_vague(field) and found[0] == field[0] else field
@@ -205,7 +207,7 @@ def _is_permanent(status: str | None, codes: bounce_text.Codes, reason: Reason |
 
 
 def _notice(mail: ReceivedMail, ours: str | None) -> Returned | None:
-    """Read a bounce or a delay in plain text."""
+    """Parse a bounce or delay notice in plain text; None if the mail is none."""
     notice = bounce_text.own_words(mail.text())
     subject = mail.fields.get("subject", "")
     failed = mail.fields.get("x-failed-recipients", "")
@@ -281,7 +283,7 @@ def _is_auto(mail: ReceivedMail) -> bool:
 
 
 def _named(mail: ReceivedMail, notice: str) -> str | None:
-    """Return the address a notice is about: the first that is neither its recipient's nor its sender's."""
+    """Return the address that a notice is about: the first that belongs to neither its recipient nor its sender."""
     failed = ADDRESS.search(mail.fields.get("x-failed-recipients", ""))
     if failed:
         return failed[0]
@@ -292,9 +294,9 @@ def _named(mail: ReceivedMail, notice: str) -> str | None:
 
 
 def _strangers(mail: ReceivedMail) -> set[str]:
-    """Return addresses that a report names although it is not about them.
+    """Return addresses that a report mentions although it is not about them.
 
-    These are whom it goes to and comes from, and our sender.
+    These are its own recipient and sender, and the sender of the original.
     """
     own = [mail.fields.get(name, "") for name in ("to", "from", "return-path", "delivered-to")]
     sent = [_enclosed(mail, name) or "" for name in ("from", "return-path", "sender", "reply-to", "message-id")]
@@ -302,9 +304,9 @@ def _strangers(mail: ReceivedMail) -> set[str]:
 
 
 def _written_to(mail: ReceivedMail) -> list[str]:
-    """Return the addresses in the returned original.
+    """Return the To and Cc addresses of the returned original.
 
-    There are none where it is ours: a blind copy is for nobody that it names.
+    Empty if the original is ours, because a Bcc recipient is not among them.
     """
     part = mail.enclosed()
     fields = part.fields if part else bounce_text.copied_fields(mail.text())

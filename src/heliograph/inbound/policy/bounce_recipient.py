@@ -1,6 +1,6 @@
-"""Which address a report is about: the one we wrote to, or another that it was forwarded or expanded to.
+"""Decides which address a report is about: our recipient, or one to which the mail was forwarded or expanded.
 
-A report about another address says nothing of ours (contract 6), except where it says that ours is unknown.
+A report about another address does not affect ours (contract 6), unless it says that ours is unknown.
 """
 
 import re
@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from heliograph.domain.mail.address import normal_domain
 from heliograph.inbound.policy.bounce_classifier import ADDRESS, read_reason
 
-# Where providers keep a tenant's mailboxes under a second name, and names that no other provider can have.
+# Domains under which providers give a tenant's mailboxes a second name; no other provider can use them.
 _TENANTS = (".onmicrosoft.com", ".onmicrosoft.us", ".onmicrosoft.de", ".onmschina.cn", ".test-google-a.com")
-_SECOND_LEVELS = frozenset(("ac", "co", "com", "edu", "gov", "net", "org"))  # contoso.co.uk
-_SAYING = 3  # letters that say something of a name that contains them
+_SECOND_LEVELS = frozenset(("ac", "co", "com", "edu", "gov", "net", "org"))  # second-level domains: contoso.co.uk
+_SAYING = 3  # minimum length of a name for a substring match
 _INSIDE = (".local", ".lan", ".internal", ".intern", ".localdomain", ".corp", ".home.arpa", ".localhost")
 _TWINS = ({"gmail.com", "googlemail.com"},)
 
-# `(generated from <a@b>)`, `(expanded from: <a@b>)`: where the mail came by, not what is said about it.
+# `(generated from <a@b>)`, `(expanded from: <a@b>)`: the route of the mail, not the subject of the report.
 _CAME_BY = re.compile(
     r"\(?(?:ultimately )?(?:generated|expanded|forwarded|redirected|resent|alias(?:ed)?|originally)"
     r" (?:from|for|by|of|to)\b[^()\n]{0,400}\)?",
@@ -28,7 +28,7 @@ _HEX = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}|\+([0-9A-F]{2})")
 
 
 def is_ours(named: str, ours: str) -> bool:
-    """Tell whether two addresses are one mailbox; `ours` is in its normal form."""
+    """Return whether both addresses are the same mailbox. `ours`: normalised address."""
     local, _, domain = _folded(ours)
     other, at, place = _folded(named)
     if other not in (local, local.partition("+")[0]) and _folded(_unescaped(named))[0] != local:
@@ -37,7 +37,7 @@ def is_ours(named: str, ours: str) -> bool:
 
 
 def is_at_ours(named: str, ours: str) -> bool:
-    """Tell whether an address is where ours is; who passes complaints on often hides the local part (RFC 6590)."""
+    """Return whether both addresses have the same domain. Complaint forwarders often hide the local part (RFC 6590)."""
     return _is_same_place(_folded(named)[2], _folded(ours)[2])
 
 
@@ -53,13 +53,13 @@ def _is_same_place(place: str, domain: str) -> bool:
 
 
 def _is_tenant_of(place: str, domain: str) -> bool:
-    """Tell whether a tenant is named like a domain; any other is whom the mail was forwarded to."""
+    """Return whether a tenant is named like the domain; mail to any other tenant was forwarded."""
     tenant, own = place.partition(".")[0].replace("-", ""), _own_label(domain).replace("-", "")
     return tenant == own or (min(len(tenant), len(own)) >= _SAYING and (tenant in own or own in tenant))
 
 
 def _own_label(domain: str) -> str:
-    """Return the label that its owner chose: `contoso` of mail.contoso.co.uk."""
+    """Return the registered label: `contoso` for mail.contoso.co.uk."""
     *before, label = domain.split(".")[:-1] or [domain]
     return before[-1] if before and label in _SECOND_LEVELS else label
 
@@ -73,14 +73,14 @@ def _folded(address: str) -> tuple[str, str, str]:
 
 
 def without_route(address: str) -> str:
-    """Return the address without angle brackets and a source route: `<@relay.test:jo@acme.test>` → `jo@acme.test`."""
+    """Return the address without angle brackets and source route: `<@relay.test:jo@acme.test>` → `jo@acme.test`."""
     address = address.strip("<> ")
     route = _ROUTE.match(address)
     return address[route.end() :] if route else address
 
 
 def _unescaped(address: str) -> str:
-    """Return it without the escapes of RFC 3461 (xtext) and RFC 6533."""
+    """Decode the escapes of RFC 3461 (xtext) and RFC 6533."""
     return _HEX.sub(lambda found: _letter(int(found[1] or found[2], 16)), address)
 
 
@@ -89,11 +89,10 @@ def _letter(code: int) -> str:
 
 
 def part_about(notice: str, ours: str, strangers: Iterable[str], written_to: Iterable[str]) -> str | None:
-    """Return what a notice says of our recipient; None when it names nobody but others.
+    """Return the part of a notice about our recipient; None if it names only other addresses.
 
-    `strangers` are addresses that it names for another reason: its own sender's, our sender's; so is a postmaster's,
-    unless the mail was written to it. A line that names an address begins what is said about it, up to the next such
-    line.
+    `strangers`: addresses mentioned for other reasons, such as senders. A postmaster address is ignored too, unless it
+    is in `written_to`. A line with an address starts the part about this address, up to the next such line.
     """
     known, meant = {address.lower() for address in strangers}, {address.lower() for address in written_to}
     begin, mine, foreign, about_us = list[str](), list[str](), False, None
@@ -113,7 +112,7 @@ def part_about(notice: str, ours: str, strangers: Iterable[str], written_to: Ite
 
 
 def says_unknown(text: str, ours: str) -> bool:
-    """Tell whether a line that names our address and no other blames it."""
+    """Return whether a line that names only our address says that it is bad."""
     for line in text.split("\n"):
         named = _addresses(_CAME_BY.sub("", line))
         reason = read_reason(line) if named and all(is_ours(one, ours) for one in named) else None
@@ -123,7 +122,7 @@ def says_unknown(text: str, ours: str) -> bool:
 
 
 def begins_with_another(reply: str, ours: str) -> bool:
-    """Tell whether a reply to our recipient speaks of another: `<b@c.example>: user unknown`."""
+    """Return whether a reply for our recipient is about another address: `<b@c.example>: user unknown`."""
     found = _BEGINNING.match(reply)
     return bool(found and not is_ours(found[1], ours))
 

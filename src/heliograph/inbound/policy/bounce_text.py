@@ -1,4 +1,4 @@
-"""Reads what people and servers write about a failed delivery: reply codes, and whether it is final."""
+"""Parses the text of bounce notices: reply codes, and whether the failure is final."""
 
 import re
 
@@ -9,8 +9,8 @@ from heliograph.inbound.policy.mail_parts import Fields, read_fields
 
 EXCERPT = 400  # characters after a reply code that belong to it
 
-# Where the copy of the original starts in a notice without MIME: a line that says so, or its first fields. The prefix
-# is possessive: with backtracking each line of dashes and arrows would be read eighty times.
+# Start of the copied original in a notice without MIME: a separator line, or its first header fields. The prefix is
+# possessive, because backtracking would read each line of dashes and arrows eighty times.
 _ORIGINAL = re.compile(
     r"""^[\s\-=_*|>+]{0,80}+(?:
         (?:below\ this\ line|enclosed|included|attached|this|below|here)\ is\ (?:a|the)\ (?:copy|original|message)
@@ -27,7 +27,7 @@ _ORIGINAL = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 
-# A notice quotes the subject of our mail, which may contain anything.
+# A notice quotes the subject of our mail, which may contain any text.
 _QUOTED_SUBJECT = re.compile(
     r"^.{0,40}\b(?:subject|betreff|objet|asunto|oggetto|assunto|件名|тема)[ \t]{0,3}[:：].*$",
     re.IGNORECASE | re.MULTILINE,
@@ -47,7 +47,7 @@ _LONE_CODE = re.compile(
 class Codes(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
     enhanced: str | None = None
-    excerpt: str = ""  # the text that came with them
+    excerpt: str = ""  # text around the codes
 
 
 _W = r"(?:[^\s:;!?]{0,40}[^\s.,:;!?] )"  # one more word of the same sentence
@@ -75,7 +75,7 @@ _GAVE_UP = re.compile(
     r"not going to try again|giving up|given up|will be deleted from|(?:mail|message) has been (?:returned|removed)",
     re.IGNORECASE,
 )
-# The server knows the sender, not yet the recipient.
+# The server rejected before it knew the recipient.
 _AT_SENDER = re.compile(
     r">>> ?mail from|after (?:mail from|helo|ehlo)|in reply to (?:mail from|helo|ehlo)|\[mail_from\]"
     r"|but (?:sender|my name) was rejected",
@@ -105,20 +105,20 @@ _RETURNS = re.compile(
 
 
 def own_words(text: str) -> str:
-    """Return the notice without the copy of the original that follows it."""
+    """Return the notice without the copied original after it."""
     found = _ORIGINAL.search(text)
     notice = text[: found.start()] if found else text
     return _QUOTED_SUBJECT.sub("", notice if notice.strip() else text)[:WORDS_MAX]
 
 
 def copied_fields(text: str) -> Fields:
-    """Return the header of the copy of the original that follows the notice."""
+    """Return the header fields of the copied original after the notice."""
     found = _ORIGINAL.search(text)
     return read_fields(text[found.start() :][:WORDS_MAX]) if found else {}
 
 
 def read_codes(text: str) -> Codes:
-    """Read the most significant reply code and enhanced code: a pair first, then each alone."""
+    """Return the most specific reply code and enhanced code: a pair if present, else each separately."""
     masked = _ADDRESS_OR_URL.sub(lambda found: "@" * len(found[0]), text)
     pairs = list(_PAIR.finditer(masked))
     if pairs:
@@ -134,7 +134,7 @@ def read_codes(text: str) -> Codes:
 
 
 def is_vague(status: str) -> bool:
-    """Tell whether it says only its class: `5.0.0` is no more specific than `5`."""
+    """Return whether a status has only a class: `5.0.0` is no more specific than `5`."""
     return status.endswith(".0.0")
 
 

@@ -1,4 +1,4 @@
-"""DKIM signatures of others (RFC 6376, RFC 8463): which domains signed a mail, by their keys in DNS."""
+"""Verification of DKIM signatures of inbound mail (RFC 6376, RFC 8463) with the signers' keys in DNS."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ RSA_BITS_MIN = 1024
 ALGORITHMS = {"rsa-sha256": "rsa", "ed25519-sha256": "ed25519"}
 NEEDED = ("v", "a", "b", "bh", "d", "h", "s")
 
-BodyOf = Callable[[str], bytes]  # its form → its hash
+BodyOf = Callable[[str], bytes]  # canonicalisation → body hash
 
 _FIELDS = re.compile(rb"\r\n(?![ \t])")
 _B = re.compile(rb"((?:^|;)[ \t\r\n]*b[ \t\r\n]*=)[^;]*")
@@ -32,14 +32,14 @@ _WHITE = re.compile(r"[ \t\r\n]+")
 
 
 class ForeignSignature(msgspec.Struct, frozen=True):
-    """A DKIM-Signature field."""
+    """A DKIM-Signature header field."""
 
-    field: bytes  # as it came, without its line end
+    field: bytes  # raw field without its line end
     tags: dict[str, str]
 
     @property
     def key_name(self) -> str:
-        """Return where its key is in DNS; empty when the signature cannot be read."""
+        """Return the DNS name of the signature's key; empty if the signature is invalid."""
         domain = normal_domain(self.tags.get("d", ""))
         whole = all(self.tags.get(name) for name in NEEDED) and self.tags["v"] == "1"
         usable = whole and domain and self.tags["a"] in ALGORITHMS
@@ -47,7 +47,7 @@ class ForeignSignature(msgspec.Struct, frozen=True):
 
 
 def signatures_in(head: bytes) -> list[ForeignSignature]:
-    """Return the signatures of a mail that begins so."""
+    """Return the DKIM signatures of a mail with this header."""
     fields = [field for field in _fields(head) if field[:15].lower().startswith(b"dkim-signature:")]
     return [ForeignSignature(field, _tags(field.partition(b":")[2].decode("ascii", "replace"))) for field in fields][
         :SIGNATURES_MAX
@@ -55,9 +55,9 @@ def signatures_in(head: bytes) -> list[ForeignSignature]:
 
 
 def verify(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict[str, Verdict]:
-    """Return what became of each signature, by its domain.
+    """Return the verdict of each signature, by domain.
 
-    `keys` has keys by name, or None where DNS was silent. Call it in a thread.
+    `keys`: keys by DNS name, None if DNS did not respond. Call it in a thread.
     """
     head, body_at = _split(raw)
     found: dict[str, Verdict] = {}
@@ -74,7 +74,7 @@ def verify(raw: bytes, keys: Mapping[str, list[str] | None], now_s: int) -> dict
 
 def _judge(signature: ForeignSignature, head: bytes, texts: list[str], body_of: BodyOf, now_s: int) -> Verdict:
     tags = signature.tags
-    if not signature.key_name or "from" not in _names(tags) or "l" in tags:  # a length lets others write on
+    if not signature.key_name or "from" not in _names(tags) or "l" in tags:  # a length tag would allow appended text
         return "permerror"
     expires_s = whole_number(tags.get("x", ""), 12)
     if expires_s is not None and expires_s < now_s:
@@ -115,7 +115,7 @@ def _key(text: str, algorithm: str) -> rsa.RSAPublicKey | Ed25519PublicKey | Non
 
 
 def _signed(signature: ForeignSignature, head: bytes, form: str) -> bytes:
-    """Return the fields that it names, each from the bottom up, and itself without its value."""
+    """Return the signed header fields, each name from the bottom up, and the signature field without its `b=` value."""
     left: dict[str, list[bytes]] = {}
     for field in _fields(head):
         left.setdefault(field.partition(b":")[0].strip().lower().decode("ascii", "replace"), []).append(field)

@@ -1,4 +1,4 @@
-"""Delivery status notifications (RFC 3464): one group of fields for each recipient."""
+"""Parser of delivery status notifications (RFC 3464): one group of fields per recipient."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"[^\s<>;]{1,64}@[^\s<>;]{1,255}")
 _STATUS = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
 _INSIDE_TEXT = re.compile(r"^\s{0,8}content-type:\s{0,8}message/delivery-status.*$", re.IGNORECASE | re.MULTILINE)
 
-# The five actions of RFC 3464, and what some servers write instead, by prefix.
+# The five actions of RFC 3464, and prefixes of variants that some servers write.
 _ACTIONS = {
     "fail": "failed",
     "expire": "failed",
@@ -30,13 +30,13 @@ _ACTIONS = {
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says about one recipient."""
+    """Fields of a DSN about one recipient."""
 
     action: str | None = None
     status: str | None = None
     diagnostic: str = ""
-    final: str | None = None  # where it went to
-    original: str | None = None  # as the sender named it
+    final: str | None = None  # final recipient
+    original: str | None = None  # original recipient, as the sender gave it
 
     @property
     def recipient(self) -> str | None:
@@ -44,13 +44,13 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_status(mail: ReceivedMail) -> list[Group]:
-    """Return a group for each recipient that something is said about."""
+    """Return the groups that have an action or a status, one per recipient."""
     groups = [group for part in mail.parts if part.type.endswith("delivery-status") for group in _groups(part.text)]
     return [group for group in groups or _groups_in_text(mail) if group.action or group.status]
 
 
 def choose(groups: Sequence[Group], ours: str | None) -> Group | None:
-    """Choose the group about our recipient, else one that names nobody, else another's; of several the failed one."""
+    """Return the group about our recipient, else one without an address, else any. Failed ones come first."""
     return min(groups, key=lambda group: (_distance(group, ours), group.action != "failed"), default=None)
 
 
@@ -63,7 +63,7 @@ def _distance(group: Group, ours: str | None) -> int:
 
 
 def _groups_in_text(mail: ReceivedMail) -> list[Group]:
-    """Read groups in the text: reports whose MIME is broken or absent carry the same fields there."""
+    """Parse groups in the text, for reports with broken or missing MIME."""
     text = mail.text()
     labelled = _INSIDE_TEXT.search(text)
     groups = _groups(text[labelled.end() :] if labelled else own_words(text))
@@ -77,7 +77,7 @@ def _groups(text: str) -> list[Group]:
         if not any(name in fields for name in _NAMED + _TOLD):
             continue
         parted = blocks and not any(name in blocks[-1] for name in _TOLD) and not any(name in fields for name in _NAMED)
-        if parted:  # a blank line between a recipient and what is said about it
+        if parted:  # a blank line between a recipient and its fields
             blocks[-1] |= fields
         else:
             blocks.append(fields)

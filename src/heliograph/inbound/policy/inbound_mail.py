@@ -1,5 +1,6 @@
-"""A mail that came in for a team, read into the record of contract 17. No input makes it raise: what is beyond the
-limits is left out here, and the mail as it came has it.
+"""Parses inbound mail into the record of contract 17.
+
+No input raises an exception. Content beyond the limits is omitted from the record and remains in the raw mail.
 """
 
 import re
@@ -29,12 +30,12 @@ from heliograph.domain.mail.mime_tree import (
 from heliograph.domain.mail.smtp_to_request import CODED_MAX, FLOWED_MAX, one_line, read_addresses, unflowed
 
 EVENT = "email.received"
-HOPS_MAX = 50  # servers that a mail may have passed; more is a loop (RFC 5321, 6.3)
+HOPS_MAX = 50  # maximum servers that a mail may have passed; more is a loop (RFC 5321, 6.3)
 TOLD_MAX = 64 * KIB  # octets of each text in an event
-RECORD_MAX = 240 * KIB  # octets of the record in an event, which has 256 KiB
+RECORD_MAX = 240 * KIB  # octets of the record in an event, whose limit is 256 KiB
 HEADERS_MAX = 32 * KIB  # octets
-LINE_MAX = 2 * KIB  # characters of one header that are kept
-ADDRESSES_MAX = 100  # of To, and of Cc
+LINE_MAX = 2 * KIB  # characters kept per header
+ADDRESSES_MAX = 100  # maximum addresses in To, and in Cc
 FILENAME_MAX = 200  # characters
 
 Verdict = Literal["pass", "fail", "none", "temperror", "permerror"]
@@ -75,7 +76,7 @@ class Authentication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadMail(msgspec.Struct, frozen=True, kw_only=True):
-    """What a mail says."""
+    """Parsed content of a mail."""
 
     from_: str
     to: list[str]
@@ -134,21 +135,21 @@ class ReceivedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """What an event may have in part only."""
+    """Full values of fields that an event may have truncated."""
 
     text: str | None
     html: str | None
     reply_text: str | None
     headers: list[tuple[str, str]]
     truncated: bool
-    attachments: list[AttachmentRecord] | None = None  # None: as the event has them
+    attachments: list[AttachmentRecord] | None = None  # None if unchanged from the event
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
 def read_incoming(raw: bytes, *, sender: str, recipients: Collection[str]) -> ReadMail:
-    """Read a mail; `sender` is the envelope's, empty for a bounce; `recipients` are ours of the envelope."""
+    """Parse a mail. `sender`: envelope sender, empty for a bounce; `recipients`: envelope recipients that are ours."""
     mail, fields, parts = _tree(raw)
     head = firsts(fields)
     said, files = _sorted(mail, parts)
@@ -175,14 +176,14 @@ def read_incoming(raw: bytes, *, sender: str, recipients: Collection[str]) -> Re
 
 
 def attachment_in(raw: bytes, id_: str) -> bytes | None:
-    """Return the bytes of one attachment of a mail."""
+    """Return the content of an attachment; None if not found."""
     mail, _, parts = _tree(raw)
     _, files = _sorted(mail, parts)
     return next((_content(mail, part) for number, part in enumerate(files, 1) if _id(number) == id_), None)
 
 
 def is_automatic(head: Mapping[str, str], sender: str, recipients: Collection[str]) -> bool:
-    """Tell whether no person wrote it, by the signs of RFC 3834 or its subject, or it has been here before."""
+    """Return whether a mail is automatic, by RFC 3834 headers or its subject, or has already passed this server."""
     submitted = head.get("auto-submitted", "no").partition(";")[0].strip().lower()
     author = next(iter(_addresses(head.get("from", ""))), "").lower()
     delivered = {address.lower() for address in _addresses(head.get("delivered-to", ""))}
@@ -206,14 +207,14 @@ def _tree(raw: bytes) -> tuple[bytes, Fields, Leaves]:
 
 
 def _sorted(mail: bytes, parts: Sequence[Leaf]) -> tuple[dict[str, str], list[Leaf]]:
-    """Return the text and the HTML, by type, and all other parts."""
+    """Return the text and HTML bodies by type, and all other parts."""
     said: dict[str, str] = {}
     files: list[Leaf] = []
     for part in parts:
         is_text = part.type in ("text/plain", "text/html") and not part.is_attached and not part.filename
         if not is_text or part.end - part.start > CODED_MAX or (part.type in said and part.type == "text/plain"):
             files.append(part)
-        else:  # some mailers write on after a file
+        else:  # some mailers continue the text after an attachment
             said[part.type] = said.get(part.type, "") + _text(mail, part)
     return said, files
 
@@ -228,7 +229,7 @@ def _text(mail: bytes, part: Leaf) -> str:
 
 def _content(mail: bytes, part: Leaf) -> bytes:
     body = mail[part.start : part.end]
-    with suppress(ValueError):  # it breaks off, or is mislabelled: read as it is
+    with suppress(ValueError):  # truncated or mislabelled: keep it undecoded
         return unwrapped(body, part.field("content-transfer-encoding"))
     return body
 
@@ -274,7 +275,7 @@ def _addresses(value: str) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    """Remove null characters, which PostgreSQL does not store."""
+    """Remove NUL characters, which PostgreSQL cannot store."""
     return text.replace("\0", "")
 
 
@@ -305,7 +306,7 @@ def to_record(
 
 
 def told(record: ReceivedRecord) -> ReceivedRecord:
-    """Shorten a record for its event: its texts are cut at 64 KiB, and further where JSON makes them long."""
+    """Shorten a record for its event: texts are cut at 64 KiB, and further if their JSON is too long."""
     most, shown = TOLD_MAX, _told(record, TOLD_MAX)
     while most and len(msgspec.json.encode(shown)) > RECORD_MAX:
         most //= 2
@@ -324,7 +325,7 @@ def texts_of(record: ReceivedRecord) -> Texts:
 
 
 def with_texts(short: ReceivedRecord, texts: Texts) -> ReceivedRecord:
-    """Return the whole record."""
+    """Return the record with its full texts."""
     whole = asdict(texts)
     return replace(
         short, **whole | {"attachments": short.attachments if texts.attachments is None else texts.attachments}

@@ -1,4 +1,7 @@
-"""A mail for a team, read whole, with what a reply says that has HTML only. Slow for a large one: for a thread."""
+"""Parses inbound mail and extracts the reply text, also from HTML-only mail.
+
+Slow for large mail: run it in a thread.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -11,7 +14,7 @@ from heliograph.inbound.policy.reply_text import reply_html, reply_text
 
 
 class TeamMail(Protocol):
-    """Where mail for teams goes."""
+    """Receiver of mail for teams."""
 
     def owner(self, address: str) -> str | None: ...
 
@@ -19,7 +22,7 @@ class TeamMail(Protocol):
 
 
 def read_received(raw: bytes, sender: str, recipients: Collection[str]) -> ReadMail:
-    """Read a mail that came in; `sender` is the envelope's, `recipients` are those of its recipients that are ours."""
+    """Parse an inbound mail. `sender`: envelope sender; `recipients`: envelope recipients that are ours."""
     mail = read_incoming(raw, sender=sender, recipients=recipients)
     if mail.text is not None and mail.text.strip():
         return replace(mail, reply_text=reply_text(mail.text))

@@ -1,4 +1,4 @@
-"""A text that somebody wrote to us: whose it is, and what it is answered (contract 17)."""
+"""Rules of inbound texts: the team that a text belongs to, and the automatic reply (contract 17)."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\+?[0-9]{3,15}")
 
 
 def owner_of(number: str, setup: Setup) -> Team | None:
-    """Return the team whose approved sender ID it is."""
+    """Return the team whose approved sender ID is `number`; None if not found."""
     wanted = number.lstrip("+").casefold()
     for team in setup.teams.values():
         for sender in team.sender_ids.values():
@@ -32,7 +32,7 @@ def owner_of(number: str, setup: Setup) -> Team | None:
 
 
 def received_record(id_: str, text: IncomingText, carrier: str) -> dict[str, Any]:
-    """Return the data of its event."""
+    """Return the data of an inbound text's event."""
     record = {
         "object": "received",
         "id": id_,
@@ -54,10 +54,10 @@ def answer_message(
     now: int,
     age_ms: int,
 ) -> tuple[Acceptance, Decision]:
-    """Make the free answer to a text, sent from the number that its author wrote to.
+    """Build the free automatic reply to a text, sent from the number that the person wrote to.
 
-    `now` is the team's time; `age_ms` is how long ago the text was sent. By WhatsApp the answer expires with the
-    conversation window.
+    `now`: the team's time; `age_ms`: time since the text was sent. On WhatsApp the reply expires with the conversation
+    window.
     """
     status = "queued" if platform.paused else "sending"
     record = {

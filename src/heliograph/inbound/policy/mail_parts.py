@@ -1,7 +1,7 @@
-"""A foreign mail as flat parts with their texts, within limits: no input makes it raise, loop or grow.
+"""Splits a foreign mail into flat parts with their texts, within limits: no input raises, loops or exhausts memory.
 
-A message inside the message (the returned original) is one part with its own fields and is not parsed: the text of our
-own mail must not be mistaken for what the other side says. Only an attached report is parsed: we send none.
+An enclosed message (the returned original) is one part with its own fields and is not parsed, so that the text of our
+own mail is not mistaken for the remote server's. Only an attached report is parsed, because we send none.
 """
 
 import re
@@ -23,21 +23,21 @@ from heliograph.domain.mail.mime_tree import (
 READ_MAX = 1024 * 1024  # octets; the rest is ignored
 DEPTH_MAX = 10
 PARTS_MAX = 100
-TEXT_MAX = 64 * 1024  # octets of one part's text, characters of all
+TEXT_MAX = 64 * 1024  # octets of one part's text, characters of all texts
 LIMITS = MimeLimits(parts=PARTS_MAX, depth=DEPTH_MAX, header=64 * 1024, fields=200, value=4096)
 
 ENCLOSED = ("message/rfc822", "message/global", "text/rfc822-headers", "message/global-headers")
 
-Fields = dict[str, str]  # lower-case name to the first value
+Fields = dict[str, str]  # lower-case name → first value
 
 _TAG = re.compile(r"<[^<>]{1,500}>")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     type: str
-    fields: Fields  # of an enclosed message: that message's own
+    fields: Fields  # for an enclosed message: its own fields
     text: str
-    head: bytes = b""  # of an enclosed message: its header block, with bare line feeds
+    head: bytes = b""  # for an enclosed message: its header block, with bare line feeds
 
 
 class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class ReceivedMail(msgspec.Struct, frozen=True, kw_only=True):
         return next((part for part in self.parts if part.type in ENCLOSED), None)
 
     def text(self) -> str:
-        """Return what a person reads first: the text before the returned original."""
+        """Return the text that a person reads first: everything before the returned original."""
         plain, rich = [], []
         for part in self.parts:
             if part.type in ENCLOSED:
@@ -76,7 +76,7 @@ def _walk(raw: bytes, depth: int, parts: list[Part]) -> Fields:
     for leaf in read_leaves(mail, firsts(fields), body, LIMITS):
         content = _unwrapped(mail[leaf.start : leaf.end], leaf)
         if leaf.type == "message/rfc822" and depth < DEPTH_MAX and _is_report(content):
-            _walk(content.lstrip(b"\n"), depth + 2, parts)  # the report has parts itself
+            _walk(content.lstrip(b"\n"), depth + 2, parts)  # an attached report has parts itself
         elif len(parts) < PARTS_MAX:
             parts.append(_part(leaf, content))
     return _fields(firsts(fields))
@@ -107,5 +107,5 @@ def _fields(fields: Fields) -> Fields:
 def _unwrapped(body: bytes, leaf: Leaf) -> bytes:
     try:
         return unwrapped(body, leaf.field("content-transfer-encoding"))
-    except ValueError:  # truncated or mislabelled: read as it is
+    except ValueError:  # truncated or mislabelled: keep it undecoded
         return body

@@ -1,17 +1,17 @@
-"""What somebody wrote in a reply, without the mail that it quotes: as Gmail, Outlook, Apple Mail and others quote it.
+"""Extracts the author's text of a reply without the quoted mail, for Gmail, Outlook, Apple Mail and others.
 
-Every expression is bounded, and a line is looked at a fixed number of times. In doubt a line stays: it is better to
-show a part of the quote than to lose what the author wrote.
+Every expression is bounded, and a line is examined a fixed number of times. If in doubt a line is kept: showing a part
+of the quote is better than losing the author's text.
 """
 
 import re
 
-READ_MAX = 256 * 1024  # characters; a reply of more is left as it is
-ATTRIBUTION_LINES = 3  # over which mailers wrap "On … wrote:"
-BLOCK_LINES = 8  # that the fields before a quoted mail take
+READ_MAX = 256 * 1024  # characters; a longer reply is returned unchanged
+ATTRIBUTION_LINES = 3  # lines over which mailers wrap "On … wrote:"
+BLOCK_LINES = 8  # lines of the header block before a quoted mail
 LINE_MAX = 500
 
-# Of the block that Outlook puts before what it quotes: a line of each kind, in the words of its languages.
+# Labels in the header block that Outlook writes before a quoted mail, by field and in several languages.
 _LABELS = {
     kind: "|".join(words.split()).replace(".", " ")
     for kind, words in {
@@ -43,14 +43,14 @@ _ORIGINAL = re.compile(
     re.IGNORECASE,
 )
 _RULE = re.compile(r"\s{0,8}(?:[_—]{10,80}|-{8,80})\s{0,8}")
-# "On 16 Nov 2026, Ann <a@b> wrote:" in the words of Gmail's and Apple's languages.
+# "On 16 Nov 2026, Ann <a@b> wrote:" in the languages of Gmail and Apple Mail.
 _WROTE = re.compile(
     r"on .{5,400} wrote\s?:|am .{5,400}schrieb.{0,300}:|le .{5,400} a écrit\s{0,2}:|el .{5,400} escribió\s?:"
     r"|il .{5,400} ha scritto\s?:|(?:em|a|no dia) .{5,400} escreveu\s?:|op .{5,400}(?:schreef|geschreven).{0,300}:"
     r"|den .{5,400}skrev.{0,300}:|(?:w dniu|dnia) .{5,400} (?:pisze|napisał(?:\(a\)|a)?)\s?:",
     re.IGNORECASE,
 )
-# … and in those of others, where it has a date: a word for "wrote", at the end of a word that it may begin anywhere.
+# A word for "wrote" in other languages, for attributions with a date; some match inflected forms.
 _VERB = re.compile(
     r"\b(?:wrote|schrieb|geschrieben|a écrit|escribió|escreveu|ha scritto|schreef|geschreven|skrev|kirjoitti|pisze"
     r"|napisał\w?|napisana przez|napsal\w?|napísal\w?|napisa[ol]\w? ?(?:je)?|írta|a scris"
@@ -59,7 +59,7 @@ _VERB = re.compile(
     re.IGNORECASE,
 )
 _ZOHO = re.compile(r"-{3,8} ?on .{5,300} wrote ?-{3,8}|on .{5,200}@.{3,100} wrote", re.IGNORECASE)
-_BEGINS = re.compile(  # as an attribution without an address does: a date, a day, or the word before them
+_BEGINS = re.compile(  # start of an attribution without an address: a date, a weekday, or the word before them
     r"\d|[^\W\d_]{1,12}[.,] |(?:on|am|le|el|il|em|op|den|at|dne|dnia|w dniu|în|на|στις|på) .{0,14}\d|在"
     r"|[^\s]{1,40} kirjoitti \d",
     re.IGNORECASE,
@@ -69,10 +69,10 @@ _TIME = re.compile(r"\d{1,2} ?[:.時时] ?\d{2}")
 _ADDRESS = re.compile(r"[^\s<>()\"]{1,64}@[^\s<>()\"]{1,255}[>)]{0,2}")
 _LAST_ADDRESS = re.compile(r"@[^\s<>()\":：]{1,255}[>)]{0,2}\s?[:：]\Z")
 _NAMED = re.compile(r"[0-9]{1,4}[:年./-][0-9]{1,2}|@")  # a time, a date or an address
-_WRAPPED = re.compile(r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}")  # the end of an address, and what follows it
+_WRAPPED = re.compile(r">\s?(?:[^\s>]{1,12}\s?){0,3}[:：]\s{0,3}")  # the end of an address and the text after it
 _SENTENCE_END = re.compile(r"[^\W\d_]{4}[.…]\Z|[!?]\Z")
 _MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-# Where mailers put what they quote in HTML.
+# Elements in which mailers put the quoted mail in HTML.
 _QUOTED_HTML = re.compile(
     r"<(?:div|blockquote|hr|span|table)\b[^<>]{0,300}(?:gmail_quote|yahoo_quoted|moz-cite-prefix|appendonsend|divRplyFwdMsg"
     r"|OutlookMessageHeader|protonmail_quote|zmail_extra|tutanota_quote|type=[\"']?cite|isReplyContent|name=[\"']?quote\b"
@@ -82,11 +82,11 @@ _QUOTED_HTML = re.compile(
 )
 _BLOCKQUOTE = re.compile(r"<(/?)blockquote\b[^<>]{0,1000}>", re.IGNORECASE)
 _CITED = re.compile(r"type=[\"']?cite|gmail_quote|border-left:[^;\"']{0,20}solid", re.IGNORECASE)  # not an indent
-_MARKED = "<p>&gt;</p>"  # what stands for a quotation that was taken out
+_MARKED = "<p>&gt;</p>"  # replaces a removed quotation
 
 
 def reply_html(html: str) -> str:
-    """Replace quotations by a mark, and cut the HTML where only a quoted mail follows."""
+    """Replace quotations with a mark, and cut the HTML where only a quoted mail follows."""
     if len(html) > READ_MAX:
         found = _QUOTED_HTML.search(html, 0, READ_MAX)
         return html[: found.start()] if found else html
@@ -96,7 +96,7 @@ def reply_html(html: str) -> str:
 
 
 def _without_quotations(html: str) -> str:
-    """Replace each outermost blockquote that a mailer made; others are the author's own."""
+    """Replace each outermost blockquote made by a mailer; other blockquotes are the author's."""
     kept: list[str] = []
     at = depth = 0
     within = _QUOTED_HTML.search(html)
@@ -111,9 +111,7 @@ def _without_quotations(html: str) -> str:
 
 
 def reply_text(text: str) -> str:
-    """Leave out quoted lines; answers between them stay. A mail
-    that only quotes stays whole: it is better than nothing.
-    """
+    """Remove quoted lines and keep replies between them. A mail that only quotes is returned whole."""
     if len(text) > READ_MAX:
         return text
     lines = text.split("\n")
@@ -124,7 +122,7 @@ def reply_text(text: str) -> str:
 
 
 def _block_start(lines: list[str]) -> int:
-    """Find where what is quoted as a block begins: all after it is quoted."""
+    """Return the index of the line where a quoted block starts; everything after it is quoted."""
     fields = [_field(line) for line in lines]
     for i, line in enumerate(lines):
         if len(line) <= LINE_MAX and _ORIGINAL.fullmatch(line):
@@ -135,7 +133,7 @@ def _block_start(lines: list[str]) -> int:
 
 
 def _field(line: str) -> str | None:
-    """Return the kind of a field of a mail's header that a line has."""
+    """Return the kind of the mail header field on a line; None if there is none."""
     found = _FIELD.match(line) if len(line) <= LINE_MAX else None
     return found.lastgroup if found else None
 
@@ -147,7 +145,7 @@ def _before_rule(lines: list[str], at: int) -> int:
 
 
 def _is_block(fields: list[str | None], lines: list[str]) -> bool:
-    """Tell whether fields of a mail stand here: its sender, two more, and an address or a subject among them."""
+    """Return whether the lines are a mail header: a sender, two more fields, and an address or subject among them."""
     is_mail = "subject" in fields or any("@" in line for line, field in zip(lines, fields, strict=True) if field)
     return "sender" in fields and len({"sent", "to", "subject"}.intersection(fields)) >= 2 and is_mail
 
@@ -162,7 +160,7 @@ def _unquoted(lines: list[str]) -> list[str]:
         if end := _attribution_end(lines, i):
             _drop_fields(kept)
             if not _quotes_follow(lines, end):
-                break  # of HTML, which has no marks: the rest is quoted
+                break  # converted HTML has no quote marks: the rest is quoted
             i = end
             continue
         kept.append(lines[i])
@@ -171,7 +169,7 @@ def _unquoted(lines: list[str]) -> list[str]:
 
 
 def _drop_fields(kept: list[str]) -> None:
-    """Take back the recipient and the subject that Yandex writes before its attribution, after a rule."""
+    """Remove the recipient and subject lines that Yandex writes before its attribution, after a rule."""
     at = len(kept)
     while at and _field(kept[at - 1]) in ("to", "subject", "copy"):
         at -= 1
@@ -180,7 +178,7 @@ def _drop_fields(kept: list[str]) -> None:
 
 
 def _attribution_end(lines: list[str], start: int) -> int:
-    """Return the line after "On … wrote:" when that starts here, else 0."""
+    """Return the index after "On … wrote:" if an attribution starts at `start`; else 0."""
     if not lines[start].strip():
         return 0
     for count in range(1, ATTRIBUTION_LINES + 1):
@@ -192,12 +190,12 @@ def _attribution_end(lines: list[str], start: int) -> int:
         if some[-1].translate(_MARKS).rstrip().endswith((":", "：", "--", "wrote")):
             return start + count if _is_attribution(lines, start, some) else 0
         if _SENTENCE_END.search(some[-1].rstrip()) or not re.search(r"[\d@]", some[0]):
-            return 0  # a line that an attribution goes on after has the date or the address
+            return 0  # the first line of a wrapped attribution has the date or the address
     return 0
 
 
 def _is_attribution(lines: list[str], start: int, some: list[str]) -> bool:
-    """Tell whether these lines are one, and not a line of the author's before one."""
+    """Return whether these lines are an attribution, rather than the author's line followed by one."""
     joined = _joined(some)
     quotes = _quotes_follow(lines, start + len(some))
     shorter = [_joined(some[n:]) for n in range(1, len(some))]
@@ -211,7 +209,7 @@ def _is_attribution(lines: list[str], start: int, some: list[str]) -> bool:
 
 
 def _is_dated(joined: str) -> bool:
-    """Tell whether a line is what a mailer writes before a quote: a date and time, who, and perhaps "wrote"."""
+    """Return whether a line is an attribution with date, time and author, perhaps with "wrote"."""
     if _ZOHO.fullmatch(joined) and _TIME.search(joined):
         return True
     if not (joined.endswith((":", "：")) and _DATE.search(joined) and _TIME.search(joined)):

@@ -1,4 +1,4 @@
-"""Amazon SES notifications by SNS: a bounce, complaint or delivery as JSON in the text of a mail."""
+"""Parser of Amazon SES notifications by SNS: a bounce, complaint or delivery as JSON in the text of a mail."""
 
 import re
 
@@ -47,7 +47,7 @@ def read_notification(text: str) -> list[Group] | Feedback | None:
     if start < 0 or "notificationType" not in text:
         return None
     try:
-        inner = text[start : end + 1].replace("!\n ", "")  # how some relays fold lines over 998 octets
+        inner = text[start : end + 1].replace("!\n ", "")  # some relays fold lines over 998 octets in this way
         inner = msgspec.json.decode(inner, type=_Envelope).message or inner
         notification = msgspec.json.decode(inner, type=_Notification)
     except (msgspec.MsgspecError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a mail server's reply means for the message (reliability, SMTP retries)."""
+"""Classification of SMTP replies: the effect of a reply on the message (reliability, SMTP retries)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,15 @@ import msgspec
 
 from heliograph.inbound.policy.bounce_classifier import blames_address, read_reason, says_absent
 
-# What the server was told last; `body` is the mail itself, `final` the dot after it.
+# The last command sent; `body` is the mail itself, `final` the dot after it.
 Verb = Literal["connect", "ehlo", "starttls", "auth", "rset", "mail", "rcpt", "data", "body", "final"]
-# `absent` means bounced because there is no such domain.
+# `absent`: bounced because the domain does not exist.
 Verdict = Literal["accepted", "bounced", "absent", "failed", "deferred"]
 
-TEXT_MAX = 500  # characters of a reply that the timeline keeps
-WORDS_MAX = 1200  # … and that are judged: on the event loop, at most 10 ms
+TEXT_MAX = 500  # characters of a reply kept in the timeline
+WORDS_MAX = 1200  # characters of a reply that are classified: at most 10 ms on the event loop
 
-# Before MAIL an error is the host's, as Postfix and Exim see it: another host or a later time may do.
+# An error before MAIL is about the host, as in Postfix and Exim: another host or a later attempt may succeed.
 _ABOUT_THE_HOST = frozenset[Verb]({"connect", "ehlo", "starttls", "auth", "rset"})
 ABOUT_THE_RECIPIENT = frozenset[Verb]({"rcpt", "data", "body", "final"})
 
@@ -29,7 +29,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]+")
 
 class Reply(msgspec.Struct, frozen=True):
     code: int
-    lines: tuple[str, ...]  # without the code
+    lines: tuple[str, ...]  # lines without the reply code
 
     @property
     def enhanced(self) -> str | None:
@@ -38,19 +38,19 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the whole reply on one line; an enhanced code that every line repeats stands once."""
+        """Return the reply on one line; an enhanced code repeated on every line is kept once."""
         enhanced = self.enhanced or ""
         words = [line.removeprefix(enhanced).strip() if n else line for n, line in enumerate(self.lines)]
         return " ".join([str(self.code), *filter(None, words)])[:TEXT_MAX]
 
 
 def read_reply(lines: Sequence[bytes]) -> Reply | None:
-    """Return the reply made of these lines, in printable words; the last line's code counts. None: it is no reply."""
+    """Parse a reply, replacing unprintable characters; the last line's code counts. None if the lines are no reply."""
     words = tuple([word for line in lines if (word := _words(line)) is not None])
     return Reply(int(lines[-1][:3]), words) if words and len(words) == len(lines) else None
 
 
-@lru_cache(maxsize=256)  # a server says the same of nearly every mail
+@lru_cache(maxsize=256)  # a server gives the same reply to nearly every mail
 def _words(line: bytes) -> str | None:
     found = _LINE.fullmatch(line)
     return _UNPRINTABLE.sub("?", (found[2] or b"").decode("utf-8", "replace")).strip() if found else None
@@ -66,16 +66,16 @@ def verdict(reply: Reply, verb: Verb) -> Verdict:
             if verb not in ABOUT_THE_RECIPIENT or not blames_address(reason, reply.enhanced):
                 return "failed"
             return "absent" if says_absent(reason, reply.enhanced) else "bounced"
-        case _:  # 4xx, and what does not belong here
+        case _:  # 4xx, and unexpected codes
             return "deferred"
 
 
 def pauses_host(detail: Mapping[str, Any]) -> bool:
-    """Tell whether the code is 421: the server is closing for everyone, not only for this message (RFC 5321, 3.8)."""
+    """Return whether the code is 421: the server is closing for all messages, not only this one (RFC 5321, 3.8)."""
     return detail.get("code") == "421"
 
 
 def read_size(parameter: str) -> int:
-    """Return the most octets that a server offers to take (RFC 1870); 0 when it names no limit."""
+    """Return the maximum message size in octets that a server announces (RFC 1870); 0 if it gives no limit."""
     found = _SIZE.match(parameter)
     return int(found[0]) if found else 0

@@ -1,4 +1,4 @@
-"""Whether the sender of a mail is who it says: SPF, DKIM and DMARC (RFC 9989), asked of DNS within five seconds."""
+"""Sender authentication of inbound mail: SPF, DKIM and DMARC (RFC 9989), with five seconds for DNS."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -14,25 +14,25 @@ from heliograph.inbound.policy.inbound_mail import Authentication, Verdict
 from heliograph.inbound.server.spf import Sending, check_spf
 from heliograph.runtime.resolver import Ask, DnsSilent
 
-WITHIN_S = 5.0  # contract 17
+WITHIN_S = 5.0  # time limit of the DNS lookups (contract 17)
 _ORDER: tuple[Verdict, ...] = ("pass", "temperror", "fail", "permerror")
-LABELS_MAX = 8  # of a name, from its end, that a tree walk asks for
+LABELS_MAX = 8  # labels, from the end of a name, that the DMARC tree walk queries
 
 T = TypeVar("T")
-Keys = dict[str, list[str] | None]  # texts by name; None: DNS was silent
+Keys = dict[str, list[str] | None]  # TXT records by name; None if DNS did not respond
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What DNS says about a mail."""
+    """DNS results needed to authenticate a mail."""
 
     sending: Sending
-    author: str  # the domain in From; empty: it has none, or several
+    author: str  # domain of the From address; empty if there is none or several
     spf: Verdict
     keys: Keys
-    policies: dict[str, str] | None  # DMARC records by name; None: DNS was silent
+    policies: dict[str, str] | None  # DMARC records by name; None if DNS did not respond
 
     def judge(self, raw: bytes, now_s: int) -> Authentication:
-        """Judge the mail itself; it is slow for a large one: call it in a thread."""
+        """Return the SPF, DKIM and DMARC results. Slow for large mails: call it in a thread."""
         signed = verify(raw, self.keys, now_s)
         passed = [domain for domain, verdict in signed.items() if verdict == "pass"]
         dkim: Verdict = next((one for one in _ORDER if one in signed.values()), "none")
@@ -46,7 +46,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
             return "temperror"
         if not self.policies:
             return "none"
-        around = min(self.policies, key=len)  # the organisation's
+        around = min(self.policies, key=len)  # the organisational domain
         tags = _tags(self.policies[max(self.policies, key=len)])
         aligned = [*((one, tags.get("aspf", "r")) for one in spf), *((one, tags.get("adkim", "r")) for one in dkim)]
         if any(_is_aligned(domain, self.author, around, mode) for domain, mode in aligned):
@@ -55,7 +55,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ask_about(sending: Sending, head: bytes, ask: Ask, within_s: float = WITHIN_S) -> Evidence:
-    """Ask DNS about a mail's sender; `head` is the beginning of the mail."""
+    """Query DNS about a mail's sender. `head`: the beginning of the mail."""
     signatures, author = signatures_in(head), author_of(head)
     spf, keys, policies = await asyncio.gather(
         _in_time(check_spf(sending, ask), within_s),
@@ -72,7 +72,10 @@ async def ask_about(sending: Sending, head: bytes, ask: Ask, within_s: float = W
 
 
 def author_of(head: bytes) -> str:
-    """Return the domain of the one address that the From fields have, read as they are shown: lines may end in LF."""
+    """Return the domain of the only address in the From fields; empty if there is none or several.
+
+    Lines may end in LF.
+    """
     mail = plain(head)
     values = [value for name, value in read_head(mail, 1, len(mail), FOREIGN)[0] if name.lower() == "from"]
     found = [parse_address(address) for value in values for _, address in read_addresses(value)]
@@ -84,7 +87,7 @@ def _is_aligned(domain: str, author: str, around: str, mode: str) -> bool:
 
 
 async def _policies(author: str, ask: Ask) -> dict[str, str]:
-    """Return every DMARC record from the author's domain up, but for the top."""
+    """Return the DMARC records of the author's domain and its parents, except the top-level domain."""
     labels = author.split(".")[-LABELS_MAX:]
     names = dict.fromkeys([author, *(".".join(labels[i:]) for i in range(len(labels) - 1))]) if author else {}
     answers = await asyncio.gather(*(ask(f"_dmarc.{name}", "TXT") for name in names))

@@ -1,6 +1,7 @@
-"""What comes back: an SMTP listener for our own signed envelope senders, the abuse address and the addresses of teams.
+"""SMTP server for bounces to signed envelope senders, mail to the abuse address, and mail to the addresses of teams.
 
-Anyone may connect, so everything is limited: connections in all and per peer, recipients, replies, time and octets.
+Any client may connect, so everything is limited: connections in total and per peer, recipients, replies, time and
+octets.
 """
 
 import asyncio
@@ -55,20 +56,20 @@ UNNAMED = Report(
     detail={"text": "One of the recipients complained. The report does not say which, so nobody is suppressed."},
 )
 
-Place = tuple[str, int]  # a message's id and the position of a recipient
+Place = tuple[str, int]  # message id and recipient position
 Receive = Callable[[str, int, Report], Awaitable[None]]
 AddressOf = Callable[[str, int], Awaitable[str | None]]
 
 
 class ListenLimits(SmtpLimits, frozen=True, kw_only=True):
-    size: int = 50 * MIB  # only the beginning of what came back is kept
+    size: int = 50 * MIB  # of a bounce; only its beginning is kept
     connections: int = 100
     per_peer: int = 20
-    recipients: int = 100  # of a mail; more are deferred (RFC 5321, 4.5.3.1.10)
+    recipients: int = 100  # per mail; more are deferred (RFC 5321, 4.5.3.1.10)
     session_s: float = 600
-    received: int = 30 * MIB  # of a mail for a team (contract 17)
-    waiting: int = 300 * MIB  # octets of all mails that are coming in
-    per_address: int = 120  # mails in a minute
+    received: int = 30 * MIB  # size of a mail to a team (contract 17)
+    waiting: int = 300 * MIB  # octets of all mails being received
+    per_address: int = 120  # mails per minute
     per_team: int = 600
 
 
@@ -76,7 +77,7 @@ LIMITS = ListenLimits()
 
 
 class IncomingMail:
-    """What the sessions share: whose mail is taken, what waits, and what becomes of it."""
+    """State and callbacks shared by all sessions: accepted recipients, limits, and processing of received mail."""
 
     def __init__(
         self,
@@ -85,13 +86,16 @@ class IncomingMail:
         address_of: AddressOf,
         receive: Receive,
         keys_of: Callable[[str], Sequence[SigningKey]],
-        is_own: Callable[[str], bool],  # whether a domain is a team's or the platform's
+        is_own: Callable[[str], bool],  # whether a domain belongs to a team or the platform
         limits: ListenLimits = LIMITS,
         mailbox: TeamMail | None = None,
         folder: Path | None = None,
         ask: Ask | None = None,
     ) -> None:
-        """Keep large mails in `folder` while they come in; `ask` asks DNS about their senders."""
+        """Create the shared state.
+
+        `folder`: large mails while being received; `ask`: DNS lookup for sender authentication.
+        """
         self._ask = ask
         self._key = envelope_key
         self._now = now
@@ -104,24 +108,24 @@ class IncomingMail:
         self._counted_at, self._counts = 0, Counter[str]()
         self.limits = limits
         self.folder = folder
-        self.waiting = 0  # octets of mails that are coming in
+        self.waiting = 0  # octets of mails being received
 
     def refuses(self, address: str) -> str | None:
-        """Return the reply to a recipient that gets no mail here now."""
+        """Return the SMTP reply that rejects a recipient; None if accepted."""
         if team := self._owner(address):
             return FLOOD if self._is_flooded(address, team) else None
         return None if self._signed(address) or self._is_contact(address) else UNKNOWN
 
     def _is_contact(self, address: str) -> bool:
-        """Tell whether it is the abuse address or the postmaster of a domain of ours, or of no domain (RFC 5321)."""
+        """Return whether the address is abuse or postmaster of one of our domains, or without a domain (RFC 5321)."""
         local, _, domain = address.lower().partition("@")
         return local in ABUSE and (not domain or self._is_own(normal_domain(domain) or domain))
 
     async def take(self, file: IO[bytes], envelope: Envelope[str], sending: Sending) -> str:
-        """Take a mail and return the reply to it."""
+        """Process a received mail and return the SMTP reply."""
         theirs = [address for address in envelope.recipients if self._owner(address)]
         evidence = await self._evidence(sending, file) if theirs else None
-        async with self._one_by_one:  # because threads are shared, and so is memory
+        async with self._one_by_one:  # one at a time, to limit threads and memory
             raw = await asyncio.to_thread(_whole, file)
             if refusal := await self._receive_mail(evidence, envelope, raw, theirs) if theirs else None:
                 return refusal
@@ -130,13 +134,13 @@ class IncomingMail:
         return "250 2.0.0 Ok"
 
     def keeps(self, envelope: Envelope[str]) -> int:
-        """Return how much of a mail is read, in octets."""
+        """Return the octets of a mail that are read."""
         return self.limits.received if any(map(self._owner, envelope.recipients)) else READ_MAX
 
     async def _receive_mail(
         self, evidence: Evidence | None, envelope: Envelope[str], raw: bytes, recipients: Sequence[str]
     ) -> str | None:
-        """Give it to them; return the refusal, or None when it is theirs now."""
+        """Deliver a mail to its teams; return the rejecting SMTP reply, or None if delivered."""
         assert self._mailbox
         mail = await asyncio.to_thread(read_received, raw, envelope.sender, recipients)
         if mail.hops > HOPS_MAX:
@@ -153,7 +157,7 @@ class IncomingMail:
         return None
 
     async def _evidence(self, sending: Sending, file: IO[bytes]) -> Evidence | None:
-        """Return what DNS says of its sender, before it is anybody's turn: DNS may take seconds."""
+        """Return the DNS results about the sender. Runs outside the semaphore, because DNS may take seconds."""
         if self._ask is None:
             return None
         file.seek(0)
@@ -172,7 +176,7 @@ class IncomingMail:
     async def _take_returned(self, envelope: Envelope[str], raw: bytes, others: Collection[str]) -> None:
         mail = await self._in_thread(read_mail, raw)
         for place in await self._places([one for one in envelope.recipients if one not in others], mail):
-            # None: a message that is gone
+            # None if the message was deleted
             if (ours := await self._address_of(*place)) is None:
                 continue
             returned: Returned = await self._in_thread(read_returned, mail, ours)
@@ -181,7 +185,10 @@ class IncomingMail:
                 await self._receive(*place, report)
 
     async def _places(self, recipients: Sequence[str], mail: ReceivedMail) -> list[Place]:
-        """Return whom it is about: mail to the abuse address is authenticated by the mail that it encloses."""
+        """Return the (message, position) pairs that a mail is about.
+
+        Mail to the abuse address is authenticated by the message that it encloses.
+        """
         signed = [self._signed(address) for address in recipients]
         if None in signed:
             sender: str | None = await self._in_thread(signed_sender, mail)
@@ -189,7 +196,10 @@ class IncomingMail:
         return list(dict.fromkeys(place for place in signed if place))
 
     async def _enclosed(self, mail: ReceivedMail) -> Place | None:
-        """Find it by our signature in it; of several recipients the one that the report names, else only note it."""
+        """Identify the enclosed message by our DKIM signature, and its recipient by the addresses in the report.
+
+        If the report names none of several recipients, only the complaint itself is recorded.
+        """
         id_: str | None = await self._in_thread(signed_message, mail, self._keys_of)
         if id_ is None or self._now() - ulid_ms(id_.removeprefix(PREFIXES["email"])) > verp.DAYS_VALID * DAY_MS:
             return None
@@ -206,15 +216,15 @@ class IncomingMail:
         return None
 
     async def _in_thread(self, work: Callable[..., Any], *given: object) -> Any:
-        """Run it in a thread, because a hostile message of 1 MiB takes up to half a second.
+        """Run `work` in a thread, because parsing a hostile message of 1 MiB takes up to half a second.
 
-        It is one at a time, because threads are shared.
+        One at a time, because threads are shared.
         """
         async with self._one_by_one:
             return await asyncio.to_thread(work, *given)
 
     def _signed(self, address: str) -> Place | None:
-        """Return the message and the position of the recipient that we signed this envelope sender for."""
+        """Return the message and recipient position that this signed envelope sender was made for; None if invalid."""
         return verp.read(self._key, address, self._now())
 
 
@@ -246,7 +256,7 @@ class IncomingSession(SmtpDialogue[str]):
         self._say(GO_ON)
         most = incoming.keeps(envelope)
         with Spool(incoming, most) as spool:
-            async for piece in self._wire.mail():  # to its end, whatever becomes of it: only then come commands
+            async for piece in self._wire.mail():  # read to the end in any case: SMTP commands follow only then
                 spool.write(piece)
             is_too_large = spool.size > (limits.size if most == READ_MAX else most)
             self._say(TOO_LARGE if is_too_large else await self._recorded(spool, envelope))
@@ -263,13 +273,13 @@ class IncomingSession(SmtpDialogue[str]):
 
 
 class Spool:
-    """The beginning of a mail that is coming in, in memory, and in a file once that is large."""
+    """Buffer for the beginning of a mail being received: in memory, or in a file once it is large."""
 
     def __init__(self, incoming: IncomingMail, most: int) -> None:
         self._incoming = incoming
         self._most = most
         self._kept = 0
-        self.size = 0  # octets that came, also those that are not kept
+        self.size = 0  # octets received, including those not kept
         self.error: OSError | None = None  # for example, the disk is full
         self.file: IO[bytes] = tempfile.SpooledTemporaryFile(READ_MAX, dir=str(incoming.folder or "") or None)
 
@@ -300,6 +310,6 @@ def _whole(file: IO[bytes]) -> bytes:
 
 
 def incoming_server(name: str, tls: Tls, incoming: IncomingMail) -> SmtpServer:
-    """Make the server, which greets with `name`."""
+    """Create the SMTP server, which uses `name` in its greeting."""
     terms = Terms(name=name, limits=incoming.limits, tls=tls, too_large=TOO_LARGE)
     return SmtpServer(incoming.limits, partial(IncomingSession, terms, incoming))

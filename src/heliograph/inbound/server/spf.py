@@ -1,4 +1,4 @@
-"""SPF (RFC 7208): may this server send for this domain? With the limits of the RFC on what a stranger makes us ask."""
+"""SPF check (RFC 7208) of the sending server, with the RFC's limits on DNS lookups that a sender can cause."""
 
 import re
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -9,7 +9,7 @@ from heliograph.inbound.policy.inbound_mail import Verdict
 from heliograph.runtime.resolver import Ask, DnsSilent
 
 LOOKUPS_MAX = 10
-VOID_MAX = 2  # answers with nothing in them
+VOID_MAX = 2  # maximum DNS answers without records
 EXCHANGERS_MAX = 10
 TERMS_MAX = 100
 NAME_MAX = 253
@@ -23,15 +23,15 @@ _MACRO = re.compile(r"%(?:\{([slodiphcrtv])([0-9]{0,3})(r?)([.+,/_=-]*)\}|([%_-]
 
 
 class BadRecord(Exception):
-    """The record cannot be obeyed."""
+    """The SPF record is invalid."""
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sends, as SMTP says it."""
+    """The sending server and envelope sender as given in SMTP."""
 
     peer: str
     helo: str
-    sender: str  # empty: nobody, as a bounce has it
+    sender: str  # envelope sender; empty for a bounce
 
     @property
     def domain(self) -> str:
@@ -79,7 +79,7 @@ class _Check:
         return await self._other(self._expanded(redirect, domain))
 
     async def _other(self, domain: str) -> Verdict:
-        """Check a record that this one leads to; where there is none, this one is bad."""
+        """Check the record of an included or redirected domain; raise BadRecord if it has none."""
         if not await self._records(domain):
             raise BadRecord
         return await self.check(domain)
@@ -88,7 +88,7 @@ class _Check:
         return [text for text in await self._ask(domain, "TXT") if text.lower().split(" ")[0] == "v=spf1"]
 
     async def _matches(self, term: str, domain: str) -> str:
-        """Return the sign of the result when the term matches; empty when it does not."""
+        """Return the qualifier (+ - ~ ?) of a term if it matches; else empty."""
         if found := _IP.fullmatch(term):
             network = ip_network(found[2], strict=False)
             return (found[1] or "+") if network.version == self._ip.version and self._ip in network else ""
@@ -116,7 +116,7 @@ class _Check:
             return any([self._among(await self._addresses(host), four, six) for host in hosts])
         if name == "exists" and is_given:
             return bool(await self._asked(target, "A"))
-        if name == "ptr":  # nobody should use it (RFC 7208, 5.5)
+        if name == "ptr":  # deprecated (RFC 7208, 5.5)
             return False
         raise BadRecord
 

@@ -1,4 +1,4 @@
-"""Mail that came in for teams: each once, told by an event in the same transaction."""
+"""Store of inbound mail of teams: each mail is stored once, with its event in the same transaction."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,9 +15,9 @@ from heliograph.storage.contents import Room
 from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event, Publisher
 
-AUTOMATIC_MAX = 10  # automatic mails of one sender in an hour that are told: more of them are a loop
+AUTOMATIC_MAX = 10  # automatic mails per sender and hour that are published; more indicate a mail loop
 LAST = "rcv_~"
-OCTETS_MAX = 8 * MIB  # of records in one answer; one is always given
+OCTETS_MAX = 8 * MIB  # octets of records in one response; at least one record is returned
 
 Fate = Literal["told", "held", "known"]
 
@@ -30,7 +30,7 @@ class NewReceived(msgspec.Struct, frozen=True, kw_only=True):
     automatic: bool
     record: str
     body: str | None
-    octets_most: int  # what the team may store in a day; 0: as much as it likes
+    octets_most: int  # storage quota of the team per day; 0 if unlimited
 
 
 class ReceivedLine(msgspec.Struct, frozen=True):
@@ -40,8 +40,8 @@ class ReceivedLine(msgspec.Struct, frozen=True):
     automatic: int
     held: int
     created_at: int
-    octets: int  # to read
-    raw: str | None  # what has it as it came; None: retention has taken it
+    octets: int  # size of the record when read
+    raw: str | None  # name of the stored raw mail; None if deleted by retention
 
 
 class ReceivedPage(msgspec.Struct, frozen=True):
@@ -58,11 +58,11 @@ class Received:
         self._publisher = publisher
 
     async def keep(self, raw: bytes) -> str:
-        """Store the mail as it came, durably, before what is put; return its name."""
+        """Store the raw mail durably, before its record; return its name."""
         return await self._attachments.put(raw)
 
     async def put(self, new: NewReceived, digest: str) -> Fate:
-        """Raises StorageLimitReached."""
+        """Record a mail and publish its event. Raises StorageLimitReached."""
         now = self._clock.of(new.team)
         return await self._database.write(lambda tx: _put(tx, new, digest, now, self._publisher))
 
@@ -71,7 +71,7 @@ class Received:
         return [ReceivedLine(*row) for row in rows]
 
     async def page(self, team: int, before: str, limit: int, room: Room) -> ReceivedPage:
-        """Return records as their events told them, newest first, as many as one answer may have."""
+        """Return records as published in their events, newest first, up to OCTETS_MAX."""
         lines = await self.newest(team, before, limit + 1)
         ids: list[str] = []
         octets = 0
@@ -99,7 +99,7 @@ class Received:
         return _whole(*rows[0]) if rows else None
 
     async def raw(self, found: ReceivedLine, room: Room) -> bytes | None:
-        """Return the mail as it came; None when it is no longer kept."""
+        """Return the raw mail; None if it is no longer stored."""
         if found.raw is None:
             return None
         await room(found.size)

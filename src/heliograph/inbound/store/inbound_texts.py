@@ -1,4 +1,4 @@
-"""Texts that people wrote to us: told to the team they are for, obeyed when they are one of its words, answered."""
+"""Store of inbound texts: publishes them to the team, applies keywords such as STOP, and sends automatic replies."""
 
 from collections.abc import Sequence
 
@@ -28,19 +28,19 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event
 from heliograph.storage.setup import SetupStore
 
-KEPT_MS = 30 * DAY_MS  # how long repeats are known, and how long the one that wrote last gets the answers
-INCOMPLETE_MAX = 100  # incomplete texts reported in one transaction
+KEPT_MS = 30 * DAY_MS  # how long repeats are detected and replies go to the team that wrote last
+INCOMPLETE_MAX = 100  # incomplete texts reported per transaction
 
 
 _PARTS = msgspec.json.Decoder(dict[int, StoredPart])
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """How texts came in."""
+    """Carrier and channel through which texts arrived."""
 
     carrier: str
     channel: PhoneChannel
-    team: int | None = None  # the simulator knows whom it answers
+    team: int | None = None  # set by the simulator, which knows the team
 
 
 class ReceivedTexts:
@@ -51,11 +51,14 @@ class ReceivedTexts:
         self._name_of = name_of
 
     async def take(self, way: Way, texts: Sequence[IncomingText | TextPart]) -> None:
-        """Take all or none: what is not stored is told again. Parts of a long text wait for the others."""
+        """Store all texts or none; the carrier repeats texts that were not stored.
+
+        Parts of a long text wait for the others.
+        """
         await self._database.write(lambda tx: self._take(tx, way, texts))
 
     async def report_incomplete(self) -> None:
-        """Report the parts of long texts whose other parts did not come in time."""
+        """Publish long texts whose missing parts did not arrive in time as incomplete."""
         before, count = self._clock.now() - WAIT_MS, INCOMPLETE_MAX
         if await self._database.read(lambda tx: tx.run("any_incomplete_text", before=before)):
             while count == INCOMPLETE_MAX:
@@ -76,13 +79,13 @@ class ReceivedTexts:
         return len(rows)
 
     async def _join(self, tx: Tx, carrier: str, parts: Sequence[TextPart], now: int) -> list[IncomingText]:
-        """Store parts; return the texts that are complete by them."""
+        """Store parts of long texts; return the texts that are now complete."""
         groups: dict[str, list[TextPart]] = {}
         for part in parts:
             groups.setdefault(split_text_id(carrier, part), []).append(part)
         rows = [
             (id_, carrier, group[0].sender, group[0].to, group[0].reference, group[0].total, now)
-            for id_, group in sorted(groups.items())  # each process locks them in the same order
+            for id_, group in sorted(groups.items())  # every process locks rows in the same order
         ]
         reports: list[IncomingText] = []
         updates = []
@@ -127,7 +130,7 @@ class ReceivedTexts:
             at, word = self._clock.of(team.record.ref), read_word(text.text, team.record.opt_out)
             if id_ in new:
                 await self._tell(tx, way, team, text, at)
-            if word:  # also of what looks like a repeat: somebody may say STOP, START and STOP again
+            if word:  # also for apparent repeats: a person may send STOP, START and STOP again
                 await self._obey(tx, way, team, text, word, at)
             if word and id_ in new:
                 await self._answer(tx, way, team, text, word, at)

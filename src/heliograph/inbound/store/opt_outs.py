@@ -1,4 +1,4 @@
-"""The phones that opted out of a team's messages, by channel."""
+"""Store of phone numbers that opted out of a team's messages, by channel."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ class OptOut(msgspec.Struct, frozen=True):
 
 
 class OptOutPlace(msgspec.Struct, frozen=True, order=True):
-    """Where a page of the list ends."""
+    """Pagination cursor of the opt-out list."""
 
     created_at: int
     phone: str
@@ -40,11 +40,11 @@ START = OptOutPlace(NEWEST, "", "")
 
 
 class NeverOptedOut(Exception):
-    """The phone was not on the list, as far back as events are kept."""
+    """The phone was never on the list, as far back as events are kept."""
 
 
 async def list_phones(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publisher) -> int:
-    """Add rows of team, phone, channel, reason and time; return how many were not there before."""
+    """Add rows of (team, phone, channel, reason, time); return the number of new entries."""
     if not rows:
         return 0
     distinct = {row[:3]: row for row in rows}
@@ -58,7 +58,7 @@ async def list_phones(tx: Tx, rows: Sequence[tuple[Any, ...]], publisher: Publis
 async def unlist(
     tx: Tx, team: int, names: Sequence[str], channels: Sequence[str], now: int, publisher: Publisher
 ) -> int:
-    """Take a phone off the list; returns from how many of the channels."""
+    """Remove a phone from the list; return the number of channels from which it was removed."""
     asked = [(channel,) for channel in channels]
     gone = [r for name in names for r in await tx.run("delete_opt_outs", team=team, phone=name, channels=asked)]
     await publisher.publish(tx, [_event(publisher, "opt_out.deleted", row, now) for row in gone])
@@ -86,7 +86,7 @@ def _event(publisher: Publisher, type_: str, row: Sequence[Any], at: int) -> Eve
 
 
 class OptOuts:
-    """`name_of`: what an erased phone is called on the list."""
+    """Opt-outs of all teams. `name_of` returns the pseudonym of an erased phone on the list."""
 
     def __init__(self, database: Database, clock: Clock, publisher: Publisher, name_of: NameOf) -> None:
         self._database = database
@@ -95,7 +95,7 @@ class OptOuts:
         self._name_of = name_of
 
     async def find(self, team: int, phone: str) -> list[OptOut]:
-        """Return its entries, at most one for each channel."""
+        """Return the entries of a phone, at most one per channel."""
 
         async def story(tx: Tx) -> list[OptOut]:
             names = await self._names(tx, team, phone)
@@ -104,17 +104,17 @@ class OptOuts:
         return await self._database.read(story)
 
     async def page(self, team: int, after: OptOutPlace, limit: int) -> list[OptOut]:
-        """Return one page, and one more than the limit when there are more."""
+        """Return one page, plus one entry beyond `limit` if there are more."""
         given = {"at": after.created_at, "phone": after.phone, "channel": after.channel, "limit": limit + 1}
         rows = await self._database.read(lambda tx: tx.run("list_opt_outs", team=team, **given))
         return [OptOut(*row) for row in rows]
 
     async def place(self, team: int, phone: str, channel: str) -> OptOutPlace:
-        """Return where it stands on the list, or stood when it was deleted; without a channel, its last place."""
+        """Return the cursor of a phone's entry, also after its deletion. Without a channel, the last of its entries."""
         return await self._database.read(lambda tx: _place(tx, team, phone, channel))
 
     async def add(self, team: int, phone: str, channel: str, entry: AuditEntry) -> bool:
-        """Add it; return whether it was not there before, else there is no entry."""
+        """Add a phone; return whether it is new. The audit entry is written only then."""
         row, publisher = (team, phone, channel, "manual", self._clock.of(team)), self._publisher
 
         async def story(tx: Tx) -> bool:

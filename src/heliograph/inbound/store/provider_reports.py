@@ -1,4 +1,4 @@
-"""What mail providers tell, brought to its recipient: by the ids that they give back, then by address."""
+"""Assigns mail providers' events to recipients: by the ids that the provider returns, then by address."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,8 +13,8 @@ from heliograph.storage.engine.database import Tx
 from heliograph.storage.events import Publisher
 from heliograph.storage.outcomes import Change, RecipientRow
 
-# taken: it is in the timeline, or waits for the record of its hand-over; known: it was there before; nobody: it is
-# about none of ours; later: it cannot be kept yet and has to come again.
+# taken: recorded, or waiting for its delivery attempt to be recorded. known: a repetition. nobody: about no message of
+# ours. later: cannot be stored yet, the provider must repeat it.
 Taken = Literal["taken", "known", "nobody", "later"]
 
 
@@ -78,7 +78,7 @@ async def _places(tx: Tx, carrier: str, told: Sequence[ProviderReport]) -> list[
 def _meant(
     everyone: Sequence[RecipientRow], address: str | None, of_carrier: tuple[int, int] | None
 ) -> RecipientRow | None:
-    """Find whom it means by address; without one by the hand-over's id, or where there is one recipient alone."""
+    """Return the recipient that an event is about: by address, else by the carrier's id, else the only recipient."""
     if address:
         parsed = parse_address(address.strip())
         wanted = (parsed.normal if parsed else address.strip()).lower()
@@ -89,7 +89,7 @@ def _meant(
 
 
 async def _known(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
-    """Return what the timelines of these messages have, which no other transaction adds to from now on."""
+    """Lock the messages and return the events in their timelines."""
     if not keys:
         return set()
     messages = [(key,) for key in sorted(keys)]
@@ -98,7 +98,10 @@ async def _known(tx: Tx, keys: set[int]) -> set[tuple[Any, ...]]:
 
 
 async def _keep(tx: Tx, place: RecipientRow, one: ProviderReport, at: int) -> Taken:
-    """Keep it until its hand-over is recorded; a second one before that has to come again, lest it be lost."""
+    """Keep a report until its delivery attempt is recorded.
+
+    A different second report is deferred, so that it is not lost.
+    """
     report = msgspec.json.encode(one.report).decode()
     row = {"message": place.message, "position": place.position, "report": report}
     kept = await tx.run("early_return_at", message=place.message, position=place.position)
@@ -109,7 +112,7 @@ async def _keep(tx: Tx, place: RecipientRow, one: ProviderReport, at: int) -> Ta
 
 
 async def _hear_elsewhere(tx: Tx, carrier: str, one: ProviderReport, at: int) -> Taken:
-    """Tell others: a code by mail may wait for it, or the record of a hand-over that has no other id."""
+    """Assign a report to a verification code sent by mail, or keep it if only the carrier's id identifies it."""
     reports = [CarrierReport(id_, one.report) for id_ in one.carrier_ids]
     if reports and await outcomes.hear_of_codes(tx, carrier, reports, at):
         return "taken"

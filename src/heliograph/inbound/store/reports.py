@@ -1,4 +1,4 @@
-"""Reports: what the world says of a message after its hand-over; early ones wait for the record of the hand-over."""
+"""Store of reports about sent messages; early ones wait until the delivery attempt is recorded."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class Reports:
     async def by_carrier(
         self, carrier: str, reports: Sequence[CarrierReport], skip_known: bool = False
     ) -> Sequence[bool | Exception]:
-        """Store reports; False for an id that this carrier never got: its report waits a minute for the hand-over.
+        """Store reports; False for an id unknown to this carrier: its report waits a minute for the delivery attempt.
 
         With `skip_known`, a report that is already stored verbatim is not written again.
         """
@@ -35,7 +35,7 @@ class Reports:
     async def by_provider(
         self, carrier: str, told: Sequence[ProviderReport], *, replay_id: str = ""
     ) -> Sequence[Taken]:
-        """Store reports and return what became of each; `replay_id` is the same when the same callback comes again."""
+        """Store reports and return the result of each. `replay_id`: identical when a callback is repeated."""
         at, publisher = self._clock.now(), self._publisher
         return await self._database.write(
             lambda tx: report_by_provider(
@@ -44,14 +44,14 @@ class Reports:
         )
 
     async def by_recipient(self, message_id: str, position: int, report: Report) -> None:
-        """Report a mail that came back, perhaps before the record of its hand-over, which it then waits for."""
+        """Store a report from a returned mail; it waits if the delivery attempt is not recorded yet."""
         at, publisher = self._clock.now(), self._publisher
         await self._database.write(
             lambda tx: outcomes.report_returned(tx, message_id, position, report, at=at, publisher=publisher)
         )
 
     async def address_of(self, message_id: str, position: int) -> str | None:
-        """Return whom a message went to there, in the normal form."""
+        """Return the normalised address of a recipient; None if not found."""
         rows = await self._database.read(lambda tx: tx.run("place_of", id=message_id, position=position))
         return str(rows[0][2]) if rows else None
 
