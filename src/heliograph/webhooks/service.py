@@ -107,6 +107,8 @@ class DeliveryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Webhooks:
+    """Webhook use cases; every change is validated and written with an audit entry."""
+
     def __init__(
         self,
         store: Store,

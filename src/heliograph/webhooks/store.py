@@ -318,6 +318,8 @@ async def _drop(tx: Tx, rows: Sequence[Any]) -> bool:
 
 
 class Deliveries:
+    """Store of webhook deliveries for one process, which `owner` identifies in leases."""
+
     def __init__(self, database: Database, clock: Clock, owner: str, leases: Leases, setup: SetupStore) -> None:
         self._database = database
         self._clock = clock

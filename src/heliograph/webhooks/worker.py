@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 
 class WebhookWorker:
+    """Claims endpoints with due deliveries and runs an `Endpoint` for each until shutdown."""
+
     def __init__(self, store: Store, poster: Poster, clock: Clock, secrets_of: SecretsOf) -> None:
         self._store = store
         self._clock = clock

@@ -40,6 +40,8 @@ class CheckedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guard:
+    """Resolves webhook URLs and rejects denied addresses."""
+
     def __init__(self, allow_private: Sequence[str] = (), resolve: Resolve | None = None, own: str = "") -> None:
         """Allow the operator's ranges `allow_private`. `resolve` defaults to DNS with the system's name servers.
 
@@ -69,6 +71,8 @@ class Guard:
 
 
 class Names:
+    """DNS resolver for webhook hosts."""
+
     def __init__(self, server: tuple[str, int] | None = None) -> None:
         """Use the DNS `server` (host, port), or the system's servers if None."""
         self._servers = NameServers(server, LIFETIME_S)
