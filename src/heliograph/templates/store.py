@@ -52,6 +52,8 @@ async def keep_versions(tx: Tx, rows: Sequence[Row], person: str, now: int, curr
 
 
 class Versions:
+    """Reader of stored template and layout versions."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 

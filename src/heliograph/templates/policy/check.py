@@ -214,7 +214,7 @@ def _undeclared(template: Template, uses: tuple[Usage, ...]) -> Iterator[tuple[U
 
 
 def _first_places(source: str) -> dict[tuple[str | None, str], int]:
-    """Map (list, name) of each variable to its first offset. The list is None for a customer variable."""
+    """Map (list, name) of each variable to its first offset. List: None for a customer variable, "" for any list."""
     places: dict[tuple[str | None, str], int] = {}
     among = ""
     for token in TOKEN.finditer(source):
