@@ -28,7 +28,7 @@ from heliograph.storage.engine.database import Database, Tx
 from heliograph.storage.events import Event
 from heliograph.storage.setup import SetupStore
 
-KEPT_MS = 30 * DAY_MS  # how long repeats are detected and replies go to the team that wrote last
+KEPT_MS = 30 * DAY_MS  # how long repeats are detected, and a phone's replies go to the team that last messaged it
 INCOMPLETE_MAX = 100  # incomplete texts reported per transaction
 
 
