@@ -1,1 +1,1 @@
-"""Carriers: whatever takes a message off our hands. A channel is a folder, a carrier is a file."""
+"""Carriers: the systems that messages are sent through. Each channel has a folder, each carrier a module."""

@@ -1,4 +1,4 @@
-"""Where hand-overs wait for a connection: the most urgent first, as in the outbox (contract 16)."""
+"""Priority queue in which messages wait for a connection slot, ordered as in the outbox (contract 16)."""
 
 import asyncio
 from collections import deque
@@ -7,13 +7,15 @@ from heliograph.carriers.contract import Parcel
 from heliograph.domain.delivery.lanes import PRIORITIES, whose_turn
 from heliograph.domain.setup.records import Priority
 
-Turn = asyncio.Future[bool]  # whether it has come; else nobody waits for it any longer
+Turn = asyncio.Future[bool]  # True if a slot was assigned, False if the wait was abandoned
 
 
 class Line:
+    """A semaphore with `places` slots that are assigned by message priority."""
+
     def __init__(self, places: int) -> None:
-        self._places = self._free = places  # while one is free, nobody waits
-        self._turns = 0  # given to those who waited
+        self._places = self._free = places  # no task waits while a slot is free
+        self._turns = 0  # slots assigned to waiting tasks
         self._waiting: dict[Priority, deque[Turn]] = {}
 
     @property
@@ -21,9 +23,9 @@ class Line:
         return self._free > 0
 
     async def take(self, parcel: Parcel, patience_s: float | None = None) -> bool:
-        """Take a place when its turn has come.
+        """Wait for a slot and take it; return whether one was taken.
 
-        Returns False when that is not in time, and those who are before it take all places.
+        Every `patience_s` seconds the wait ends with False if the tasks ahead need all slots. None waits forever.
         """
         if self._free:
             self._free -= 1
@@ -36,7 +38,8 @@ class Line:
         return given
 
     def give_back(self) -> None:
-        if len(self._waiting) == 1:  # the turns of the others are counted from when they come
+        """Release a slot to the next waiting task."""
+        if len(self._waiting) == 1:  # only one priority waits: start counting again when others arrive
             self._turns = 0
         while self._waiting and (priority := whose_turn(self._turns, self._waiting)):
             turn = self._waiting[priority][0]
@@ -76,6 +79,7 @@ class Line:
                 timer.cancel()
 
     def _before(self, priority: Priority, turn: Turn) -> int:
+        """Return the number of waiting tasks ahead of `turn`."""
         urgent = PRIORITIES[: PRIORITIES.index(priority)]
         return sum(len(self._waiting.get(more, ())) for more in urgent) + self._waiting[priority].index(turn)
 

@@ -1,4 +1,4 @@
-"""The interface between delivery and the carriers: one call, three possible outcomes."""
+"""The interface between delivery and carriers: `hand_over` sends one message and returns one of three outcomes."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -26,12 +26,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GZIP = b"\x1f\x8b"
-# Large callbacks that are read or wait to be read at once. None of them is verified yet.
+# Maximum number of large, still unverified callbacks in progress or queued, per carrier and per client address.
 LARGE_OF_CARRIER, LARGE_OF_CLIENT = 32, 8
 
 
 class Barred(Exception):
-    """A message must not be handed over any more."""
+    """Raised by `Passage.admit` if a message must no longer be sent; `refusal` is the outcome to record."""
 
     def __init__(self, refusal: Refused) -> None:
         super().__init__(refusal.detail.get("reason"))
@@ -39,97 +39,100 @@ class Barred(Exception):
 
 
 class Passage:
-    """What a carrier tells and asks on a message's way out."""
+    """Callbacks that a carrier calls while it sends a message. The methods here do nothing."""
 
     def waited(self, seconds: float) -> None:
-        """Note a wait for a connection, or whatever else the carrier has few of."""
+        """Record how long the message waited for a connection or another limited resource of the carrier."""
 
     async def admit(self) -> None:
-        """Let it pass when the connection is there, before the first octet, or raise Barred."""
+        """Check that the message may still be sent, or raise Barred. Called once connected, before the first byte."""
 
 
 FREE = Passage()
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
-    """One message for one recipient, ready to be handed over."""
+    """One message for one recipient, ready to send."""
 
     message_id: str
-    position: int = 0  # of the recipient in its message
+    position: int = 0  # index of the recipient in the message
     address: str  # normal form of an email address, or E.164
     given: str = ""  # the email address as the caller wrote it
-    content: bytes  # the channel's record of domain/delivery/content.py, as JSON
-    attempt: int  # outcomes recorded before this one
+    content: bytes  # JSON of the channel's content struct from domain/delivery/content.py
+    attempt: int  # number of outcomes recorded before this attempt
     country: str | None = None
-    uncertain: bool = False  # an earlier hand-over to this carrier may have gone through
-    left_s: int | None = None  # until it expires
+    uncertain: bool = False  # an earlier attempt with this carrier may have succeeded
+    left_s: int | None = None  # seconds until the message expires
     priority: records.Priority = "normal"
     passage: Passage = FREE
 
     @property
     def mailbox(self) -> str:
-        """Return the email address for an envelope: local part as given, domain in A-labels."""
+        """Return the envelope address: the local part as the caller wrote it, the domain in A-labels."""
         return (self.given or self.address).rpartition("@")[0] + "@" + self.address.rpartition("@")[2]
 
 
 def left_s(expires_at: int, now: int) -> int:
+    """Return the seconds until `expires_at`, rounded up and at least 1."""
     return max(1, -(-(expires_at - now) // SECOND_MS))
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to a carrier's callback address; nothing in it is trusted yet."""
+    """An unverified HTTP request to a carrier's callback URL."""
 
     method: str  # GET or POST
-    url: str  # the public address with the query: what signatures cover
+    url: str  # public URL including the query string, as covered by signatures
     query: Mapping[str, str]
     headers: Mapping[str, str]  # names in lower case
     body: bytes
     now: int  # ms
-    client: str = ""  # address of the client
+    client: str = ""  # IP address of the client
 
     @property
     def is_large(self) -> bool:
-        """Return whether its body is larger than usual, or may be once it is unpacked."""
+        """Return whether the body exceeds CALLBACK_USUAL or is gzipped, so that it may exceed the limit unpacked."""
         return len(self.body) > CALLBACK_USUAL or self.body.startswith(GZIP)
 
 
 class CallbackTooLarge(Exception):
-    """A callback has more values or events than any provider sends."""
+    """Raised for a callback with more values or events than any provider sends."""
 
 
 class CallbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a callback reported, and how to answer it."""
+    """The parsed contents of a callback, and the HTTP response to send."""
 
     status: int = 200
     body: bytes = b""
     content_type: bytes = b"text/plain; charset=utf-8"
     reports: Sequence[CarrierReport] = ()
     texts: Sequence[IncomingText] = ()
-    told: Sequence[ProviderReport] = ()  # by a mail provider
+    told: Sequence[ProviderReport] = ()  # events reported by a mail provider
     templates: Sequence[UpstreamNews] = ()
-    replay_id: str = ""  # the same when the same callback comes again, which then changes nothing
+    replay_id: str = ""  # identifies the callback, so that a repeated delivery has no effect
 
 
 class Carrier(ABC):
-    _large: asyncio.Lock | None = None  # held while a large callback is read
+    """Sends messages through one external system, and parses its callbacks."""
+
+    _large: asyncio.Lock | None = None  # held while a large callback is parsed
 
     @abstractmethod
     async def hand_over(self, parcel: Parcel) -> Outcome:
-        """Try once. A temporary failure is Deferred; so is an exception."""
+        """Attempt to send the message once. Callers treat an exception as Deferred, a temporary failure."""
 
     def open(self) -> None:  # noqa: B027
-        """Open early what reports arrive on, for carriers with a standing connection."""
+        """Connect before the first message, for carriers that receive reports on a persistent connection."""
 
     def read_callback(self, callback: Callback) -> CallbackAnswer | None:
-        """Verify and read it; None when this carrier takes no callbacks, or has no secret to verify them with."""
+        """Verify and parse a callback. None if this carrier has no callbacks, or no secret to verify them with."""
         return None
 
     async def hear(self, callback: Callback) -> CallbackAnswer | None:
-        """Verify and read a callback with its body, in a thread if that is large."""
+        """Verify and parse a callback; a large one is processed in a thread."""
         return await self.run_for(callback, self.read_callback, callback)
 
     async def run_for(self, callback: Callback, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` on a callback: in a thread if its body is large, one at a time for each carrier."""
+        """Call `work` and return its result. For a large callback, run in a thread, one at a time per carrier."""
         if not callback.is_large:
             return work(*args, **kwargs)
         if self._large is None:
@@ -138,15 +141,15 @@ class Carrier(ABC):
             return await asyncio.to_thread(work, *args, **kwargs)
 
     async def close(self) -> None:  # noqa: B027
-        """Close its connections."""
+        """Close all connections of the carrier."""
 
 
 class NotReady(Exception):
-    """A message cannot be handed over now, for a reason other than the carrier; the text says which."""
+    """Raised if a message cannot be sent now for a reason other than the carrier; the text states the reason."""
 
 
 class Unusable(Carrier):
-    """Replaces a carrier that cannot be built: it defers everything, so the next carrier is asked."""
+    """Placeholder for a carrier with invalid settings; defers every message, so that the next carrier is tried."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -156,7 +159,7 @@ class Unusable(Carrier):
 
 
 class Carriers:
-    """The live carriers, built when first needed and rebuilt when their settings change."""
+    """Cache of carrier instances, built on first use and rebuilt when their settings change."""
 
     def __init__(self, make: Callable[[records.CarrierRecord], Carrier]) -> None:
         self._make = make
@@ -166,7 +169,7 @@ class Carriers:
 
     @contextmanager
     def admit_large(self, carrier: str, client: str) -> Iterator[bool]:
-        """Count a large callback; yields False if the carrier or the client has too many already."""
+        """Count a large callback while the context is open; yield False if the carrier or client is at its limit."""
         counted = ("carrier", carrier), ("client", client)
         is_admitted = self._large[counted[0]] < LARGE_OF_CARRIER and self._large[counted[1]] < LARGE_OF_CLIENT
         self._large.update(counted if is_admitted else ())
@@ -177,12 +180,13 @@ class Carriers:
             self._large += Counter()  # drops zeros
 
     async def get(self, record: records.CarrierRecord) -> Carrier:
+        """Return the carrier for these settings; build it, and close its predecessor, if the settings changed."""
         if replaced := self._renew(record):
             await replaced.close()
         return self._live[record.id][1]
 
     def _renew(self, record: records.CarrierRecord) -> Carrier | None:
-        """Build the carrier if it is new or its settings changed; return the one that it replaces."""
+        """Build the carrier if it is new or its settings changed; return the replaced instance, or None."""
         known = self._live.get(record.id)
         if known is not None and (known[0] is record or known[0] == record):
             return None
@@ -190,7 +194,7 @@ class Carriers:
         return known[1] if known else None
 
     def wrong_with(self, record: records.CarrierRecord) -> str:
-        """Return why it cannot be made from these settings; empty when it can."""
+        """Return why no carrier can be built from these settings; empty if one can."""
         try:
             self._make(record)
         except (ValueError, msgspec.ValidationError) as error:
@@ -198,9 +202,9 @@ class Carriers:
         return ""
 
     async def keep(self, records: Iterable[records.CarrierRecord]) -> None:
-        """Open the carriers that are set up and close those that no longer are.
+        """Open all enabled carriers, and close those that were removed or disabled.
 
-        All are replaced before anything is awaited: meanwhile the setup may change, and `records` be out of date.
+        All instances are replaced before the first await, because `records` may be outdated after an await.
         """
         wanted = {record.id: record for record in records if record.enabled}
         ended = [self._live.pop(id_)[1] for id_ in self._kept - wanted.keys()]

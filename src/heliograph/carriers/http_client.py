@@ -1,4 +1,4 @@
-"""What the channels share: an HTTP client, reading of answers, errors and callbacks."""
+"""The HTTP client of carriers, and helpers that parse responses and callbacks and build outcomes."""
 
 import asyncio
 import hashlib
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp.abc import ResolveResult
 
-ANSWER_S = 10.0  # for the connection and the whole answer
-CONNECT_S = 3.0  # part of it, for connecting: leaves time to ask another carrier
-PER_HOST = 64  # connections
-IDLE_S = 10.0  # shorter than most servers keep a connection, so that few close while we write
-ANSWER_MAX = 64 * 1024  # octets
-WORDS_MAX = 300  # characters of a carrier's text
-FIELDS_MAX = 200  # of a form
-HIDDEN_MIN = 4  # characters: hiding less would leave holes in ordinary words
+ANSWER_S = 10.0  # timeout for connecting and the complete response
+CONNECT_S = 3.0  # share of ANSWER_S for connecting; leaves time to try another carrier
+PER_HOST = 64  # concurrent connections per host
+IDLE_S = 10.0  # shorter than most servers' keep-alive, so that servers rarely close a connection while we write
+ANSWER_MAX = 64 * 1024  # bytes of a response; longer ones are truncated
+WORDS_MAX = 300  # characters of a carrier's text that are kept
+FIELDS_MAX = 200  # fields of a form
+HIDDEN_MIN = 4  # minimum length of a secret to mask; masking shorter ones would damage ordinary words
 
 FORBIDDEN = CallbackAnswer(status=403)
 UNSIGNED = CallbackAnswer(status=401)
@@ -46,16 +46,16 @@ _WORD = re.compile("[A-Za-z0-9]+")
 
 
 class Unreachable(Exception):
-    """No connection was made: certainly not sent. The text says why."""
+    """Raised if no connection was made, so nothing was sent. The text states the reason."""
 
 
 class NoAnswer(Exception):
-    """The request was written and no complete answer came: maybe sent."""
+    """Raised if the request was sent but no complete response arrived; the message may have been sent."""
 
 
 class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
     status: int
-    headers: Mapping[str, str] = {}  # names in lower case
+    headers: Mapping[str, str] = {}  # keyed by lower-case name
     body: bytes = b""  # at most ANSWER_MAX
 
     @property
@@ -69,7 +69,7 @@ class WebAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedAddresses:
-    """Makes aiohttp connect only to these addresses of a name: one of its resolvers."""
+    """An aiohttp resolver that returns only the addresses supplied by `addresses`."""
 
     def __init__(self, addresses: Callable[[str], Awaitable[Sequence[str]]]) -> None:
         self._addresses = addresses
@@ -93,7 +93,7 @@ class CheckedAddresses:
 
 
 class Web:
-    """One session for all carriers, created when first needed: no cookies, no redirects, no proxies."""
+    """HTTP client with one aiohttp session, created on first use; no cookies, redirects or proxies."""
 
     def __init__(
         self,
@@ -102,11 +102,12 @@ class Web:
         per_host: int = PER_HOST,
         resolver: CheckedAddresses | None = None,
     ) -> None:
-        """Trust `roots`, by default the system's certificates.
+        """Create the client.
 
-        `resolver` says where names may lead; with None they may lead anywhere.
+        `roots` verifies certificates, by default with the system's roots. `resolver` restricts the addresses that
+        names resolve to; None allows all.
         """
-        self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(per_host))  # by scheme, host and port
+        self._lines: defaultdict[str, Line] = defaultdict(lambda: Line(per_host))  # keyed by scheme, host and port
         self._resolver = resolver
         self._roots = roots
         self._connect_s = connect_s
@@ -115,7 +116,10 @@ class Web:
     async def ask_in_turn(
         self, parcel: Parcel, method: str, url: str, *, headers: Mapping[str, str], body: bytes = b""
     ) -> WebAnswer:
-        """Ask as `ask` does, in turn, and if the parcel is still to be handed over when the connection is there."""
+        """Send the parcel's request as `ask` does, after waiting in the host's priority queue.
+
+        Raises Barred if the parcel must no longer be sent once the connection exists.
+        """
         line = self._lines["/".join(url.split("/", 3)[:3])]
         await line.take(parcel)
         try:
@@ -133,7 +137,10 @@ class Web:
         timeout_s: float = ANSWER_S,
         admit: Callable[[], Awaitable[None]] = FREE.admit,
     ) -> WebAnswer:
-        """Ask and return the answer; raises Unreachable or NoAnswer. `url` is percent-encoded already."""
+        """Send a request and return the response. `url` must be percent-encoded.
+
+        `admit` is awaited just before the first byte is sent. Raises Unreachable or NoAnswer.
+        """
         session, written = self._session or await self._open(), SimpleNamespace(begun=False, admit=admit)
         import aiohttp
         from yarl import URL
@@ -151,7 +158,11 @@ class Web:
                 octets = await _read(response)
                 names = {name.lower(): value for name, value in response.headers.items()}
                 return WebAnswer(status=response.status, headers=names, body=octets)
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # an OSError: TimeoutError; a ValueError: no URL
+        except (
+            aiohttp.ClientError,
+            OSError,
+            ValueError,
+        ) as error:  # TimeoutError is an OSError; ValueError: invalid URL
             if written.begun:
                 raise NoAnswer from None
             raise Unreachable(_why(error)) from None
@@ -161,7 +172,7 @@ class Web:
             await self._session.close()
 
     async def _open(self) -> "aiohttp.ClientSession":
-        """Open the session. The loop does not wait while aiohttp is loaded, which takes 0.2 s and 8 MB."""
+        """Create the session. aiohttp is imported in a thread because the import takes 0.2 s and 8 MB."""
         if not hasattr(sys.modules.get("aiohttp"), "ClientSession"):
             try:
                 await asyncio.to_thread(import_module, "aiohttp")
@@ -186,9 +197,9 @@ class Web:
 
 
 async def _begin(_: "aiohttp.ClientSession", context: SimpleNamespace, __: Any) -> None:
-    """Admit it just before the first octet, and only once.
+    """Call the request's `admit` just before the first byte is sent.
 
-    aiohttp repeats a GET or PUT without an answer by itself: that is prevented.
+    Raises NoAnswer at a second call: aiohttp would otherwise automatically retry a GET or PUT without a response.
     """
     if context.trace_request_ctx.begun:
         raise NoAnswer
@@ -207,7 +218,7 @@ async def _read(response: "aiohttp.ClientResponse") -> bytes:
 
 
 def _why(error: Exception) -> str:
-    """Say why in our own words: an exception's text may contain the address with a key in it."""
+    """Describe the error without its own text, which may contain a URL with a secret."""
     import aiohttp
 
     match error:
@@ -229,11 +240,12 @@ def _why(error: Exception) -> str:
 
 
 def reply(carrier: str, code: object, text: str, **more: Any) -> dict[str, Any]:
-    """Make an outcome's or a report's detail."""
+    """Build the `detail` of an outcome or report."""
     return {"carrier": carrier, "code": None if code is None else str(code), "text": text, **more}
 
 
 def silent(carrier: str, error: Unreachable | NoAnswer) -> Deferred:
+    """Return the outcome of a request without a response."""
     if isinstance(error, Unreachable):
         detail = reply(carrier, None, f"the carrier cannot be reached: {error}", reason="out_of_reach")
         return Deferred(detail=detail, unreachable=True)
@@ -242,6 +254,7 @@ def silent(carrier: str, error: Unreachable | NoAnswer) -> Deferred:
 
 
 def stopped(carrier: str) -> Refused:
+    """Return the outcome of a message that is not retried because an earlier attempt may have succeeded."""
     return Refused(
         detail=reply(
             carrier,
@@ -254,25 +267,29 @@ def stopped(carrier: str) -> Refused:
 
 
 def verdict_of(status: int) -> Verdict:
-    """Say what an HTTP status means by itself. Without access this carrier serves nobody, but another one may."""
+    """Return the verdict for an HTTP error status.
+
+    401, 403 and 404 mean that this carrier rejects every message, so that another carrier should be tried.
+    """
     if status in (401, 403, 404):
         return "unreachable"
     return "refused" if 400 <= status < 500 and status not in (408, 425, 429) else "deferred"
 
 
 def judged(verdict: Verdict, detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
+    """Return the outcome for a verdict on a carrier's response."""
     if verdict == "refused":
         return Refused(detail=detail)
     return Deferred(
         detail=detail,
         retry_after_ms=answer.retry_after_ms,
         unreachable=verdict == "unreachable",
-        uncertain=answer.status == 504,  # a gateway whose upstream did not answer
+        uncertain=answer.status == 504,  # the gateway's upstream may have received the message
     )
 
 
 def put_off(detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
-    """Judge a status that none of the carrier's rules calls a refusal."""
+    """Return the outcome for a status that no rule of the carrier classifies; never Refused."""
     verdict = verdict_of(answer.status)
     return judged("deferred" if verdict == "refused" else verdict, detail, answer)
 
@@ -281,7 +298,7 @@ def put_off(detail: dict[str, Any], answer: WebAnswer) -> Refused | Deferred:
 
 
 def read_json(octets: bytes) -> Any:
-    """Decode JSON; None if it is not JSON. Raises CallbackTooLarge if it has too many values."""
+    """Decode JSON; None if invalid. Raises CallbackTooLarge if the document has too many values."""
     if len(octets) > CALLBACK_VALUES_MAX and sum(map(octets.count, b",[{")) > CALLBACK_VALUES_MAX:
         raise CallbackTooLarge
     try:
@@ -291,14 +308,15 @@ def read_json(octets: bytes) -> Any:
 
 
 def read_form(octets: bytes) -> list[tuple[str, str]]:
+    """Decode an urlencoded form; empty if it has more than FIELDS_MAX fields."""
     try:
         return parse_qsl(octets.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
-    except ValueError:  # too many
+    except ValueError:  # more than FIELDS_MAX fields
         return []
 
 
 def pick(document: Any, path: str) -> Any:
-    """Return what `$.a.b[0].c` leads to, or None."""
+    """Return the value at a path such as `$.a.b[0].c`; None if not found."""
     for name, index in _STEP.findall(path):
         if name:
             document = document.get(name) if isinstance(document, dict) else None
@@ -308,7 +326,7 @@ def pick(document: Any, path: str) -> Any:
 
 
 def said(words: object, hidden: Iterable[str]) -> str:
-    """Return a carrier's text for the timeline: one line, truncated, without the `hidden` values."""
+    """Return a carrier's text for the timeline: on one line, truncated, with the `hidden` values masked."""
     text = str(words) if isinstance(words, str | int) else ""
     for secret in sorted(hidden, key=len, reverse=True):
         if len(secret) >= HIDDEN_MIN:
@@ -317,15 +335,16 @@ def said(words: object, hidden: Iterable[str]) -> str:
 
 
 def codes_in(body: str) -> list[str]:
-    """Return the message and anything in it that may be a code, for `said` to hide."""
+    """Return the message body and every word with a digit, which may be a code, for `said` to mask."""
     return [body, *(word for word in _WORD.findall(body) if not word.isalpha())]
 
 
 def is_signed(signature: str, key: str, body: bytes) -> bool:
-    """Tell whether the signature is HMAC-SHA256 of the body, in hex."""
+    """Return whether `signature` is the hex HMAC-SHA256 of the body."""
     expected = hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
     return same(signature.lower(), expected)
 
 
 def same(given: str, expected: str) -> bool:
+    """Compare two strings in constant time."""
     return hmac.compare_digest(given.encode(), expected.encode())

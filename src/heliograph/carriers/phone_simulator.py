@@ -1,4 +1,4 @@
-"""What the simulators of phones have in common: magic numbers decide what happens (contract 13)."""
+"""Base of the SMS and WhatsApp simulators: magic phone numbers select the outcome (contract 13)."""
 
 from typing import Any
 
@@ -11,20 +11,21 @@ from heliograph.domain.delivery.outcome import Accepted, DueReport, IncomingText
 
 
 def simulated(code: str, text: str) -> dict[str, Any]:
+    """Build the `detail` of a simulated outcome or report."""
     return {"carrier": "simulator", "code": code, "text": f"{text} (simulator)"}
 
 
 class PhoneScript(msgspec.Struct, frozen=True, kw_only=True):
-    """What the simulator of a channel says."""
+    """The outcomes and reports that a channel's simulator returns for each behaviour."""
 
     content: type[SmsContent] | type[WhatsappContent]
     taken: dict[str, Any]
     refused: dict[PhoneBehaviour, Refused]
-    later: dict[PhoneBehaviour, tuple[Report, ...]]  # as `delivered` where a behaviour has none
+    later: dict[PhoneBehaviour, tuple[Report, ...]]  # a behaviour without an entry uses `delivered`
 
 
 class PhoneSimulator(Carrier):
-    """A carrier that sends nothing."""
+    """A carrier that sends nothing and returns scripted outcomes."""
 
     script: PhoneScript
 
@@ -45,7 +46,7 @@ class PhoneSimulator(Carrier):
         )
 
     def _answers(self, parcel: Parcel) -> tuple[Report, ...]:
-        """Answer once: what is sent as an answer is left without one."""
+        """Return the report with the recipient's simulated reply; empty if the message is itself a reply."""
         content, words = msgspec.json.decode(parcel.content, type=self.script.content), ANSWERS[parcel.address]
         if content.is_answer:
             return ()
