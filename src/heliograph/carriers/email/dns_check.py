@@ -1,6 +1,6 @@
-"""Looks up a sending domain's records at its authoritative servers, bypassing every cache.
+"""Checks a sending domain's DNS records at its authoritative servers, bypassing all caches.
 
-A resolver set by an operator is queried instead, for private DNS and for networks that block other DNS.
+If the operator configured a resolver, that is queried instead: for private DNS and networks that block other DNS.
 """
 
 import asyncio
@@ -34,32 +34,38 @@ from heliograph.domain.setup.domain_records import (
 )
 from heliograph.runtime.resolver import DnsSilent, NameServers, Unknown
 
-ALL_S = 15.0  # for all records of a domain
-LOOK_UP_S = 5.0  # for one query to the system's resolver, with retries
-SERVER_S = 2.5  # for one query to one server by UDP, and again by TCP
-HOSTS_MAX = 6  # name servers of one zone whose addresses are looked up
-SERVERS_MAX = 3  # queried for one zone and IP version, one after the other
-ALIASES_MAX = 8
+ALL_S = 15.0  # timeout for all records of a domain
+LOOK_UP_S = 5.0  # timeout for one query to the system's resolver, including retries
+SERVER_S = 2.5  # timeout for one query to one server by UDP, and for its repetition by TCP
+HOSTS_MAX = 6  # maximum number of a zone's name servers whose addresses are looked up
+SERVERS_MAX = 3  # maximum number of servers queried per zone and IP version, in sequence
+ALIASES_MAX = 8  # maximum length of a CNAME chain
 
 ANSWERS = (dns.rcode.NOERROR, dns.rcode.NXDOMAIN)
 
 
 class NotAnswered(Exception):
-    """No server gave a usable answer; the message says which and why."""
+    """Raised if no server gave a usable response; the message names the servers and reasons."""
 
 
 class Source(Protocol):
+    """A source of DNS responses: the authoritative servers, or one resolver."""
+
     async def ask(self, name: dns.name.Name, type: str) -> dns.message.QueryMessage: ...
 
 
 async def check(
     records: Sequence[Record], resolver: tuple[str, int] | None = None, *, allow: Sequence[Network] = ()
 ) -> list[tuple[Record, Verdict]]:
-    """Return each record with its verdict, within 15 seconds; `allow` has private ranges where name servers may be."""
+    """Return each record with its verdict, within 15 seconds.
+
+    `allow`: private address ranges in which name servers are permitted.
+    """
     return await check_at(OneResolver(*resolver) if resolver else Authorities(allow=allow), records)
 
 
 async def check_at(source: Source, records: Sequence[Record]) -> list[tuple[Record, Verdict]]:
+    """Return each record with its verdict from `source`; records not resolved in time are `unanswered`."""
     tasks = [asyncio.create_task(_verdict(source, record)) for record in records]
     try:
         if tasks:
@@ -73,7 +79,7 @@ async def check_at(source: Source, records: Sequence[Record]) -> list[tuple[Reco
 
 
 async def zone_of(domain: str, resolver: tuple[str, int] | None = None) -> str:
-    """Return the zone that holds the domain, by its SOA record; empty when DNS does not say."""
+    """Return the name of the zone that contains the domain, from its SOA record; empty if not found."""
     name, source = dns.name.from_text(domain), OneResolver(*resolver) if resolver else Authorities()
     try:
         async with asyncio.timeout(LOOK_UP_S):
@@ -94,12 +100,12 @@ async def _verdict(source: Source, record: Record) -> Verdict:
         return unanswered(f"{record.type} {record.name} could not be looked up: {error}")
     except DnsSilent as error:
         return unanswered(f"{record.type} {record.name} could not be looked up ({error}).")
-    except dns.exception.DNSException as error:  # its text names our own resolvers
+    except dns.exception.DNSException as error:  # the error text is omitted because it names our resolvers
         return unanswered(f"{record.type} {record.name} could not be looked up ({type(error).__name__}).")
 
 
 async def _above(source: Source, record: Record) -> list[str]:
-    """Return the policy of the nearest domain above that has one, if it is good."""
+    """Return the DMARC policy of the nearest parent domain with one; empty if none exists or it does not apply."""
     for name in policies_above(record.name):
         found = [text for text in await _found(source, replace(record, name=name)) if has_policy([text])]
         if found:
@@ -108,7 +114,7 @@ async def _above(source: Source, record: Record) -> list[str]:
 
 
 async def _found(source: Source, record: Record) -> list[str]:
-    """Return the record's values; aliases may lead into another zone."""
+    """Return the record's values, following CNAMEs, also into other zones."""
     name = dns.name.from_text(record.name)
     for _ in range(ALIASES_MAX):
         response = await source.ask(name, record.type)
@@ -147,6 +153,8 @@ async def _ask(query: dns.message.Message, address: str, port: int) -> dns.messa
 
 
 class OneResolver:
+    """Queries the resolver that the operator configured."""
+
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
 
@@ -159,12 +167,12 @@ class OneResolver:
         address = str(found[0][4][0])
         try:
             return await _ask(query, address, self._port)
-        except NotAnswered:  # a lost packet: there is no other server to query
+        except NotAnswered:  # repeat once, because a packet may be lost and there is no other server
             return await _ask(query, address, self._port)
 
 
 class Authorities:
-    """The servers of each zone, found once. The system's resolver only locates them."""
+    """Queries the authoritative servers of each zone. The system's resolver is used only to find the servers."""
 
     def __init__(
         self,
@@ -179,7 +187,7 @@ class Authorities:
         self._known: dict[dns.name.Name, asyncio.Task[list[str]]] = {}
 
     async def ask(self, name: dns.name.Name, type: str) -> dns.message.QueryMessage:
-        query = dns.message.make_query(name, type, flags=0, use_edns=True)  # no flags: no recursion
+        query = dns.message.make_query(name, type, flags=0, use_edns=True)  # no flags, so no recursion
         failures = []
         for address in await self._servers(name):
             try:
@@ -193,13 +201,13 @@ class Authorities:
         raise NotAnswered(" ".join(failures))
 
     def _servers(self, name: dns.name.Name) -> asyncio.Task[list[str]]:
-        """Return a look-up that is shared: all records of a domain are looked up at once, mostly in one zone."""
+        """Return a shared lookup of the name's servers: concurrent queries are mostly for the same zone."""
         if name not in self._known:
             self._known[name] = asyncio.create_task(self._find(name))
         return self._known[name]
 
     async def _find(self, name: dns.name.Name) -> list[str]:
-        """Find the addresses of the servers of the closest enclosing zone."""
+        """Return the server addresses of the closest enclosing zone."""
         hosts = await self._name_servers(name)
         if not hosts and name == dns.name.root:
             raise NotAnswered("the system's resolver knows no zone for it.")
@@ -207,7 +215,7 @@ class Authorities:
             return await self._servers(name.parent())
         resolved = await asyncio.gather(*(self._addresses(host) for host in hosts))
         addresses = [address for of_host in resolved for address in of_host]
-        # A stranger's zone names these hosts, so they must not lead into our own network.
+        # An untrusted zone names these hosts, so their addresses must not be in our own network (SSRF).
         reachable = [address for address in addresses if not is_denied(address, self._allow)]
         if not reachable:
             named = ", ".join(host.to_text(omit_final_dot=True) for host in hosts)
@@ -223,12 +231,14 @@ class Authorities:
             answer = await self._system.ask(name, "NS")
         except Unknown:
             return []
-        if answer.rrset is None or answer.rrset.name != name:  # an alias's zone is not the name's
+        if (
+            answer.rrset is None or answer.rrset.name != name
+        ):  # the name is an alias, and the answer is about another zone
             return []
         return sorted(rdata.target for rdata in answer.rrset)[:HOSTS_MAX]
 
     async def _addresses(self, host: dns.name.Name) -> list[str]:
-        """Return those that are known: other hosts may have some."""
+        """Return the host's addresses. Failed lookups are ignored, because other hosts may have addresses."""
         answers = await asyncio.gather(
             *(self._system.ask(host, kind) for kind in ("A", "AAAA")), return_exceptions=True
         )

@@ -1,8 +1,8 @@
-"""The email as it goes over the wire: header block and body, built as bytes.
+"""Builds the MIME message as bytes.
 
-What leaves here has CRLF line ends only, lines of at most 76 characters where a line can be broken (an address or a
-long word of a subject cannot), a body in seven bits with no line that starts with a dot or with `From `, and exactly
-the intended header fields.
+The output has only CRLF line ends, lines of at most 76 characters where a line can be folded (an address or a long
+word in a subject cannot), a 7-bit body in which no line starts with a dot or with `From `, and exactly the intended
+header fields.
 """
 
 import binascii
@@ -24,13 +24,13 @@ from heliograph.domain.mail.attachments import ADDED_TYPE
 from heliograph.domain.mail.html_text import text_from_html
 from heliograph.domain.text import quoted
 
-LINE = 76  # characters of a line that can be broken (RFC 2045 6.7 and 6.8, RFC 2047 2)
-LINE_MAX = 998  # of any line (RFC 5322 2.1.1)
+LINE = 76  # maximum characters of a line that can be folded (RFC 2045 6.7 and 6.8, RFC 2047 2)
+LINE_MAX = 998  # maximum characters of any line (RFC 5322 2.1.1)
 CHUNK = 64 * KIB  # bytes yielded at a time
-STEP = 57 * 840  # bytes of a file read, or of a text encoded, at a time: whole lines of 76, less than a CHUNK
-WORD = 39  # bytes in an encoded word in base64: the longest field name, `Subject: `, leaves 67 characters
-Q_WORD = 55  # characters in a readable encoded word: 67 less `=?utf-8?Q?` and `?=`
-SECTION = 17  # bytes in a section of a parameter (RFC 2231): at most 51 characters
+STEP = 57 * 840  # bytes of a file or text encoded at a time: gives whole lines of 76 characters, and less than a CHUNK
+WORD = 39  # bytes in a base64 encoded word: the longest field name, `Subject: `, leaves 67 characters
+Q_WORD = 55  # characters in a Q-encoded word: 67 minus `=?utf-8?Q?` and `?=`
+SECTION = 17  # bytes in a section of a parameter (RFC 2231): at most 51 characters when percent-encoded
 ENTROPY_MIN = 8  # bytes
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -39,35 +39,37 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # Unicode categories Cc, Zl and Zp
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _NAME = re.compile("[ -~]{1,400}")
-# ASCII stays as it is: filters distrust needless encoding. It is folded at single spaces: unfolding restores it.
+# ASCII text that is not encoded, because spam filters distrust needless encoding. It is folded only at single spaces,
+# so that unfolding restores it exactly.
 _PLAIN = re.compile("[!-~](?:[ -~]*[!-~])?")
 _FOLD = re.compile("(?<=[!-~]) (?=[!-~])")
-_UNBROKEN = 900  # characters between two such spaces; leaves room for the field's name
-_FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no escaping between quotes
+_UNBROKEN = 900  # maximum characters without such a space, so that the line with the field name stays below LINE_MAX
+_FILENAME = re.compile(r"[ !#-\[\]-~]{1,50}")  # needs no escaping inside quotes
 _TYPE_PARAMETER = re.compile("(charset|method)=([A-Za-z0-9._:+-]{1,40})")
 _FIELD_NAME = re.compile(rb"[!-9;-~]+")
 
 _NO_CONTROL = bytes([*range(0x20, 0x7F), *range(0x80, 0x100)])
 _AS_IS = bytes(byte for byte in b"\t\r\n" + bytes(range(0x20, 0x7F)) if byte != ord("="))
-_LONG_END = re.compile(rb"=(?:20|09)(?<=[^\r\n]{77})(?=\r\n)")  # an escaped space that made its line too long
+_LONG_END = re.compile(rb"=(?:20|09)(?<=[^\r\n]{77})(?=\r\n)")  # an escaped space or tab that makes its line too long
 _EXPOSED = re.compile(rb"\r\n((?:\.|From )[^\r]*)")
 _LONE_CR, _LONE_LF = re.compile(rb"\r(?!\n)"), re.compile(rb"(?<!\r)\n")
 _ASCII_TEXT = b"\t\r\n" + bytes(range(0x20, 0x7F))
-_Q_AS_IS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"  # in a phrase too (RFC 2047 5)
+_Q_AS_IS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"  # also in a phrase (RFC 2047 5)
 _Q = [b"%c" % byte if byte in _Q_AS_IS else b"=%02X" % byte for byte in range(256)]
 _Q[ord(" ")] = b"_"
 
-Fields = list[tuple[str, Sequence[bytes]]]  # name, and the pieces between which it may be folded
+Fields = list[tuple[str, Sequence[bytes]]]  # field name, and the tokens between which the value may be folded
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is encoded as base64 while it is read, so that it is never in memory as a whole."""
+    """An attachment that is base64-encoded while it is read from disk, so that it is never completely in memory."""
 
     blob: str
-    size: int  # of the file
+    size: int  # bytes of the unencoded file
     open_blob: Callable[[str], BinaryIO]
 
     def __len__(self) -> int:
+        """Return the encoded length with line ends."""
         characters = (self.size + 2) // 3 * 4
         return characters + 2 * -(-characters // LINE)
 
@@ -85,12 +87,14 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete MIME message without DKIM signatures."""
+
     headers: bytes  # without the empty line after them
     body: tuple[bytes | Attached, ...]
 
     @property
     def needs_utf8(self) -> bool:
-        """Tell whether some local part is not ASCII: only a peer with SMTPUTF8 can accept it."""
+        """Return whether a header has a non-ASCII local part, which only a server with SMTPUTF8 accepts."""
         return not self.headers.isascii()
 
     @property
@@ -98,7 +102,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.headers) + 2 + sum(map(len, self.body))
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the whole mail; it can be read any number of times."""
+        """Yield the whole mail in chunks; may be called repeatedly."""
         yield self.headers + b"\r\n"
         yield from self.body_chunks()
 
@@ -113,10 +117,10 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entity(msgspec.Struct, frozen=True, kw_only=True):
-    """A MIME part, or the whole mail."""
+    """A MIME entity: one part, or the whole mail."""
 
-    head: bytes  # its header fields
-    content: Sequence[bytes | Attached]  # ends with a line end
+    head: bytes  # header fields of the part
+    content: Sequence[bytes | Attached]  # the last item ends with a line end
 
 
 def build(
@@ -127,7 +131,10 @@ def build(
     entropy: bytes,
     open_blob: Callable[[str], BinaryIO],
 ) -> Mail:
-    """Build it. The same arguments give the same bytes. Raises ValueError when some value cannot be in a header."""
+    """Build the MIME message; deterministic for equal arguments.
+
+    `entropy` makes the multipart boundaries unpredictable. Raises ValueError if a value cannot be put in a header.
+    """
     if len(entropy) < ENTROPY_MIN:
         raise ValueError(f"entropy has {len(entropy)} bytes, at least {ENTROPY_MIN} are needed")
     seed = entropy.hex().encode()
@@ -145,9 +152,12 @@ def build(
 
 
 def check_headers(block: bytes, expected: Sequence[str]) -> None:
-    """Check last: raises ValueError unless the bytes are exactly the expected fields on well-formed lines."""
+    """Raise ValueError unless `block` consists of exactly the expected fields on well-formed lines.
+
+    This is the final protection against header injection.
+    """
     lines = block.split(b"\r\n")
-    # Without everything else only line ends are left: no bare CR or LF, no NUL, no other control.
+    # With all other characters removed, only CRLFs may remain: no bare CR or LF, no NUL, no other control character.
     if lines.pop() or block.translate(None, _NO_CONTROL) != b"\r\n" * len(lines):
         raise ValueError("the header block has a control character or a bare line end")
     names: list[str] = []
@@ -212,7 +222,7 @@ def _folded(name: bytes, tokens: Sequence[bytes]) -> bytes:
 
 
 def _mailbox(text: str) -> bytes:
-    """Return the address as given, except for a domain that needs A-labels."""
+    """Return the address unchanged, except that a non-ASCII domain is converted to A-labels."""
     address = parse_address(text)
     if address is None:
         raise ValueError(f"{quoted(text)} is not an email address")
@@ -263,9 +273,9 @@ def _line(text: str) -> str:
 
 
 def _words(text: str) -> list[bytes]:
-    """Return encoded words (RFC 2047), in the shorter of the two forms.
+    """Return the text as encoded words (RFC 2047), in Q or base64 encoding, depending on the share of escapes.
 
-    The space between two is not part of the text.
+    Readers ignore the space between two encoded words.
     """
     whole = text.encode()
     if 6 * len(whole.translate(None, b" " + _Q_AS_IS)) < len(whole):
@@ -285,7 +295,7 @@ def _q_words(text: str) -> Iterator[bytes]:
 
 
 def _pieces(text: str, size: int) -> Iterator[bytes]:
-    """Yield the text in UTF-8, cut between characters."""
+    """Yield the text as UTF-8 pieces of at most `size` bytes, split between characters."""
     whole = text.encode()
     start = 0
     while start < len(whole):
@@ -306,7 +316,7 @@ def _date(ms: int) -> bytes:
 
 
 def _written(content: EmailContent, seed: bytes, open_blob: Callable[[str], BinaryIO]) -> Entity:
-    """Return what the sender wrote: text, HTML, an invitation, or several of them as alternatives."""
+    """Return the message body: text, HTML, an invitation, or a multipart/alternative of several of them."""
     text, html = content.text, content.html
     if html is None and text is None:
         raise ValueError("the mail has neither text nor HTML")
@@ -319,7 +329,10 @@ def _written(content: EmailContent, seed: bytes, open_blob: Callable[[str], Bina
 
 
 def _multipart(kind: str, boundary: bytes, entities: Iterable[Entity]) -> Entity:
-    """Join parts. `=_` starts the boundary: it cannot occur in quoted-printable or base64, so in no part."""
+    """Join parts into a multipart entity.
+
+    The boundary starts with `=_`, which cannot occur in quoted-printable or base64 and thus in no part.
+    """
     content: list[bytes | Attached] = []
     for entity in entities:
         content += [b"--" + boundary + b"\r\n" + entity.head + b"\r\n", *entity.content]
@@ -332,7 +345,8 @@ def _text(kind: str, text: str) -> Entity:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     plain = text.removesuffix("\n").replace("\n", "\r\n").encode()
-    # Escapes are readable in the raw mail and cost two bytes each; filters distrust base64 where ASCII would do.
+    # Quoted-printable is readable in the raw mail and costs two more bytes per escape; spam filters distrust base64 for
+    # text that is mostly ASCII.
     if not text.isascii() and len(plain.translate(None, _AS_IS)) * 4 > len(plain):
         encoding, encoded = b"base64", _base64(plain)
     else:
@@ -368,10 +382,7 @@ def _attachment(file: File, open_blob: Callable[[str], BinaryIO]) -> Entity:
 
 
 def _encoded(file: File, kind: str, open_blob: Callable[[str], BinaryIO]) -> tuple[bytes, bytes | Attached]:
-    """Return the transfer encoding and the encoded file.
-
-    Large files stay on disk until they are sent, and so are base64.
-    """
+    """Return the transfer encoding and the encoded file. Files on disk stay there until sent, and use base64."""
     if file.blob is not None:
         return b"base64", Attached(blob=file.blob, size=file.size, open_blob=open_blob)
     if file.base64 is None:
@@ -383,6 +394,7 @@ def _encoded(file: File, kind: str, open_blob: Callable[[str], BinaryIO]) -> tup
 
 
 def _parameter(name: str, value: str) -> list[bytes]:
+    """Return a header parameter, encoded and split as in RFC 2231 if necessary."""
     if "=?" not in value and _FILENAME.fullmatch(value):
         return [f'{name}="{value}"'.encode()]
     sections = [quote(piece, safe="") for piece in _pieces(_line(value), SECTION)] or [""]
@@ -393,7 +405,7 @@ def _parameter(name: str, value: str) -> list[bytes]:
 
 
 def _joined(pieces: Iterable[bytes | Attached]) -> Iterator[bytes | Attached]:
-    """Join adjacent bytes: a mail without files is one piece."""
+    """Yield the pieces with adjacent bytes joined, so that a mail without files on disk is one piece."""
     waiting: list[bytes] = []
     for piece in pieces:
         if isinstance(piece, Attached):
@@ -413,7 +425,7 @@ def _base64(content: bytes) -> bytes:
 
 
 def _quoted_printable(text: bytes) -> bytes:
-    """Encode in steps, each to the end of a line: an encoder lets no other thread run before it is done."""
+    """Encode in steps that end at line ends, because the encoder holds the GIL until it returns."""
     done, at = list[bytes](), 0
     while (end := text.find(b"\r\n", at + STEP)) >= 0:
         done.append(_quoted_lines(text[at:end]))
@@ -422,25 +434,28 @@ def _quoted_printable(text: bytes) -> bytes:
 
 
 def _quoted_lines(text: bytes) -> bytes:
-    """Encode lines that end with CRLF; the last line end belongs to the encoding, not to the text."""
+    """Encode lines that end with CRLF; the final line end is added by the encoding and is not part of the text."""
     encoded = binascii.b2a_qp(b"\r\n" + text + b"\r\n")
     encoded = _LONG_END.sub(rb"=\r\n\g<0>", encoded)
     return _EXPOSED.sub(lambda line: b"\r\n" + _guarded(line[1]), encoded)[2:]
 
 
 def _guarded(line: bytes) -> bytes:
-    """Guard a line: none starts with a dot (SMTP's end of mail) or with `From ` (mbox's start of one)."""
+    """Escape the first character of a line that starts with a dot (SMTP's end of mail) or `From ` (mbox separator).
+
+    A line that becomes too long is split with a soft line break.
+    """
     line = b"=%02X" % line[0] + line[1:]
     if len(line) < LINE:
         return line
     cut = LINE - 4
-    while b"=" in line[cut - 2 : cut]:  # not inside an escape
+    while b"=" in line[cut - 2 : cut]:  # do not split an escape
         cut -= 1
     end = line[cut:]
     return line[:cut] + b"=\r\n" + (_guarded(end) if end.startswith((b".", b"From ")) else end)
 
 
 def _exact(content: bytes) -> bytes:
-    """Return quoted-printable of an ASCII file: every byte is preserved, also a line end that is not CRLF."""
+    """Return an ASCII file in quoted-printable; every byte is preserved, including line ends other than CRLF."""
     marked = _LONE_LF.sub(b"\x81\r\n", _LONE_CR.sub(b"\x80", content))
     return _quoted_printable(marked).replace(b"=80", b"=0D").replace(b"=81\r\n", b"=0A=\r\n")

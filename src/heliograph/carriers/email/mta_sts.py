@@ -1,4 +1,4 @@
-"""MTA-STS (RFC 8461): a domain's published policy that its mail exchangers have these names and speak TLS."""
+"""MTA-STS (RFC 8461): fetches and caches domains' policies on the names and TLS of their mail exchangers."""
 
 import asyncio
 import re
@@ -14,26 +14,28 @@ from heliograph.carriers.email.mx_lookup import Forbidden, Resolver
 from heliograph.carriers.http_client import ANSWER_MAX, CheckedAddresses, NoAnswer, Unreachable, Web
 from heliograph.runtime.resolver import DnsSilent, Unknown
 
-MAX_AGE_S = 31_557_600  # a year, RFC 8461's own limit
-FETCH_S = 30.0  # the mail waits for it
-AGAIN_S = 300.0  # after a fetch that failed
-KEPT_MAX = 10_000  # domains
+MAX_AGE_S = 31_557_600  # one year, the limit of RFC 8461
+FETCH_S = 30.0  # timeout of a fetch, during which the mail waits
+AGAIN_S = 300.0  # delay before a failed fetch is retried
+KEPT_MAX = 10_000  # cached domains
 
 _RECORD = re.compile(r"v=STSv1\s*;(?:.*;)?\s*id=([A-Za-z0-9]{1,32})\s*(?:;.*)?")
 
 Mode = Literal["enforce", "testing", "none"]
 MODES: dict[str, Mode] = {"enforce": "enforce", "testing": "testing", "none": "none"}
 
-Fetch = Callable[[str], Awaitable[str]]  # the policy file of a domain, as text
+Fetch = Callable[[str], Awaitable[str]]  # returns the text of a domain's policy file
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """A parsed MTA-STS policy."""
+
     mode: Mode
     max_age: int  # seconds
     mx: tuple[str, ...] = ()
 
     def allows(self, host: str) -> bool:
-        """Tell whether the policy names the host; a `*` matches exactly one label."""
+        """Return whether the policy names the host; a `*` matches exactly one label."""
         return host in self.mx or f"*.{host.partition('.')[2]}" in self.mx
 
 
@@ -44,7 +46,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Policies:
-    """Each domain's policy, fetched when its id changes and cached for its max_age."""
+    """Cache of MTA-STS policies; a policy is fetched when its published id changes, and kept for its max_age."""
 
     def __init__(self, resolver: Resolver, fetch: Fetch) -> None:
         self._resolver = resolver
@@ -53,9 +55,9 @@ class Policies:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def enforced(self, domain: str) -> Policy | None:
-        """Return the policy to follow, if there is one."""
+        """Return the domain's policy if its mode is `enforce`, else None."""
         lock = self._locks.setdefault(domain, asyncio.Lock())
-        async with lock:  # a burst of mail to one domain fetches once
+        async with lock:  # concurrent mails to one domain fetch its policy once
             policy = await self._policy(domain)
         return policy if policy and policy.mode == "enforce" else None
 
@@ -66,7 +68,7 @@ class Policies:
             kept = None
         id = await self._published_id(domain)
         if id is None or (kept and kept.id == id):
-            return kept.policy if kept else None  # a policy outlives its record
+            return kept.policy if kept else None  # a cached policy stays valid without its DNS record
         fetched = await self._fetched(domain)
         if fetched is None and kept and kept.policy:
             return kept.policy
@@ -92,15 +94,16 @@ class Policies:
 
 
 def read_id(texts: Sequence[str]) -> str | None:
+    """Return the policy id from the TXT records of `_mta-sts`; None unless there is exactly one valid record."""
     records = [text for text in texts if text.startswith("v=STSv1")]
     found = _RECORD.fullmatch(records[0]) if len(records) == 1 else None
     return found[1] if found else None
 
 
 def read_policy(text: str) -> Policy:
-    """Read a policy; raises ValueError when it is none."""
+    """Parse a policy file; raises ValueError if invalid."""
     pairs = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in text.splitlines())]
-    fields = dict(reversed(pairs))  # the first of each counts
+    fields = dict(reversed(pairs))  # the first value of each field counts
     mode, age = MODES.get(fields.get("mode", "")), fields.get("max_age", "")
     mx = tuple(value.lower().rstrip(".") for key, value in pairs if key == "mx")
     if fields.get("version") != "STSv1" or mode is None or not (age.isascii() and age.isdigit()):
@@ -111,7 +114,10 @@ def read_policy(text: str) -> Policy:
 
 
 def https_fetch(resolver: Resolver, roots: ssl.SSLContext, port: int = 443) -> Fetch:
-    """Return what fetches as RFC 8461, 3.3 says: a certificate for the host, no redirects, text/plain, bounded."""
+    """Return a function that fetches policies as required by RFC 8461, 3.3.
+
+    It verifies the host's certificate, follows no redirects, and requires text/plain of limited size.
+    """
 
     async def fetch(domain: str) -> str:
         web = Web(roots, connect_s=FETCH_S, resolver=CheckedAddresses(resolver.addresses))

@@ -1,4 +1,4 @@
-"""The carrier `mx`: straight to the mail exchangers of the recipient's domain."""
+"""The carrier `mx`: sends directly to the mail exchangers of the recipient's domain."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -19,17 +19,19 @@ from heliograph.domain.setup.carrier_kinds import MxOptions
 from heliograph.runtime.resolver import Ask, DnsSilent, Unknown
 from heliograph.runtime.tls_roots import system_roots
 
-TRIES_MAX = 5  # addresses tried in one hand-over
-TRIES_S = 120.0  # no further address is tried after this
-AGAIN_S = 10.0  # until a host whose connections are all busy is tried again: mail for others goes before
+TRIES_MAX = 5  # maximum addresses tried in one delivery attempt
+TRIES_S = 120.0  # seconds after which no further address is tried
+AGAIN_S = 10.0  # delay before a host with no free connection is tried again; mail for other hosts is sent meanwhile
 
 
 def asking(server: str | None) -> Ask:
-    """Return what asks this resolver, host:port, or the system's."""
+    """Return a DNS query function that uses `server` (host:port), or the system's resolver if None."""
     return Resolver(server, (), Random()).values
 
 
 class Mx(Carrier):
+    """Delivers to MX hosts, secured with DANE, MTA-STS or opportunistic TLS."""
+
     def __init__(
         self,
         options: MxOptions,
@@ -40,7 +42,7 @@ class Mx(Carrier):
         fetch: Fetch | None = None,
         random: Random | None = None,
     ) -> None:
-        """Make the carrier; `fetch` gets MTA-STS policies, by default over HTTPS."""
+        """Create the carrier; `fetch` downloads MTA-STS policies, by default over HTTPS."""
         self._options = options
         self._prepare = prepare
         self._random = random or Random()
@@ -71,7 +73,10 @@ class Mx(Carrier):
         await self._pool.close()
 
     async def _ask_each(self, domain: str, exchange: Exchange, parcel: Parcel, mail: Prepared) -> Outcome:
-        """Try one address after the other until one gives a final answer."""
+        """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
+
+        If none does, return the last deferral, preferably one from a host that was contacted.
+        """
         late = asyncio.get_running_loop().time() + TRIES_S
         tried: list[Outcome] = []
         async with aclosing(self._doors(domain, exchange)) as doors:
@@ -80,7 +85,7 @@ class Mx(Carrier):
                     outcome = await self._pool.send(door, parcel, mail)
                     if not isinstance(outcome, Deferred) or "uncertain" in outcome.detail:
                         return _after(tried, outcome)
-                    tried.append(replace(outcome, unreachable=False))  # the host is unreachable, this carrier is not
+                    tried.append(replace(outcome, unreachable=False))  # only the host is unreachable, not this carrier
                 else:
                     tried.append(door)
                 if len(tried) == TRIES_MAX or asyncio.get_running_loop().time() > late:
@@ -91,7 +96,7 @@ class Mx(Carrier):
         return _after([outcome for outcome in tried if outcome is not last], last)
 
     async def _doors(self, domain: str, exchange: Exchange) -> AsyncGenerator[Destination | Refused | Deferred, None]:
-        """Yield every address to try, in order; for a host that cannot be tried, the reason."""
+        """Yield each destination to try, in order, or the outcome for a host that cannot be tried."""
         policy = await self._policies.enforced(domain)
         strict = policy is not None or self._options.tls == "required"
         for host in exchange.hosts:
@@ -107,7 +112,7 @@ class Mx(Carrier):
                 yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")
             except Unknown:
                 if not exchange.listed:
-                    raise  # a domain without an address accepts no mail; a listed exchanger without one may be an error
+                    raise  # a domain without MX and address accepts no mail; an MX host without an address may be a mistake
                 yield _unasked(host, f"{host} has no address", "5.4.4")
             else:
                 way = _secured(host, self._options.port, domain, pins, strict)
@@ -115,6 +120,7 @@ class Mx(Carrier):
                     yield self._door(way, address)
 
     def _door(self, way: Destination, address: str) -> Destination | Deferred:
+        """Return `way` with this address and a source IP of the same family; Deferred if there is no such IP."""
         sources = [ip for ip in self._options.source_ips if (":" in ip) == (":" in address)]
         if self._options.source_ips and not sources:
             return _later(way.host, f"none of source_ips reaches {address}", "not_ready")
@@ -123,9 +129,9 @@ class Mx(Carrier):
 
 
 def _secured(host: str, port: int, domain: str, pins: tuple[Pin, ...] | None, strict: bool) -> Destination:
-    """Return how a connection to a host is secured.
+    """Return a destination, without an address, with the TLS requirements of the host.
 
-    Validated TLSA records ask for TLS, though none be usable (RFC 7672).
+    Validated TLSA records require TLS even if none is usable (RFC 7672): `pins` is then empty, not None.
     """
     tls: Tls = "dane" if pins else "verified" if strict else "opportunistic" if pins is None else "encrypted"
     named = domain if any(pin.usage == DANE_TA for pin in pins or ()) else None
@@ -133,7 +139,7 @@ def _secured(host: str, port: int, domain: str, pins: tuple[Pin, ...] | None, st
 
 
 def _after(tried: list[Outcome], outcome: Outcome) -> Outcome:
-    """Return the outcome with the hosts tried before it, for the timeline."""
+    """Add the previously tried hosts to the outcome's detail, for the timeline."""
     if not tried:
         return outcome
     before = [{name: other.detail[name] for name in ("host", "address", "text")} for other in tried]

@@ -1,4 +1,4 @@
-"""What DNS says about a recipient's domain: its mail exchangers, their checked addresses, their pinned certificates."""
+"""DNS lookups for a recipient's domain: mail exchangers, their checked addresses, and TLSA records."""
 
 import asyncio
 import ipaddress
@@ -15,31 +15,34 @@ from heliograph.carriers.email.tls_policy import Pin
 from heliograph.domain.network.ssrf import Network, is_denied
 from heliograph.runtime.resolver import NameServers, Unknown
 
-LIFETIME_S = 15.0  # of one query with all its retries
+LIFETIME_S = 15.0  # timeout for one query including retries
 
-# A digest of the wrong length makes its record unusable; the library would not read the others of the answer, either.
+# Disables dnspython's check of digest lengths, which rejects the whole answer because of one invalid record.
+# `Pin.usable` rejects only that record.
 TLSABase._cert_length_by_mtype = {}
 
 
 class NullMx(Exception):
-    """The domain declares that it accepts no mail (RFC 7505)."""
+    """Raised if the domain declares that it accepts no mail (RFC 7505)."""
 
 
 class Forbidden(Exception):
-    """The name has an address that strangers may not make us connect to."""
+    """Raised if a name resolves to a blocked address, such as a private one (SSRF protection)."""
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """Who accepts a domain's mail."""
+    """The mail exchangers of a domain."""
 
-    hosts: tuple[str, ...]  # in the order to try
-    listed: bool  # by MX records; otherwise it is the domain's own address
-    secure: bool  # the resolver validated the answer
+    hosts: tuple[str, ...]  # in order of preference
+    listed: bool  # True if from MX records; False if the domain itself is the host
+    secure: bool  # the resolver validated the answer with DNSSEC
 
 
 class Resolver:
+    """DNS client of the carrier `mx`."""
+
     def __init__(self, server: str | None, allow: Sequence[Network], random: Random) -> None:
-        """Ask `server`, host:port, or the system's when it is None."""
+        """Use the resolver `server` (host:port), or the system's if None; `allow`: permitted private networks."""
         host, _, port = (server or "").rpartition(":")
         self._servers = NameServers((host, int(port)) if server else None, LIFETIME_S)
         self._ask = self._servers.ask
@@ -47,6 +50,7 @@ class Resolver:
         self._random = random
 
     async def exchange(self, domain: str) -> Exchange:
+        """Return the domain's mail exchangers; hosts of equal preference are shuffled. Raises NullMx."""
         answer = await self._ask(domain, "MX")
         records = [(record.preference, self._random.random(), _text(record.exchange)) for record in answer]
         if not records:
@@ -57,9 +61,9 @@ class Resolver:
         return Exchange(hosts=tuple(hosts), listed=True, secure=_is_secure(answer))
 
     async def addresses(self, host: str) -> list[str]:
-        """Return all of a host's addresses, IPv4 first, so that broken IPv6 does not cost the first attempt.
+        """Return all addresses of a host, IPv4 first, so that broken IPv6 does not fail the first attempt.
 
-        One denied address forbids them all: a name that mixes them is up to no good.
+        Raises Forbidden if any address is blocked: a name with public and private addresses is suspicious.
         """
         answers = await asyncio.gather(self._ask(host, "A"), self._ask(host, "AAAA"), return_exceptions=True)
         found = [[record.address for record in answer] for answer in answers if not isinstance(answer, BaseException)]
@@ -72,7 +76,10 @@ class Resolver:
         return [address for family in found for address in family]
 
     async def pins(self, host: str, port: int) -> tuple[Pin, ...] | None:
-        """Return the usable TLSA records in a validated answer; None when there are none, or it is not validated."""
+        """Return the usable TLSA records of a DNSSEC-validated answer.
+
+        None if there are no records, or the answer is not validated; empty if none of the records is usable.
+        """
         try:
             answer = await self._ask(f"_{port}._tcp.{host}", "TLSA")
         except Unknown:
@@ -83,13 +90,14 @@ class Resolver:
         return tuple(pin for pin in pins if pin.usable)
 
     async def texts(self, name: str) -> list[str]:
+        """Return the TXT values; empty if there are none."""
         try:
             return [b"".join(record.strings).decode("utf-8", "replace") for record in await self._ask(name, "TXT")]
         except Unknown:
             return []
 
     async def values(self, name: str, kind: str) -> list[str]:
-        """Return values of TXT, A, AAAA or MX; none when there is no such record. Raises DnsSilent."""
+        """Return the values of TXT, A, AAAA or MX records; empty if not found. Raises DnsSilent."""
         if kind == "TXT":
             return await self.texts(name)
         try:

@@ -1,7 +1,7 @@
-"""One SMTP connection: opened, secured, and used for one hand-over after another.
+"""SMTP client session: connects, starts TLS, authenticates, and sends any number of mails.
 
-If it breaks before the final dot, nothing was sent: Deferred. If it breaks after the dot and before the reply, the mail
-may have arrived: Deferred as `uncertain`, and the retry carries the same Message-ID.
+A connection lost before the final dot sent nothing: Deferred. If it is lost after the dot and before the reply, the
+mail may have arrived: Deferred with `uncertain`, and the retry has the same Message-ID.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from heliograph.inbound.policy.smtp_reply import (
 )
 from heliograph.runtime import metrics
 
-BLOCK = 64 * 1024  # octets of mail written at a time
+BLOCK = 64 * 1024  # bytes of mail written at a time
 
 _PATH = re.compile(r"[^\x00-\x20\x7f-\xa0<>\u2028\u2029]*")
 
@@ -47,7 +47,7 @@ _LIMITS: dict[Verb, str] = {"connect": "greeting", "data": "data", "body": "bloc
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds; for replies those of RFC 5321, 4.5.3.2."""
+    """Timeouts in seconds; those for replies are from RFC 5321, 4.5.3.2."""
 
     connect: float = 30
     greeting: float = 300
@@ -58,20 +58,21 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     quit: float = 5
 
     def of(self, verb: Verb) -> float:
+        """Return the timeout for the reply to `verb`."""
         limit: float = getattr(self, _LIMITS.get(verb, "command"))
         return limit
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a connection leads and how it is secured: connections with equal destinations are interchangeable."""
+    """Address and TLS requirements of a connection. Connections with equal destinations are interchangeable."""
 
-    host: str  # the name that its certificate must have
-    address: str  # to connect to: a checked address, or an operator's own host
+    host: str  # name that the certificate must be issued for
+    address: str  # a checked IP address, or the relay host that the operator configured
     port: int
     tls: Tls
     pins: tuple[Pin, ...] = ()
-    domain: str | None = None  # a second name that a pinned authority may have issued its certificate for
-    source: str | None = None  # the local address to send from
+    domain: str | None = None  # second name that is accepted in a certificate from a pinned authority
+    source: str | None = None  # local IP address to connect from
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,38 +84,41 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SmtpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What all connections of a carrier share."""
+    """Options shared by all connections of a carrier."""
 
-    helo: str | None = None  # None: the local address as a literal
+    helo: str | None = None  # EHLO name; None: the local address as a literal
     login: Login | None = None
     timeouts: Timeouts = Timeouts()
-    roots: ssl.SSLContext | None = None  # verifies certificates; None: the system's roots
+    roots: ssl.SSLContext | None = None  # trusted roots; None: the system's
 
 
 DEFAULT_OPTIONS = SmtpOptions()
 
 
 class SmtpSession:
-    """An open connection; `send` may be called again while it is `usable`."""
+    """An open SMTP connection. `send` may be called repeatedly while the session is `usable`."""
 
     def __init__(self, wire: Wire, destination: Destination, smtp_options: SmtpOptions) -> None:
         self._wire = wire
         self._smtp_options = smtp_options
         self._address = _host_of(wire, "peername")
-        self._offers: dict[str, str] = {}  # EHLO keyword → its parameters
-        self._unclean = False  # a transaction was abandoned: RSET first
+        self._offers: dict[str, str] = {}  # EHLO keyword → parameters
+        self._unclean = False  # a transaction was abandoned: send RSET before the next one
         self._open = True
-        self._recipient = ""  # of the mail that is being sent
+        self._recipient = ""  # recipient of the mail in progress
         self._counted = metrics.smtp_connections.labels(provider_of(destination.host), destination.source or "default")
         self._counted.inc()
         self.destination = destination
         self.tls: str | None = None
-        self.verb: Verb = "connect"  # the last command
-        self.sent = 0  # hand-overs made, whatever their outcome
+        self.verb: Verb = "connect"  # last command sent
+        self.sent = 0  # number of mails attempted, with any outcome
 
     @classmethod
     async def open(cls, destination: Destination, smtp_options: SmtpOptions) -> Self | Deferred:
-        """Connect, greet, secure, log in. If opportunistic TLS fails, continue without it."""
+        """Connect, send EHLO, start TLS and authenticate; return the session, or Deferred on failure.
+
+        If opportunistic TLS fails, connect again without TLS.
+        """
         try:
             return await cls._open_as_asked(destination, smtp_options)
         except Untrusted:
@@ -146,7 +150,7 @@ class SmtpSession:
     async def send(
         self, envelope_from: str, recipient: str, chunks: Iterable[bytes], size: int, needs_utf8: bool = False
     ) -> Outcome:
-        """Send one mail to one recipient. If `chunks` raises, the server keeps nothing."""
+        """Send one mail to one recipient. If `chunks` raises, the connection is aborted and the mail discarded."""
         wide = needs_utf8 or not (envelope_from + recipient).isascii()
         if misfit := self._misfit(envelope_from, recipient, size, wide):
             return Refused(detail=misfit)
@@ -161,6 +165,7 @@ class SmtpSession:
 
     @property
     def usable(self) -> bool:
+        """Return whether the connection is open and has no unexpected input."""
         return self._open and self._wire.quiet
 
     def abort(self) -> None:
@@ -170,7 +175,7 @@ class SmtpSession:
         self._wire.transport.abort()
 
     async def quit(self) -> None:
-        """Quit, and wait briefly for the answer."""
+        """Send QUIT, wait briefly for the reply, and close the connection."""
         try:
             if self.usable:
                 self._wire.write(b"QUIT\r\n")
@@ -180,7 +185,7 @@ class SmtpSession:
         finally:
             self.abort()
 
-    # -- opening: each step returns None, or why no mail can be sent --
+    # -- opening: each step returns None on success, or the detail of the failure --
 
     async def _greet(self) -> dict[str, Any] | None:
         if self.destination.tls == "implicit":
@@ -198,7 +203,7 @@ class SmtpSession:
         name = self._smtp_options.helo or _literal(_host_of(self._wire, "sockname"))
         reply = await self._ask("ehlo", f"EHLO {name}")
         self._offers = {}
-        if reply.code // 100 == 5:  # a server from before 1995
+        if reply.code // 100 == 5:  # a server without ESMTP (before 1995)
             reply = await self._ask("ehlo", f"HELO {name}")
         elif reply.code == 250:
             words = [line.partition(" ") for line in reply.lines[1:]]
@@ -218,9 +223,10 @@ class SmtpSession:
         context = context_for(asked, self._smtp_options.roots)
         await self._wire.secure(context, self.destination.host, self._smtp_options.timeouts.connect)
         self._judge()
-        return await self._hello()  # ignore what was offered in the clear
+        return await self._hello()  # discard the capabilities that were offered before TLS
 
     def _judge(self) -> None:
+        """Record the TLS version; raise Untrusted if DANE is required and no TLSA record matches."""
         tls, destination = self._wire.transport.get_extra_info("ssl_object"), self.destination
         names = filter(None, (destination.host, destination.domain))
         if destination.tls == "dane" and not is_pinned(presented(tls), destination.pins, list(names)):
@@ -253,7 +259,7 @@ class SmtpSession:
     # -- sending --
 
     def _misfit(self, envelope_from: str, recipient: str, size: int, wide: bool) -> dict[str, Any] | None:
-        """Return why there is no point in asking this server."""
+        """Return the detail of a refusal if this server cannot accept the mail; None if it may."""
         host = self.destination.host
         if not (_PATH.fullmatch(envelope_from) and _PATH.fullmatch(recipient)):
             return self._detail("the address cannot be used in an SMTP command", enhanced="5.1.3")
@@ -268,7 +274,7 @@ class SmtpSession:
     def _commands(self, envelope_from: str, recipient: str, size: int, wide: bool) -> dict[Verb, bytes]:
         parameters = f" SIZE={size}" if "SIZE" in self._offers else ""
         if wide:
-            # Other mail is 7bit; announced as 8BITMIME, a later hop might re-encode what is signed.
+            # All other mail is 7bit: with BODY=8BITMIME a later hop might re-encode it and break the signature.
             parameters += " BODY=8BITMIME SMTPUTF8" if "8BITMIME" in self._offers else " SMTPUTF8"
         commands: dict[Verb, bytes] = {"rset": b"RSET\r\n"} if self._unclean else {}
         commands["mail"] = f"MAIL FROM:<{envelope_from}>{parameters}\r\n".encode()
@@ -277,7 +283,7 @@ class SmtpSession:
         return commands
 
     async def _envelope(self, commands: dict[Verb, bytes]) -> Outcome | None:
-        """Send the envelope; None when the server is ready for the mail."""
+        """Send the envelope commands; None if the server is ready for the mail, else the outcome."""
         together = "PIPELINING" in self._offers
         if together:
             self._wire.write(b"".join(commands.values()))
@@ -294,14 +300,16 @@ class SmtpSession:
         return None
 
     async def _give_up(self, unanswered: list[Verb]) -> None:
-        """Read the remaining replies, so that the connection can be reused; the outcome is already known."""
+        """Read the replies to commands already sent, so that the connection can be reused."""
         self._unclean, verb = True, self.verb
         try:
             late = [await self._read(asked) for asked in unanswered]
         except (Broken, TimeoutError):
             self.abort()
         else:
-            if any(reply.code == 354 for reply in late):  # only closing makes sure that no empty mail is accepted
+            if any(
+                reply.code == 354 for reply in late
+            ):  # the server awaits a mail: only closing prevents an empty one from being accepted
                 self.abort()
         self.verb = verb
 
@@ -321,7 +329,10 @@ class SmtpSession:
         return self._outcome(await self._read("final"), "final")
 
     async def _early(self) -> Outcome | None:
-        """Wait until what was written is sent. A server that answers before the end has refused."""
+        """Wait until the write buffer has drained. Return the outcome if the server has already replied.
+
+        A reply before the end of the mail is a refusal.
+        """
         try:
             await self._wire.drain(self._smtp_options.timeouts.block)
         except Broken:
@@ -355,13 +366,13 @@ class SmtpSession:
             case "bounced" | "absent" if begins_with_another(" ".join(reply.lines), self._recipient):
                 return Refused(detail={**detail, "reason": FORWARDING_FAILED})
             case refused:
-                by_inbox = verb in ABOUT_THE_RECIPIENT  # unless this is a relay: `tell` knows
+                by_inbox = verb in ABOUT_THE_RECIPIENT  # `tell` clears it for a relay
                 return Refused(
                     detail=detail, bounced=refused != "failed", by_inbox=by_inbox, absent=refused == "absent"
                 )
 
     def _broken(self, error: BaseException) -> Deferred:
-        """Return what a broken connection means; any other exception is raised again."""
+        """Return the outcome for a lost connection or timeout; re-raise any other exception."""
         host, seconds = self.destination.host, self._smtp_options.timeouts.of(self.verb)
         match error:
             case TimeoutError():
@@ -370,7 +381,7 @@ class SmtpSession:
                 words = f"{host}: {error}"
             case _:
                 raise error
-        if self.verb != "final":  # before the mail itself, which may be what breaks it, nothing blames the mail
+        if self.verb != "final":  # if the connection broke before the mail was sent, the mail cannot be the cause
             trouble: Trouble = "encryption" if isinstance(error, Untrusted) else "unreachable"
             detail = self._detail(f"{words} (at {self.verb})", trouble=trouble)
             return Deferred(detail=detail, unreachable=self.verb != "body")
@@ -404,7 +415,7 @@ def _connect_words(error: Exception) -> str:
             return "timed out"
         case ssl.SSLError():
             return tls_words(error)
-        case OSError(errno=int(code)) if code > 0:  # a negative one is the resolver's
+        case OSError(errno=int(code)) if code > 0:  # negative codes are from the resolver
             return os.strerror(code).lower()
         case OSError(strerror=str(words)):
             return words

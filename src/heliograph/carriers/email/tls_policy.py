@@ -1,4 +1,4 @@
-"""Which certificate of a mail server to accept: any, one from a trusted root, or one pinned by DNS (DANE)."""
+"""Certificate checks for mail servers: none, by trusted roots, or by TLSA records in DNS (DANE)."""
 
 import hashlib
 import ssl
@@ -20,38 +20,42 @@ from cryptography.x509.verification import (
 
 from heliograph.runtime.tls_roots import system_roots
 
-# verified: STARTTLS with a certificate for the host's name, or no mail; implicit: the same from the first byte;
-# encrypted: STARTTLS with any certificate, or no mail.
+# verified: require STARTTLS with a valid certificate for the host name; implicit: the same, with TLS from the first
+# byte; encrypted: require STARTTLS with any certificate.
 Tls = Literal["none", "opportunistic", "encrypted", "verified", "implicit", "dane"]
 
-TRUST: dict[Tls, str] = {"verified": " verified", "implicit": " verified", "dane": " dane"}  # for the timeline
+TRUST: dict[Tls, str] = {"verified": " verified", "implicit": " verified", "dane": " dane"}  # suffix in the timeline
 
-DANE_TA, DANE_EE = 2, 3  # usages for SMTP (RFC 7672, 3.1): an authority, or the server's own certificate
+DANE_TA, DANE_EE = (
+    2,
+    3,
+)  # TLSA usages for SMTP (RFC 7672, 3.1): a certificate authority, or the server's own certificate
 
 _DIGESTS: dict[int, Callable[[bytes], bytes]] = {
     0: bytes,
     1: lambda octets: hashlib.sha256(octets).digest(),
     2: lambda octets: hashlib.sha512(octets).digest(),
 }
-_LENGTHS = {1: 32, 2: 64}  # octets
-_DER = 2  # as Python's own module of OpenSSL calls it
+_LENGTHS = {1: 32, 2: 64}  # bytes of a digest, by matching type
+_DER = 2  # `ENCODING_DER` of CPython's module `_ssl`
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True):
-    """A TLSA record."""
+    """A TLSA record (RFC 6698)."""
 
     usage: int
-    selector: int  # 0 the certificate, 1 its public key
-    matching: int  # 0 as it is, 1 SHA-256, 2 SHA-512
+    selector: int  # 0: the certificate, 1: its public key
+    matching: int  # 0: unhashed, 1: SHA-256, 2: SHA-512
     value: bytes
 
     @property
     def usable(self) -> bool:
-        """Tell whether it can fit: one whose digest has the wrong length fits nothing (RFC 7671, 10.1)."""
+        """Return whether the record can match a certificate; a digest of the wrong length cannot (RFC 7671, 10.1)."""
         is_known = self.usage in (DANE_TA, DANE_EE) and self.selector in (0, 1) and self.matching in _DIGESTS
         return is_known and len(self.value) == _LENGTHS.get(self.matching, len(self.value))
 
     def fits(self, certificate: x509.Certificate) -> bool:
+        """Return whether the record matches the certificate."""
         if self.selector == 0:
             selected = certificate.public_bytes(Encoding.DER)
         else:
@@ -60,12 +64,13 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_for(tls: Tls, roots: ssl.SSLContext | None) -> ssl.SSLContext:
+    """Return the TLS context for a mode: one that verifies certificates with `roots`, or one that accepts any."""
     return (roots or system_roots()) if tls in ("verified", "implicit") else _any_certificate()
 
 
 @lru_cache(maxsize=1)
 def _any_certificate() -> ssl.SSLContext:
-    """Return a context that takes any certificate: opportunistic TLS does, and DANE checks the certificate itself."""
+    """Return a context that accepts any certificate, for opportunistic TLS, and for DANE with its separate check."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -73,14 +78,14 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def presented(tls: Any) -> list[bytes]:
-    """Return the certificates that a server showed, its own first."""
+    """Return the certificate chain (DER) that the server presented, its own certificate first."""
     if hasattr(tls, "get_unverified_chain"):  # Python 3.13
         return list(tls.get_unverified_chain())
     return [one.public_bytes(_DER) for one in tls._sslobj.get_unverified_chain()]
 
 
 def is_pinned(chain: Sequence[bytes], pins: Iterable[Pin], names: Iterable[str]) -> bool:
-    """Tell whether TLSA records know the server's certificate, or an authority that issued it for one of the names."""
+    """Return whether a TLSA record matches the server's certificate, or an authority that issued it for a name."""
     own, *others = (x509.load_der_x509_certificate(der) for der in chain)
     return any(
         pin.fits(own) if pin.usage == DANE_EE else _is_issued(own, others, pin, names) for pin in pins if pin.usable
@@ -88,12 +93,13 @@ def is_pinned(chain: Sequence[bytes], pins: Iterable[Pin], names: Iterable[str])
 
 
 def _is_issued(own: x509.Certificate, others: Sequence[x509.Certificate], pin: Pin, names: Iterable[str]) -> bool:
+    """Return whether an authority that matches `pin` issued the certificate `own` for one of the names."""
     anchors = [one for one in (*others, *_whole(pin)) if pin.fits(one)]
     return any(_leads_to(own, others, anchor, name) for anchor in anchors for name in names)
 
 
 def _whole(pin: Pin) -> list[x509.Certificate]:
-    """Return the authority's certificate if the record is that itself: the server need not show it then."""
+    """Return the authority's certificate if the record contains it in full; the server may then omit it."""
     try:
         return [x509.load_der_x509_certificate(pin.value)] if (pin.selector, pin.matching) == (0, 0) else []
     except ValueError:
@@ -101,11 +107,11 @@ def _whole(pin: Pin) -> list[x509.Certificate]:
 
 
 def _leads_to(own: x509.Certificate, others: Sequence[x509.Certificate], anchor: x509.Certificate, name: str) -> bool:
-    """Tell whether it does, by signatures, dates and name."""
+    """Return whether the chain from `own` to `anchor` is valid by signatures, dates and name."""
     policy = PolicyBuilder().store(Store([anchor])).extension_policies(ca_policy=_AUTHORITY, ee_policy=_SERVER)
     try:
         policy.build_server_verifier(x509.DNSName(name)).verify(own, list(others))
-    except (VerificationError, ValueError):  # ValueError: a name that no certificate can have
+    except (VerificationError, ValueError):  # ValueError: the name is not a valid DNS name
         return False
     return True
 
@@ -115,6 +121,6 @@ def _must_issue(_: Policy, __: x509.Certificate, constraints: x509.BasicConstrai
         raise ValueError("not an authority")
 
 
-# Authorities of mail servers are often home-made: they have less in their certificates than the web asks for.
+# Mail servers often use private authorities, whose certificates lack extensions that the web PKI requires.
 _AUTHORITY = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _must_issue)
 _SERVER = ExtensionPolicy.permit_all().require_present(x509.SubjectAlternativeName, Criticality.AGNOSTIC, None)
