@@ -1,4 +1,4 @@
-"""A carrier's connections: reused, limited for each host, and paused when a host asks for it."""
+"""SMTP connection pool of a carrier: reuses connections, limits them per host, and pauses a host after a 421."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,15 +16,15 @@ from heliograph.domain.mail.mailbox_provider import provider_of
 from heliograph.inbound.policy.smtp_reply import TEXT_MAX, pauses_host
 from heliograph.runtime import metrics
 
-IDLE_S = 10.0  # a connection waits this long for another mail
-IDLE_MAX = 200  # idle connections to all hosts: they are open files
-USES_MAX = 100  # mails on one connection
-PAUSE_S = 60.0  # after a 421, the first step of the retry schedule
-QUEUE_S = 10.0  # for a free connection; the hand-over occupies a slot of its queue
+IDLE_S = 10.0  # an idle connection is closed after this long
+IDLE_MAX = 200  # maximum idle connections to all hosts, because each is an open file
+USES_MAX = 100  # maximum mails on one connection
+PAUSE_S = 60.0  # pause of a host after a 421; equals the first step of the retry schedule
+QUEUE_S = 10.0  # wait for a free connection; meanwhile the message occupies a slot of its queue
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A parcel's mail, built and signed once for all recipients of its message."""
+    """A built and signed mail, ready to send to one recipient. All recipients of a message share its contents."""
 
     envelope_from: str
     chunks: Callable[[], Iterable[bytes]]
@@ -36,36 +36,43 @@ Prepare = Callable[[Parcel], Awaitable[Prepared]]
 
 
 class PoolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    per_host: int = 4  # connections
+    """Limits of a connection pool."""
+
+    per_host: int = 4  # maximum connections
     idle_s: float = IDLE_S
     pause_s: float = PAUSE_S
     queue_s: float = QUEUE_S
-    again_s: float = 0.0  # how long after that it is tried again; 0: it is claimed as before
+    again_s: float = 0.0  # retry delay of a mail that got no connection within `queue_s`; 0: no delay
 
 
 LIMITS = PoolLimits()
 
 
 class _Host:
+    """The connections to one host and their state."""
+
     def __init__(self, per_host: int) -> None:
         self.line = Line(per_host)
-        self.asking = 0  # hand-overs that have or await a connection
-        self.busy = 0  # those that have a connection
-        self.idle: dict[SmtpSession, float] = {}  # until when each is kept, the oldest first
-        self.timed = False  # a timer watches the oldest
+        self.asking = 0  # messages that have or await a connection
+        self.busy = 0  # messages that have a connection
+        self.idle: dict[SmtpSession, float] = {}  # idle connection → expiry time, the oldest first
+        self.timed = False  # a timer for the oldest connection is set
         self.paused_until = 0.0
         self.paused_by: Mapping[str, Any] = {}  # the detail of the 421 reply
 
 
 class Pool:
+    """SMTP connections of one carrier to all its hosts."""
+
     def __init__(self, smtp_options: SmtpOptions, limits: PoolLimits) -> None:
         self._smtp_options = smtp_options
         self._limits = limits
-        self._hosts: dict[tuple[str, int], _Host] = {}  # by address and port
+        self._hosts: dict[tuple[str, int], _Host] = {}  # keyed by address and port
         self._idle = 0
         self._goodbyes: set[asyncio.Task[None]] = set()
 
     async def send(self, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
+        """Send a mail on a pooled connection; Deferred with `held` if the host is busy or paused."""
         key = (destination.address, destination.port)
         host = self._hosts.get(key)
         if host is None:
@@ -92,7 +99,7 @@ class Pool:
         await asyncio.gather(*self._goodbyes)
 
     async def _send_in_turn(self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared) -> Outcome:
-        # Checked only now: the pause may have started while this hand-over waited.
+        # Checked after the wait, because the pause may have started meanwhile.
         if _now() < host.paused_until:
             return _paused(destination, host.paused_by, host.paused_until - _now())
         outcome = await self._speak_on_kept(host, destination, parcel, mail)
@@ -109,12 +116,12 @@ class Pool:
     async def _speak_on_kept(
         self, host: _Host, destination: Destination, parcel: Parcel, mail: Prepared
     ) -> Outcome | None:
-        """Send on a kept connection; None when there is none, or it was closed while idle."""
+        """Send on an idle connection; None if there is none, or if the server closed it while idle."""
         session = await self._kept(host, destination)
         if session is None:
             return None
         outcome = await self._speak(host, session, parcel, mail)
-        # A close or a 421 at the first command is an idle timeout, and says nothing about this mail or host.
+        # A closed connection or a 421 at the first command is the server's idle timeout, unrelated to this mail.
         stale = isinstance(outcome, Deferred) and not session.usable and session.verb in ("rset", "mail")
         return None if stale else outcome
 
@@ -136,9 +143,9 @@ class Pool:
             self._part(session)
 
     async def _kept(self, host: _Host, destination: Destination) -> SmtpSession | None:
-        """Return the last used idle connection to this destination.
+        """Return the most recently used idle connection to this destination; None if not found.
 
-        One to another destination is closed to make room.
+        If the host's limit is reached, the oldest idle connection to another destination is closed.
         """
         for session in reversed(list(host.idle)):
             if not session.usable:
@@ -165,11 +172,13 @@ class Pool:
             break
 
     def _part(self, session: SmtpSession) -> None:
+        """Close the connection in the background."""
         task = asyncio.get_running_loop().create_task(session.quit())
         self._goodbyes.add(task)
         task.add_done_callback(self._goodbyes.discard)
 
     def _forget(self, key: tuple[str, int]) -> None:
+        """Remove the host's entry if it is unused and not paused."""
         host = self._hosts.get(key)
         if host and not host.asking and not host.idle and host.paused_until <= _now():
             del self._hosts[key]
@@ -184,9 +193,9 @@ def _call_later(seconds: float, act: Callable[..., None], *given: Any) -> asynci
 
 
 def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, delivered: bool) -> Outcome:
-    """Return the outcome with the carrier's name, the time, and the id that later reports carry.
+    """Return the outcome with the carrier's name, the duration, and the carrier id that later reports refer to.
 
-    `delivered`: the server is the recipient's own, so that what it accepts is delivered, and what it refuses bounces.
+    `delivered`: the server is the recipient's own, so that an accepted mail is delivered and a refused one bounces.
     """
     detail = {**outcome.detail, "duration_ms": round((_now() - started) * 1000), "carrier": carrier}
     if isinstance(outcome, Accepted):
@@ -197,11 +206,12 @@ def tell(outcome: Outcome, parcel: Parcel, carrier: str, started: float, *, deli
 
 
 def _paused(destination: Destination, reply: Mapping[str, Any], again_s: float) -> Deferred:
-    """Defer a mail to a host that has answered another with 421; its reply explains both."""
+    """Return the deferral of a mail to a host that is paused because of its earlier 421 reply."""
     return _not_asked(destination, f"asked for a pause: {reply.get('text')}", again_s, reply.get("enhanced"))
 
 
 def _not_asked(destination: Destination, why: str, again_s: float, enhanced: str | None = None) -> Deferred:
+    """Return the deferral of a mail whose host was not contacted."""
     detail = {
         "host": destination.host,
         "address": destination.address,

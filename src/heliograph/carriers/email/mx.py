@@ -112,7 +112,7 @@ class Mx(Carrier):
                 yield _unasked(host, f"{host} is at an address that no mail may go to", "5.4.4")
             except Unknown:
                 if not exchange.listed:
-                    raise  # a domain without MX and address accepts no mail; an MX host without an address may be a mistake
+                    raise  # a domain without MX and address accepts no mail; for an MX host it may be a mistake
                 yield _unasked(host, f"{host} has no address", "5.4.4")
             else:
                 way = _secured(host, self._options.port, domain, pins, strict)

@@ -1,4 +1,4 @@
-"""A message ready for the wire: built and signed once for all its recipients, each with its own envelope sender."""
+"""Builds and signs each email once for all its recipients; each recipient has its own envelope sender (VERP)."""
 
 import asyncio
 from collections import OrderedDict
@@ -23,30 +23,36 @@ from heliograph.runtime.threads import BUILDING, LOOKING
 
 T = TypeVar("T")
 
-KEPT = 200  # built mails cached for their other recipients; large attachments stay on disk
-KEPT_OCTETS = 32 * MIB  # of their contents together
-AT_ONCE = 32 * KIB  # of content: it is built within a millisecond or two
-HEAD_AT_ONCE = 2 * KIB  # characters of its head, each of which takes as long as thirty of its body
-THREADS = 2  # that sign: more would only compete for the interpreter's lock
-TOGETHER = 16  # mails signed in one round trip to a thread
+KEPT = 200  # maximum cached mails, kept for their other recipients; large attachments stay on disk
+KEPT_OCTETS = 32 * MIB  # maximum bytes of the contents of all cached mails
+AT_ONCE = 32 * KIB  # bytes of content that are built on the event loop, in one or two milliseconds
+HEAD_AT_ONCE = 2 * KIB  # characters of headers built on the event loop; one takes as long as 30 characters of body
+THREADS = 2  # number of signing threads; more would only compete for the GIL
+TOGETHER = 16  # maximum mails signed per call into a thread
 
 _content = msgspec.json.Decoder(EmailContent)
 
 
 class Ready(msgspec.Struct, frozen=True):
+    """A built and signed mail."""
+
     mail: mime.Mail
     signatures: bytes
     domain: str
 
 
 class Kept(msgspec.Struct):
-    lock: asyncio.Lock  # of whoever builds it
-    octets: int  # of its content
-    blobs: Sequence[str] = ()  # that it is sent with
+    """A cache entry of one message."""
+
+    lock: asyncio.Lock  # held while the mail is built
+    octets: int  # bytes of the content
+    blobs: Sequence[str] = ()  # attachments stored as blobs
     ready: Ready | None = None
 
 
 class Unsigned(msgspec.Struct, frozen=True):
+    """A built mail that is not signed yet."""
+
     mail: mime.Mail
     drafts: Sequence[Draft]
     domain: str
@@ -59,12 +65,14 @@ Waiting = tuple[Callable[[], Ready], "asyncio.Future[Ready]"]
 
 
 class Outgoing:
+    """Prepares emails for sending, with a cache of built mails and a queue for the signing threads."""
+
     def __init__(
         self,
         *,
-        ensure_keys: Callable[[str], Awaitable[None]],  # creates keys for a domain without any
-        keys_of: Callable[[str], Sequence[SigningKey]],  # the signing keys of a domain
-        bring_blob: Callable[[str], Awaitable[None]],  # to where it can be opened
+        ensure_keys: Callable[[str], Awaitable[None]],  # creates signing keys for a domain without keys
+        keys_of: Callable[[str], Sequence[SigningKey]],  # returns the signing keys of a domain
+        bring_blob: Callable[[str], Awaitable[None]],  # makes a blob available to `open_blob`
         open_blob: Callable[[str], BinaryIO],
         envelope_key: bytes,
         entropy: Callable[[int], bytes],
@@ -81,10 +89,11 @@ class Outgoing:
         self._waiting: dict[Priority, list[Waiting]] = {priority: [] for priority in PRIORITIES}
         self._turns = 0
         self._threads: set[asyncio.Task[None]] = set()
-        self._kept: OrderedDict[str, Kept] = OrderedDict()  # by message
-        self._octets = 0  # of all that are kept
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # keyed by message id
+        self._octets = 0  # bytes of all cached contents
 
     async def prepare(self, parcel: Parcel) -> Prepared:
+        """Return the signed mail with the recipient's envelope sender."""
         ready = await self._shared(parcel)
         return_path = verp.return_path(ready.domain)
 
@@ -100,7 +109,10 @@ class Outgoing:
         )
 
     async def plain(self, message_id: str, content: str, room: Callable[[int], Awaitable[None]]) -> bytes:
-        """Return the whole mail in memory, unsigned: for display, not for sending. It waits for `room`."""
+        """Return the whole unsigned mail, for display only.
+
+        `room` is awaited with the total size of the blobs before they are loaded into memory.
+        """
         read = await LOOKING.run_large(len(content), _content.decode, content)
         await room(sum(file.size for file in read.attachments if file.blob))
         await self._bring(_blobs(read))
@@ -111,16 +123,17 @@ class Outgoing:
             await self._bring_blob(blob)
 
     async def _shared(self, parcel: Parcel) -> Ready:
-        """Return the mail that the first recipient's hand-over builds; the others wait for the same one."""
+        """Return the message's mail. The first recipient's attempt builds the mail, the others wait for the result."""
         kept = self._keep(parcel)
         async with kept.lock:
             if kept.ready:
-                await self._bring(kept.blobs)  # they may have left since an earlier try
+                await self._bring(kept.blobs)  # may have been evicted since an earlier attempt
             else:
                 kept.ready = await self._make(parcel, kept)
             return kept.ready
 
     def _keep(self, parcel: Parcel) -> Kept:
+        """Return the message's cache entry; create it, and evict the oldest ones, if necessary."""
         kept = self._kept.get(parcel.message_id)
         if kept is None:
             kept = self._kept[parcel.message_id] = Kept(asyncio.Lock(), len(parcel.content))
@@ -143,6 +156,7 @@ class Outgoing:
         return await self._in_thread(parcel.priority, work)
 
     def _in_thread(self, priority: Priority, work: Callable[[], Ready]) -> "asyncio.Future[Ready]":
+        """Queue `work` for a signing thread and return the future of its result."""
         made: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self._waiting[priority].append((work, made))
         if len(self._threads) < THREADS:
@@ -153,17 +167,17 @@ class Outgoing:
         try:
             while taken := self._take():
                 for (_, made), ready in zip(taken, await _signed(taken), strict=True):
-                    if made.done():  # whoever asked is gone
+                    if made.done():  # the caller was cancelled
                         continue
                     if isinstance(ready, Exception):
                         made.set_exception(ready)
                     else:
                         made.set_result(ready)
-        finally:  # at once: what comes next must not count on it
+        finally:  # immediately, so that the next call of `_in_thread` does not rely on this task
             self._threads.discard(asyncio.current_task())
 
     def _take(self) -> list[Waiting]:
-        """Take the next, the most urgent first."""
+        """Remove and return up to TOGETHER queued items, by priority."""
         order = take_turns(self._turns, TOGETHER, {priority: len(line) for priority, line in self._waiting.items()})
         self._turns += len(order)
         return [self._waiting[priority].pop(0) for priority in order]
@@ -184,7 +198,10 @@ class Outgoing:
         )
 
     def _signer(self, domain: str) -> Signer | None:
-        """Return a signer, cached while the domain's keys stay the same: reading a key costs more than a signature."""
+        """Return the domain's signer, cached until its keys change, because loading a key costs more than signing.
+
+        None if the domain has no keys.
+        """
         keys = self._keys_of(domain)
         known = self._signers.get(domain)
         if known is None or known[0] != keys:
@@ -198,8 +215,8 @@ def _blobs(content: EmailContent) -> list[str]:
 
 
 def _is_quick(parcel: Parcel, content: EmailContent) -> bool:
-    """Tell whether to build on the event loop: threads that fight for the interpreter's lock take as long again."""
-    has_text = content.text is not None or content.html is None  # making it from HTML takes milliseconds
+    """Return whether to build on the event loop: in a thread, contention for the GIL would double the time."""
+    has_text = content.text is not None or content.html is None  # converting HTML to text takes milliseconds
     head = (content.subject, *content.to, *content.cc, *content.headers.values())
     is_small = len(parcel.content) <= AT_ONCE and sum(map(len, head)) <= HEAD_AT_ONCE
     return has_text and is_small and not content.attachments
@@ -208,14 +225,14 @@ def _is_quick(parcel: Parcel, content: EmailContent) -> bool:
 async def _signed(taken: Sequence[Waiting]) -> Sequence[Ready | Exception]:
     try:
         return await _started(BUILDING.run(_do_all, taken))
-    except NotReady as error:  # what waits is not to wait for ever
+    except NotReady as error:  # fail all waiting callers, so that none waits forever
         return [NotReady(*error.args) for _ in taken]
 
 
 async def _started(made: Awaitable[T]) -> T:
     try:
         return await made
-    except RuntimeError as error:  # of a thread that cannot start
+    except RuntimeError as error:  # the thread cannot start
         raise NotReady(f"no thread to make mails in: {error}") from error
 
 

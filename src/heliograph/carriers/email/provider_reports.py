@@ -1,4 +1,4 @@
-"""What a mail provider tells becomes a report (contract 6 and 17)."""
+"""Converts events of mail providers to delivery reports (contract 6 and 17)."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from heliograph.inbound.policy.bounce_classifier import VAGUE, blames_address, r
 from heliograph.inbound.policy.bounce_recipient import begins_with_another, is_ours
 from heliograph.inbound.policy.bounce_text import Codes, read_codes
 
-# Causes by which a provider's own type of bounce blames the address.
+# Causes of a provider's bounce type that mean that the address itself is invalid.
 ADDRESS_CAUSES = ("unknown_user", "address_rejected", "bad_address", "disabled")
 _SMTP_CODE = re.compile("[45][0-5][0-9]")
 
@@ -47,7 +47,11 @@ def _report(provider: str, told: ProviderEvent) -> Report:
 
 
 def _bounce(told: ProviderEvent, detail: dict[str, Any]) -> Report:
-    """Report a bounce: the words and codes of the server's reply decide, or the provider's type without a reply."""
+    """Return the report of a bounce or failure.
+
+    The text and codes of the server's reply decide whether the address is invalid; if they are missing or vague, the
+    provider's bounce type decides.
+    """
     ours = told.address
     if ours and (begins_with_another(told.text, ours) or (told.named and not is_ours(told.named, ours))):
         return Report(status="failed", detail={"reason": FORWARDING_FAILED, **detail})
@@ -70,14 +74,14 @@ def _with_cause(detail: dict[str, Any], cause: str | None) -> dict[str, Any]:
 
 
 def _codes(told: ProviderEvent) -> Codes:
-    """Return the codes of the server's reply. Providers number their own errors too: 498, 605."""
+    """Return the codes of the server's reply; ignores providers' own error numbers such as 498 and 605."""
     found = read_codes(told.text)
     code = told.code if told.code and _SMTP_CODE.fullmatch(told.code) else found.code
     return Codes(code=code, enhanced=told.enhanced or found.enhanced)
 
 
 def _is_silent(told: ProviderEvent) -> bool:
-    """Tell whether there is no reply of a server, or its words and codes do not say why."""
+    """Return whether the event has no server reply, or one whose text and codes state no reason."""
     codes = _codes(told)
     if not codes.code and not codes.enhanced:
         return True

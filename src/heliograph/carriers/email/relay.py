@@ -1,4 +1,4 @@
-"""The carrier `smtp`: every mail goes to the operator's relay."""
+"""The carrier `smtp`: sends every mail to the operator's relay."""
 
 import asyncio
 import re
@@ -23,18 +23,20 @@ from heliograph.domain.setup.carrier_kinds import RelayOptions
 from heliograph.inbound.policy.smtp_reply import pauses_host
 
 TLS: dict[str, Tls] = {"none": "none", "starttls": "verified", "tls": "implicit"}
-# The id in a provider's `250`: the last word, if it looks like one.
+# Matches the last word of a provider's `250` reply if it looks like a message id.
 _ID = re.compile(r"(?=\S*[0-9])(?![245]\.[0-9]+\.[0-9]+$)[A-Za-z0-9][\w.@+/=-]{5,199}")
 PORTS = {"none": 25, "starttls": 587, "tls": 465}
 
 
 class Relay(Carrier):
+    """Sends through one SMTP relay, and parses callbacks if the relay is a supported mail provider."""
+
     def __init__(
         self,
         options: RelayOptions,
         prepare: Prepare,
         *,
-        web: Web | None = None,  # for what callbacks need: it connects to checked addresses only
+        web: Web | None = None,  # for requests that callbacks need; connects only to checked addresses
         smtp_options: SmtpOptions = DEFAULT_OPTIONS,
         limits: PoolLimits = LIMITS,
     ) -> None:
@@ -57,7 +59,9 @@ class Relay(Carrier):
         if self._provider:
             mail = _with(mail, self._provider.along(parcel.message_id))
         outcome = await self._pool.send(self._relay, parcel, mail)
-        if isinstance(outcome, Deferred) and pauses_host(outcome.detail):  # it shuts down: no attempt at the recipient
+        if isinstance(outcome, Deferred) and pauses_host(
+            outcome.detail
+        ):  # the relay shuts down: does not count as an attempt
             outcome = replace(outcome, held=True, retry_after_ms=int(self._pause_s * SECOND_MS))
         told = tell(outcome, parcel, "smtp", started, delivered=self._final)
         if self._provider and isinstance(told, Accepted) and (id_ := id_in(told.detail["text"])):
@@ -84,12 +88,13 @@ class Relay(Carrier):
 
 
 def id_in(reply: str) -> str | None:
-    """Return the provider's id of the mail that it took: `250 Ok: queued as 4x…`."""
+    """Return the provider's message id from its reply, such as `250 Ok: queued as 4x…`; None if not found."""
     last = reply.split()[-1].rpartition("=")[2].strip("<>()[]\"'.,;")
     return last if _ID.fullmatch(last) else None
 
 
 def _provider(options: RelayOptions, web: Web) -> MailProvider | None:
+    """Return the configured mail provider; None if the relay is not one."""
     if options.provider is None:
         return None
     given = CallbackOptions(
@@ -102,6 +107,7 @@ def _provider(options: RelayOptions, web: Web) -> MailProvider | None:
 
 
 def _read(provider: MailProvider, payload: Any) -> list[ProviderReport]:
+    """Return the reports in a callback. Raises CallbackTooLarge above CALLBACK_EVENTS_MAX events."""
     events = list(islice(provider.read(payload), CALLBACK_EVENTS_MAX + 1))
     if len(events) > CALLBACK_EVENTS_MAX:
         raise CallbackTooLarge
@@ -109,7 +115,10 @@ def _read(provider: MailProvider, payload: Any) -> list[ProviderReport]:
 
 
 def _with(mail: Prepared, fields: dict[str, str]) -> Prepared:
-    """Put fields before our signature, which does not cover them: providers take their own fields out."""
+    """Return the mail with header fields added before our DKIM signature.
+
+    The signature does not cover these fields, because providers remove them.
+    """
     block = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
 
     def chunks() -> Iterator[bytes]:

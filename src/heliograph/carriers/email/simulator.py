@@ -1,4 +1,4 @@
-"""The email carrier that sends nothing: the local part of the address decides what happens (contract 13)."""
+"""The simulator carrier for email: sends nothing; the recipient's local part selects the outcome (contract 13)."""
 
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -14,7 +14,7 @@ from heliograph.inbound.policy.inbound_mail import Authentication
 from heliograph.inbound.policy.inbound_parser import TeamMail, read_received
 from heliograph.runtime.threads import BUILDING
 
-QUOTED_MAX = 20  # lines
+QUOTED_MAX = 20  # lines of the original that a simulated reply quotes
 ANSWER = "Thank you, I got it. (simulator)"
 
 _content = msgspec.json.Decoder(EmailContent)
@@ -49,13 +49,15 @@ REPORTS: dict[Behaviour, tuple[Report, ...]] = {
     "softbounce": (DELIVERED,),
     "delayed": (DELIVERED,),
     "reply": (DELIVERED,),
-    "suppressed": (DELIVERED,),  # refused at accept; only addresses of other domains get here
+    "suppressed": (DELIVERED,),  # rejected when accepted; only addresses of other domains reach the carrier
 }
 
 
 class EmailSimulator(Carrier):
+    """Returns scripted outcomes and reports for each magic recipient."""
+
     def __init__(self, step_ms: int, mailbox: TeamMail | None = None) -> None:
-        """Make the simulator; `mailbox` is where the answers of `reply@simulator.test` go."""
+        """Create the simulator; `mailbox` receives the replies of `reply@simulator.test`."""
         self._step_ms = step_ms
         self._mailbox = mailbox
         self._reports = {what: [DueReport(step_ms, report) for report in said] for what, said in REPORTS.items()}
@@ -66,7 +68,7 @@ class EmailSimulator(Carrier):
             return Refused(detail=HELD_BACK)
         if behaviour in REFUSALS:
             return REFUSALS[behaviour]
-        if behaviour == "deferred":  # by the usual schedule, until it is given up
+        if behaviour == "deferred":  # follows the usual retry schedule until it fails permanently
             return Deferred(detail=BUSY)
         if parcel.attempt < DEFERRALS.get(behaviour, 0):
             delayed = behaviour == "delayed" and parcel.attempt == 1
@@ -80,9 +82,9 @@ class EmailSimulator(Carrier):
         )
 
     async def _answer(self, parcel: Parcel) -> None:
-        """Answer as its recipient would.
+        """Store a reply from the recipient in the team's mailbox, if the reply address belongs to a team.
 
-        The bytes are the same for the same mail: handing it over again answers it once.
+        The reply's bytes are deterministic, so that sending the mail again creates no second reply.
         """
         content = await BUILDING.run_large(len(parcel.content), _content.decode, parcel.content)
         asked = content.reply_to or content.from_address
@@ -95,6 +97,7 @@ class EmailSimulator(Carrier):
 
 
 def answer_to(parcel: Parcel, content: EmailContent, to: str) -> bytes:
+    """Build the recipient's simulated reply to a mail."""
     answer = EmailMessage()
     answer["From"], answer["To"], answer["Subject"] = parcel.address, to, f"Re: {content.subject}"
     answer["Message-ID"] = f"<re-{parcel.message_id}-{parcel.position}@{DOMAIN}>"

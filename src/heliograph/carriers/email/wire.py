@@ -1,4 +1,4 @@
-"""The bytes of an SMTP connection: outgoing mail in wire form and incoming replies, both bounded."""
+"""Byte layer of an SMTP client connection: writes commands and mails, and parses replies of limited size."""
 
 import asyncio
 import re
@@ -10,23 +10,25 @@ from typing import cast
 from heliograph.inbound.policy.smtp_reply import Reply, read_reply
 from heliograph.runtime.deadline import within
 
-LINE_MAX = 2048  # octets of a reply line; RFC 5321 requires 512
-LINES_MAX = 100  # of one reply
-UNREAD_MAX = 8  # unread replies: more than any group of our commands has
+LINE_MAX = 2048  # bytes of a reply line; RFC 5321 requires 512
+LINES_MAX = 100  # maximum lines of one reply
+UNREAD_MAX = 8  # maximum unread replies; more than we ever pipeline commands
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _WITHIN_LINES = bytes(octet for octet in range(256) if octet not in b"\r\n")
 
 
 class Broken(Exception):
-    """The connection is lost, or the other side does not speak SMTP."""
+    """Raised if the connection is lost or the server violates the protocol."""
 
 
 class Untrusted(Broken):
-    """The connection cannot be secured as required."""
+    """Raised if TLS cannot be established as required."""
 
 
 class Wire(asyncio.Protocol):
+    """asyncio protocol of an SMTP client connection."""
+
     transport: asyncio.Transport
 
     def __init__(self) -> None:
@@ -39,7 +41,7 @@ class Wire(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
 
-    # -- what the event loop calls --
+    # -- called by the event loop --
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -75,6 +77,7 @@ class Wire(asyncio.Protocol):
                 self._wake()
 
     def _break(self, why: str) -> None:
+        """Mark the connection as broken and abort it."""
         if self._broken is None:
             self._broken = why
             self._lines = []
@@ -86,11 +89,11 @@ class Wire(asyncio.Protocol):
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # -- what a session calls --
+    # -- called by the session --
 
     @property
     def quiet(self) -> bool:
-        """Tell whether it is alive, and without unexpected input."""
+        """Return whether the connection is open and has no unexpected input."""
         return not (self._broken or self._replies or self._lines or self._partial)
 
     @property
@@ -102,6 +105,7 @@ class Wire(asyncio.Protocol):
             self.transport.write(octets)
 
     async def drain(self, seconds: float) -> None:
+        """Wait until the write buffer has drained."""
         if not self._writable.is_set():
             async with asyncio.timeout(seconds):
                 await self._writable.wait()
@@ -109,8 +113,11 @@ class Wire(asyncio.Protocol):
             raise Broken(self._broken)
 
     async def reply(self, seconds: float) -> Reply:
-        """Return the next reply, complete within this time; one that came before the connection broke counts, too."""
-        if not self._replies:  # usually only the first of a group has to be awaited
+        """Return the next reply; raises TimeoutError if it is not complete in time.
+
+        Replies that arrived before the connection broke are still returned.
+        """
+        if not self._replies:  # replies to pipelined commands usually arrive together
             await self._come(seconds)
         return self._replies.popleft()
 
@@ -123,13 +130,14 @@ class Wire(asyncio.Protocol):
                 await self._waiter
 
     async def secure(self, context: ssl.SSLContext, host: str, seconds: float) -> None:
-        if not self.quiet:  # input sent in the clear must not be read as if it had come over TLS
+        """Start TLS. Raises Untrusted if the handshake fails."""
+        if not self.quiet:  # plaintext input must not be treated as received over TLS
             raise Untrusted("sent more in the clear after STARTTLS")
         try:
             transport = await self._loop.start_tls(
                 self.transport, self, context, server_hostname=host, ssl_handshake_timeout=seconds
             )
-        except (OSError, ValueError) as error:  # SSLError is an OSError; ValueError: the host is not a name
+        except (OSError, ValueError) as error:  # SSLError is an OSError; ValueError: the host is not a valid name
             raise Untrusted(tls_words(error)) from None
         if transport is None:
             raise Untrusted("closed the connection during the TLS handshake")
@@ -137,8 +145,8 @@ class Wire(asyncio.Protocol):
 
 
 def wire_form(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the mail as DATA carries it up to the final dot: whole lines, CRLF only, leading dots doubled."""
-    last, held = b"\r\n", b""  # the last two octets yielded; a CR whose LF may be in the next chunk
+    """Yield the mail as sent after DATA, without the final dot: line ends as CRLF, leading dots doubled."""
+    last, held = b"\r\n", b""  # the last two bytes yielded; a CR whose LF may be in the next chunk
     for chunk in chunks:
         text = held + chunk
         held = text[-1:] if text.endswith(b"\r") else b""
@@ -153,6 +161,7 @@ def wire_form(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def tls_words(error: Exception) -> str:
+    """Describe a failed TLS handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted: {error.verify_message}"
     return f"the TLS handshake failed: {getattr(error, 'reason', None) or type(error).__name__}"
