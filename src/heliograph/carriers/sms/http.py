@@ -1,4 +1,4 @@
-"""The carrier `http`: any provider's HTTP API, described by a request template, answer rules and a callback map."""
+"""The carrier `http`: any SMS provider's HTTP API, configured by request template, response rules and callback map."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -45,10 +45,10 @@ from heliograph.domain.text import CONTROLS, whole_number
 
 NAME = "http"
 FORM = "application/x-www-form-urlencoded"
-WINDOW_MS = 5 * MINUTE_MS  # how far a callback's own time may be off
-MS_FROM = 100_000_000_000  # a larger Unix time is in milliseconds
+WINDOW_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
+MS_FROM = 100_000_000_000  # Unix times from this value on are in milliseconds
 
-# How a value is escaped in a body of each type; in any other it stays as it is.
+# Escape function for values in the body, by content type; other types are not escaped.
 ESCAPES: dict[str, Callable[[str], str]] = {
     "application/json": lambda value: msgspec.json.encode(value).decode()[1:-1],
     FORM: quote_plus,
@@ -58,6 +58,8 @@ ESCAPES: dict[str, Callable[[str], str]] = {
 
 
 class Http(Carrier):
+    """Sends SMS with HTTP requests built from the operator's template."""
+
     def __init__(self, options: HttpOptions, web: Web, callback_url: str) -> None:
         self._options = options
         self._web = web
@@ -131,17 +133,19 @@ class Http(Carrier):
         return put_off(detail, answer)
 
     def _is_theirs(self, callback: Callback) -> bool:
+        """Return whether the callback has the configured token or a valid signature."""
         if self._options.callback_check == "token":
             return same(callback.query.get("token", ""), self._options.callback_secret)
         return is_signed(callback.headers.get("x-signature", ""), self._options.callback_secret, callback.body)
 
 
 def fill(template: str, values: Mapping[str, str], escaped: Callable[[str], str]) -> str:
-    """Fill it in one pass: a value that looks like a placeholder is not replaced."""
+    """Replace the template's placeholders in one pass, so that placeholders inside values are not replaced."""
     return PLACEHOLDER.sub(lambda found: escaped(values[found[1]]), template)
 
 
 def _reports(given: Any, where: CallbackMap) -> list[CarrierReport]:
+    """Return the delivery reports in a callback; entries with an unknown status are skipped."""
     each = pick(given, where.each) if where.each else [given]
     reports = []
     for one in each if isinstance(each, list) else []:
@@ -153,7 +157,7 @@ def _reports(given: Any, where: CallbackMap) -> list[CarrierReport]:
 
 
 def _text(given: Any, where: IncomingMap, body: bytes) -> IncomingText | None:
-    """Return a text that came in; None when the callback is about something else."""
+    """Return the inbound message in a callback; None if the callback has none."""
     sender, words = _scalar(pick(given, where.sender)), pick(given, where.text)
     if not sender or not isinstance(words, str):
         return None
@@ -168,11 +172,12 @@ def _text(given: Any, where: IncomingMap, body: bytes) -> IncomingText | None:
 
 
 def _scalar(value: Any) -> str | None:
-    """Return it as text: providers write ids and states as strings or as numbers."""
+    """Return a string or integer as text, because providers use both for ids and states; None if another type."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
 
 
 def _is_fresh(value: Any, now: int) -> bool:
+    """Return whether a timestamp (RFC 3339, or Unix time in s or ms) is within WINDOW_MS of now."""
     text = _scalar(int(value) if isinstance(value, float) else value) or ""
     number = whole_number(text, 19)
     moment = parse_timestamp(text) if number is None else number * (1 if number >= MS_FROM else SECOND_MS)

@@ -1,4 +1,4 @@
-"""The SMS carrier that sends nothing: any number that is not magic gets its message."""
+"""The simulator carrier for SMS: sends nothing; messages to numbers that are not magic are delivered."""
 
 from heliograph.carriers.phone_simulator import PhoneScript, PhoneSimulator, simulated
 from heliograph.domain.delivery.content import SmsContent

@@ -44,11 +44,11 @@ from heliograph.domain.setup.carrier_kinds import TwilioOptions
 from heliograph.domain.text import whole_number
 
 NAME = "twilio"
-SKEW_MS = 5 * SECOND_MS  # between Twilio's clock and ours, in whole seconds
-RECEIVED = "received"  # the state of a message that came in
-SILENCE = b"<Response></Response>"  # Twilio sends what else it is answered
+SKEW_MS = 5 * SECOND_MS  # tolerated difference between Twilio's clock and ours
+RECEIVED = "received"  # state of an inbound message
+SILENCE = b"<Response></Response>"  # empty TwiML; Twilio would send any other response as a reply
 VALIDITY_MAX_S = 36_000
-PAGE = 100  # messages to one number that a look-up reads
+PAGE = 100  # messages to one number that a lookup reads
 
 STATES = {
     "accepted": "sent",
@@ -62,7 +62,7 @@ STATES = {
     "canceled": "failed",
 }
 
-# Twilio's codes: what they mean at hand-over, and what to do about it. In a callback each is final.
+# Twilio's error codes → verdict on a send request, and explanation with the fix. In a callback every code is final.
 CODES: dict[int, tuple[Verdict, str]] = {
     10001: ("unreachable", "the Twilio account is not active: see its console"),
     14107: ("deferred", "Twilio's limit of messages a second is reached"),
@@ -122,6 +122,8 @@ CODES: dict[int, tuple[Verdict, str]] = {
 
 
 class Twilio(Carrier):
+    """Sends SMS through Twilio."""
+
     def __init__(self, options: TwilioOptions, web: Web, callback_url: str) -> None:
         self._options = options
         self._web = web
@@ -196,7 +198,10 @@ class Twilio(Carrier):
         return urlencode({name: value for name, value in form.items() if value}).encode()
 
     async def _look_up(self, parcel: Parcel, body: str, sender: str) -> Outcome | None:
-        """Find the message of an earlier hand-over, if Twilio has it: same text and sender, not older than ours."""
+        """Return the outcome of an earlier attempt if Twilio has the message; None if not found.
+
+        A message matches if it has the same text and sender and is not older than ours.
+        """
         url = f"{self._url}?{urlencode({'To': parcel.address, 'PageSize': PAGE})}"
         try:
             answer = await self._web.ask("GET", url, headers=self._headers)
@@ -204,7 +209,7 @@ class Twilio(Carrier):
         except NoAnswer:
             messages = None
         if not isinstance(messages, list):
-            # Not `uncertain`: nothing new was sent, and the earlier hand-over stays uncertain.
+            # Not `uncertain`: this attempt sent nothing, and the earlier attempt stays uncertain.
             return Deferred(detail=reply(NAME, None, "Twilio did not say whether it has the message already"))
         since = ulid_ms(parcel.message_id.partition("_")[2]) - SKEW_MS
         for message in messages:
@@ -213,7 +218,7 @@ class Twilio(Carrier):
         return None
 
     def _signatures(self, url: str, form: list[tuple[str, str]]) -> Iterator[str]:
-        """Yield those with SHA-1, Twilio's default, and SHA-256; with the token, and the shared key if there is one."""
+        """Yield all valid signatures: SHA-1 (Twilio's default) and SHA-256, with the auth token and the signing key."""
         text = url + "".join(name + value for name, value in sorted(set(form)))
         for key in filter(None, (self._options.auth_token, self._options.signing_key)):
             for digest in (hashlib.sha1, hashlib.sha256):
@@ -221,6 +226,7 @@ class Twilio(Carrier):
 
 
 def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
+    """Return the outcome for a message resource of Twilio."""
     status, error = str(message.get("status", "queued")), message.get("error_code")
     price = _price(message.get("price"), message.get("price_unit"))
     words = _words(error) if isinstance(error, int) else status
@@ -228,13 +234,13 @@ def _accepted(message: Mapping[str, Any], code: int, sender: str) -> Accepted:
     return Accepted(
         carrier_id=message["sid"],
         detail=reply(NAME, code, status, sender=str(message.get("from") or sender), **price),
-        # A look-up may find it finished: its callback came before we knew the id.
+        # A lookup may find a final message, whose callback arrived before we knew its id.
         reports=[] if last.status == "sent" else [DueReport(0, last)],
     )
 
 
 def _is_same(message: Any, body: str, sender: str) -> bool:
-    # A trial account puts its own text in front.
+    # A trial account prepends text to the body.
     return (
         isinstance(pick(message, "$.sid"), str)
         and str(message.get("body")).endswith(body)
@@ -247,7 +253,7 @@ def _created(message: Mapping[str, Any]) -> int:
 
 
 def _price(amount: Any, currency: Any) -> dict[str, str]:
-    """Return what Twilio charged, if it says so; charges are negative amounts."""
+    """Return Twilio's price as a positive amount with its currency; empty if unknown. Twilio's are negative."""
     if not amount or not currency:
         return {}
     return {"carrier_price": str(amount).removeprefix("-"), "carrier_currency": str(currency).upper()}
@@ -258,7 +264,7 @@ def _words(code: int) -> str:
 
 
 def _spellings(url: str) -> Iterator[str]:
-    """Yield both: Twilio signs the address with or without its port, depending on what it was given."""
+    """Yield the URL with and without its port, because Twilio may sign either form."""
     yield url
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -1,4 +1,4 @@
-"""The carrier `cloud_api`: template messages by Meta's WhatsApp Cloud API, and its signed webhooks."""
+"""The carrier `cloud_api`: Meta's WhatsApp Cloud API and its signed webhooks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,16 +44,16 @@ from heliograph.templates.policy.meta_status import UpstreamNews
 
 NAME = "cloud_api"
 
-# Where an incoming message has its words.
+# Paths of the text in an inbound message.
 WORDS = (
     *("$.text.body", "$.button.text"),
     *("$.interactive.button_reply.title", "$.interactive.list_reply.title"),
 )
-TIMESTAMP_DIGITS = 11  # of Unix seconds
+TIMESTAMP_DIGITS = 11  # maximum digits of a Unix time in seconds
 PRICING = ("billable", "pricing_model", "category", "type")
 STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
 
-# What Meta calls what became of a template. One that is flagged, or locked against changes, is sent all the same.
+# Meta's template events → our state. A flagged template, which cannot be edited, can still be sent.
 TEMPLATE_EVENTS: dict[str, UpstreamState] = {
     **dict.fromkeys(("APPROVED", "REINSTATED", "UNARCHIVED", "FLAGGED"), "approved"),
     **dict.fromkeys(("PENDING", "IN_APPEAL"), "pending"),
@@ -61,13 +61,13 @@ TEMPLATE_EVENTS: dict[str, UpstreamState] = {
     **dict.fromkeys(("PAUSED",), "paused"),
     **dict.fromkeys(("DISABLED", "ARCHIVED", "PENDING_DELETION", "DELETED"), "disabled"),
 }
-# Where its reason stands: a code, and words.
+# Paths of the reason in a template event: codes and texts.
 REASONS = (
     *("$.reason", "$.other_info.title"),
     *("$.rejection_info.reason", "$.other_info.description", "$.rejection_info.recommendation"),
 )
 
-# Meta's codes: what they mean at hand-over, and what to do about it. In a webhook each is final.
+# Meta's error codes → verdict on a send request, and explanation with the fix. In a webhook every code is final.
 CODES: dict[int, tuple[Verdict, str]] = {
     0: ("unreachable", "Meta does not accept the access token: create a new one"),
     1: ("deferred", "Meta does not know what went wrong: see the platform's status page"),
@@ -140,10 +140,12 @@ CODES: dict[int, tuple[Verdict, str]] = {
     133015: ("deferred", "the phone number was deleted a moment ago and is not free yet"),
     135000: ("refused", "Meta refuses a parameter without saying which"),
 }
-NOTHING = "\u200b"  # for a variable that is left out: Meta takes no empty one, and this shows nothing
+NOTHING = "\u200b"  # zero-width space for an empty variable, because Meta rejects empty ones
 
 
 class CloudApi(Carrier):
+    """Sends WhatsApp messages through Meta's Cloud API."""
+
     def __init__(self, options: CloudApiOptions, web: Web) -> None:
         self._options = options
         self._web = web
@@ -175,6 +177,7 @@ class CloudApi(Carrier):
         )
 
     def _challenge(self, callback: Callback) -> CallbackAnswer:
+        """Answer Meta's verification request for the webhook URL."""
         query = callback.query
         known = same(query.get("hub.verify_token", ""), self._options.verify_token)
         if not known or query.get("hub.mode") != "subscribe":
@@ -193,7 +196,7 @@ class CloudApi(Carrier):
                 detail=reply(NAME, answer.status, "Meta returned no message id: maybe it was sent"), uncertain=True
             )
         code = pick(given, "$.error.code")
-        if not isinstance(code, int):  # not Meta, but something between us and Meta
+        if not isinstance(code, int):  # the response is from a proxy, not from Meta
             return put_off(reply(NAME, answer.status, f"Meta answered {answer.status}"), answer)
         theirs = self._words(given, content)
         verdict, ours = CODES.get(200 if 200 <= code < 300 else code, (verdict_of(answer.status), theirs))
@@ -202,13 +205,14 @@ class CloudApi(Carrier):
         return judged(verdict, reply(NAME, code, ours, said=theirs), answer)
 
     def _words(self, given: Any, content: WhatsappContent) -> str:
+        """Return Meta's error text with message contents and the token masked."""
         hidden = [content.body, *content.parameters, self._options.access_token]
         words = (said(pick(given, path), hidden) for path in ("$.error.error_data.details", "$.error.message"))
         return next(filter(None, words), "Meta gave no reason")
 
 
 def _message(parcel: Parcel, content: WhatsappContent) -> dict[str, Any]:
-    if content.is_answer:  # accepted by Meta only within the conversation window: its expires_at
+    if content.is_answer:  # Meta accepts free text only in the conversation window; the message expires with the window
         return {
             "messaging_product": "whatsapp",
             "recipient_type": "individual",
@@ -248,7 +252,7 @@ def _reports(given: Any) -> Iterator[CarrierReport]:
 
 
 def _texts(given: Any) -> Iterator[IncomingText]:
-    """Yield what people wrote: as text, or by a button; of other kinds of messages nothing but that they came."""
+    """Yield inbound messages with their text or button title; other kinds of messages have an empty text."""
     for change in _changes(given):
         to = pick(change, "$.value.metadata.display_phone_number")
         for message in _list(pick(change, "$.value.messages")):
@@ -262,6 +266,7 @@ def _texts(given: Any) -> Iterator[IncomingText]:
 
 
 def _news(given: Any, now: int) -> Iterator[UpstreamNews]:
+    """Yield the status and quality changes of templates."""
     for entry in _list(pick(given, "$.entry")):
         told = pick(entry, "$.time")
         at = min(told * SECOND_MS, now) if isinstance(told, int) and told > 0 else now

@@ -1,4 +1,4 @@
-"""The WhatsApp carrier that sends nothing: whoever has a number that is not magic reads the message."""
+"""The simulator carrier for WhatsApp: sends nothing; messages to numbers that are not magic are read."""
 
 from heliograph.carriers.phone_simulator import PhoneScript, PhoneSimulator, simulated
 from heliograph.domain.delivery.content import WhatsappContent

@@ -1,4 +1,4 @@
-"""Mail providers behind a relay: how each signs its callbacks, and what its words mean for a recipient."""
+"""Mail providers used as relays: each module verifies a provider's callbacks and converts its events."""
 
 from heliograph.carriers.email.providers.brevo import Brevo
 from heliograph.carriers.email.providers.mailgun import Mailgun
@@ -20,8 +20,8 @@ PROVIDERS: dict[str, type[MailProvider]] = {
 
 
 def make_provider(name: str, options: CallbackOptions, web: Web) -> MailProvider:
-    """Make it; `web` connects to checked addresses only.
+    """Create the provider `name`; `web` must connect only to checked addresses.
 
-    Raises ValueError for a key or certificate that cannot be read.
+    Raises ValueError if a key or certificate is invalid.
     """
     return PROVIDERS[name](options, web)

@@ -1,4 +1,4 @@
-"""Brevo: webhooks with a token, one event or a batch of them."""
+"""Brevo: webhooks with a bearer token, each with one event or a batch of events."""
 
 from collections.abc import Iterable
 from typing import Any

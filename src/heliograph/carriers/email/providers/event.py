@@ -1,4 +1,4 @@
-"""What a provider tells of one recipient, and how its fields are read."""
+"""`ProviderEvent`, the common form of all providers' events, and helpers that read fields of callbacks."""
 
 import re
 from collections.abc import Mapping
@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import msgspec
 
-# bounced: for good, in the provider's words; failed: given up, whatever the reason; suppressed: the provider did not
-# even try, because of its own list.
+# bounced: permanent according to the provider; failed: the provider stopped trying, for any reason; suppressed: not
+# sent because the address is on the provider's suppression list.
 What = Literal["delivered", "bounced", "failed", "complained", "deferred", "unsubscribed", "suppressed"]
 
-FIELD = "X-Heliograph-Id"  # what is sent along with each mail, by each provider's own header
-TEXT_MAX = 500  # characters of the provider's words that are kept
-# Subtypes of a bounce as Amazon SES names them, and Resend, which sends through SES. `General` names no cause.
+FIELD = "X-Heliograph-Id"  # name of the metadata with our message id that providers return with each event
+TEXT_MAX = 500  # characters of the provider's text that are kept
+# Bounce subtypes of Amazon SES, and of Resend, which sends through SES. `General` states no cause.
 BOUNCE_CAUSES = {
     "NoEmail": "unknown_user",
     "MailboxFull": "mailbox_full",
@@ -26,30 +26,34 @@ _FOLDED = "heliographid"
 
 
 class ProviderEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event about one recipient, in our words."""
+    """One event about one recipient, independent of the provider."""
 
     what: What
-    word: str  # the provider's own name of it
-    address: str | None = None  # whom we wrote to
-    named: str | None = None  # whom a bounce names, if that is another
-    along: str | None = None  # our id, as we sent it along
-    carrier_ids: tuple[str, ...] = ()  # the provider's, as in its reply to our hand-over
-    message_id: str | None = None  # our id, from the Message-ID
+    word: str  # the provider's name of the event
+    address: str | None = None  # recipient that we sent to
+    named: str | None = None  # address that a bounce names, if different
+    along: str | None = None  # our message id, returned from the metadata
+    carrier_ids: tuple[str, ...] = ()  # the provider's ids of the mail, as in its SMTP reply
+    message_id: str | None = None  # our message id, from the Message-ID header
     code: str | None = None
     enhanced: str | None = None
     text: str = ""
-    cause: str | None = None  # of words/explain.CAUSES, by the provider's type and subtype alone
-    at: str | None = None  # when, as the provider writes it
-    gives_up_at: str | None = None  # of a deferral
+    cause: str | None = None  # a key of CAUSES in texts/explain.py, from the provider's type and subtype only
+    at: str | None = None  # time of the event in the provider's format
+    gives_up_at: str | None = None  # when the provider stops retrying a deferred mail
 
 
 def own_id(text: object) -> str | None:
+    """Return the first email id of ours in the text; None if not found."""
     found = _OWN.search(text) if isinstance(text, str) else None
     return found[0] if found else None
 
 
 def along_in(fields: object) -> str | None:
-    """Find our id among a provider's metadata, variables, arguments, tags or headers, however it spells the name."""
+    """Return our message id from a provider's metadata, variables, arguments, tags or headers; None if not found.
+
+    The field name matches in any spelling.
+    """
     if isinstance(fields, list):
         pairs = [(one.get("name"), one.get("value")) for one in fields if isinstance(one, dict)]
     else:
@@ -61,13 +65,15 @@ def along_in(fields: object) -> str | None:
 
 
 def text_of(*candidates: object) -> str:
-    """Return the first that says something, on one line."""
+    """Return the first non-blank string, on one line and truncated; empty if there is none."""
     return next((" ".join(one.split()) for one in candidates if isinstance(one, str) and one.strip()), "")[:TEXT_MAX]
 
 
 def str_of(value: object) -> str | None:
+    """Return a string or number as text; None if empty or of another type."""
     return str(value) if isinstance(value, str | int | float) and value != "" else None
 
 
 def fields_of(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a dict, else an empty dict."""
     return value if isinstance(value, dict) else {}

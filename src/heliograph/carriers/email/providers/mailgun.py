@@ -1,7 +1,7 @@
-"""Mailgun: webhooks signed over a time and a token, which counts once.
+"""Mailgun: webhooks with a signature over a timestamp and a single-use token.
 
-The signature does not cover the body, and a retry has the first time and token: so the time may be as old as tokens are
-remembered, and no older.
+The signature does not cover the body, and a retry has the original timestamp and token. Therefore a timestamp is
+accepted only as long as used tokens are stored.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ EVENTS: dict[str, What] = {
     "unsubscribed": "unsubscribed",
     "rejected": "failed",
 }
-# Why a permanent failure was one; any other reason is what the recipient's server said.
+# Reasons of permanent failures that are not bounces; any other reason is a reply of the recipient's server.
 REASONS: dict[str, What] = {
     "suppress-bounce": "suppressed",
     "suppress-complaint": "suppressed",
     "suppress-unsubscribe": "suppressed",
-    "old": "failed",  # tried for too long
+    "old": "failed",  # not delivered within Mailgun's retry period
     "espblock": "failed",
 }
 CAUSES = {"old": "given_up", "espblock": "blocklist", "greylisted": "greylisted"}

@@ -1,4 +1,4 @@
-"""Postmark: webhooks with a login; each has a RecordType, and a bounce a Type."""
+"""Postmark: webhooks with HTTP basic authentication; each has a RecordType, and bounces also a Type."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +32,7 @@ BOUNCES: dict[str, What] = {
     "Unsubscribe": "unsubscribed",
     "ManuallyDeactivated": "suppressed",
 }
-# The cause that a type names; Details of the others usually quote the server's reply.
+# Causes of bounce types; the Details of other types usually quote the server's reply.
 CAUSES = {
     "BadEmailAddress": "bad_address",
     "DnsError": "lookup",
@@ -42,7 +42,7 @@ CAUSES = {
     "DMARCPolicy": "authentication",
     "SMTPApiError": "rejected",
 }
-INACTIVE = "marked as inactive"  # of an API error: the recipient is on Postmark's suppression list
+INACTIVE = "marked as inactive"  # text of an SMTPApiError for a recipient on Postmark's suppression list
 
 
 class Postmark(MailProvider):

@@ -1,4 +1,4 @@
-"""What a mail provider is to a relay: the fields that it gives back, and its callbacks, verified and read."""
+"""Base class of mail providers: adds our message id to mails, and verifies and parses callbacks."""
 
 import base64
 import binascii
@@ -14,14 +14,16 @@ from heliograph.carriers.http_client import Web
 from heliograph.domain.limits import CALLBACK_ID_KEPT_MS, DAY_MS, MINUTE_MS, SECOND_MS
 from heliograph.domain.text import whole_number
 
-WINDOW_MS = 5 * MINUTE_MS  # how far a callback's own time may be off
-SIGNED_MAX_MS = CALLBACK_ID_KEPT_MS - DAY_MS  # age of a signature whose callback is known by its id
+WINDOW_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
+SIGNED_MAX_MS = (
+    CALLBACK_ID_KEPT_MS - DAY_MS
+)  # maximum age of a signature that is protected against replay by a stored id
 
-Run = Callable[..., Awaitable[Any]]  # runs a function on a callback, in a thread if that is large
+Run = Callable[..., Awaitable[Any]]  # runs a function, in a thread if the callback is large
 
 
 class CallbackOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What callbacks are verified with; which of them a provider needs is its own affair."""
+    """Credentials for verifying callbacks; each provider uses some of them."""
 
     secret: str = ""
     key: str = ""
@@ -30,13 +32,15 @@ class CallbackOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Genuine(msgspec.Struct, frozen=True, kw_only=True):
-    """A callback whose signature is valid."""
+    """A callback that was authenticated."""
 
     payload: Any  # the decoded body
-    replay_id: str = ""  # the same when the same callback comes again; empty if there is nothing of the kind
+    replay_id: str = ""  # identifies repeated deliveries of the callback; empty if the provider has no such id
 
 
 class MailProvider(ABC):
+    """A mail provider whose SMTP relay we use and whose callbacks we receive."""
+
     name: str
 
     def __init__(self, options: CallbackOptions, web: Web) -> None:
@@ -44,44 +48,48 @@ class MailProvider(ABC):
 
     @property
     def hears(self) -> bool:
-        """Tell whether it has what its callbacks are verified with."""
+        """Return whether the credentials for verifying callbacks are configured."""
         return bool(self.options.secret)
 
     def along(self, message_id: str) -> dict[str, str]:
-        """Return the header fields that it gives back with each event."""
+        """Return header fields that carry our message id, which the provider returns with each event."""
         return {FIELD: message_id}
 
     async def authenticate(self, callback: Callback, run: Run) -> Genuine | None:
-        """Return the callback if the provider sent it, else None."""
+        """Authenticate a callback; None if the provider did not send it."""
         genuine: Genuine | None = await run(self.verify, callback)
         return genuine
 
     def verify(self, callback: Callback) -> Genuine | None:
-        """Return the callback if its signature is valid, else None."""
+        """Verify the callback's signature or credentials; None if invalid."""
         raise NotImplementedError
 
     @abstractmethod
     def read(self, payload: Any) -> Iterable[ProviderEvent]:
-        """Yield the events that we know and need. Does not raise, whatever the payload is."""
+        """Yield the relevant events; unknown ones are skipped. Must not raise for any payload."""
 
     async def greet(self, payload: Any) -> bool | None:
-        """Confirm the address if a genuine callback asks for it; return whether we did, None when it does not ask."""
+        """Confirm the callback URL if the authenticated callback requests it.
+
+        Return whether the confirmation succeeded; None if none was requested.
+        """
         return None
 
 
 def is_fresh(seconds: object, now: int) -> bool:
+    """Return whether a Unix timestamp is within WINDOW_MS of now."""
     number = whole_number(str(seconds), 11)
     return number is not None and abs(now - number * SECOND_MS) <= WINDOW_MS
 
 
 def is_remembered(seconds: object, now: int) -> bool:
-    """Return whether a callback of this time that came before is still known by its id."""
+    """Return whether a Unix timestamp is recent enough that a replay would be detected by its stored id."""
     number = whole_number(str(seconds), 11)
     return number is not None and -WINDOW_MS <= now - number * SECOND_MS <= SIGNED_MAX_MS
 
 
 def decoded(text: str) -> bytes:
-    """Decode base64; empty when it is none."""
+    """Decode base64; empty if invalid."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Resend: webhooks signed as Standard Webhooks are (Svix)."""
+"""Resend: webhooks signed as in Standard Webhooks (Svix)."""
 
 import base64
 import hashlib
@@ -28,8 +28,8 @@ EVENTS: dict[str, What] = {
     "email.suppressed": "suppressed",
 }
 BOUNCES: dict[str, What] = {"Permanent": "bounced", "Transient": "failed", "Undetermined": "failed"}
-LISTED = ("Suppressed", "OnAccountSuppressionList")  # subtypes of a bounce that Resend made itself
-# Until 2024 a bounce had neither type nor subtype, but the sentence that Resend has for them: part of it → both.
+LISTED = ("Suppressed", "OnAccountSuppressionList")  # bounce subtypes for recipients on a suppression list
+# Until 2024 bounces had no type and subtype, only a sentence: (part of the sentence, type, subtype).
 _SENTENCES = (
     ("suppress", "Permanent", "Suppressed"),
     ("general bounce", "Transient", "General"),
@@ -45,7 +45,7 @@ class ResendProvider(MailProvider):
     name = "resend"
 
     def verify(self, callback: Callback) -> Genuine | None:
-        """Verify a callback; each retry is signed with its own time, so an old signature is a replay."""
+        """Verify the signature. Each retry is signed with its current time, so an old timestamp is a replay."""
         id_, time, given = (_header(callback, name) for name in ("id", "timestamp", "signature"))
         key = decoded(self.options.secret.removeprefix("whsec_"))
         made = hmac.digest(key, f"{id_}.{time}.".encode() + callback.body, hashlib.sha256)
@@ -88,6 +88,7 @@ def _header(callback: Callback, name: str) -> str:
 
 
 def _types(bounce: Mapping[str, Any]) -> tuple[str, str]:
+    """Return type and subtype of a bounce."""
     if bounce.get("type"):
         return str(bounce["type"]), str(bounce.get("subType"))
     message = str(bounce.get("message"))
@@ -99,7 +100,7 @@ def _bounced(type_: str, subtype: str) -> What:
 
 
 def _cause(word: str, subtype: str, failed: str | None) -> str | None:
-    if word == "email.failed":  # Resend did not try it: `reached_daily_quota`
+    if word == "email.failed":  # Resend did not attempt delivery, for example because of `reached_daily_quota`
         return "carrier_limit" if "quota" in (failed or "") else "rejected"
     if word != "email.bounced":
         return None
@@ -107,6 +108,6 @@ def _cause(word: str, subtype: str, failed: str | None) -> str | None:
 
 
 def _diagnostic(replies: object) -> str | None:
-    """Return the server's reply without the `smtp;` of RFC 3464 before it."""
+    """Return the server's reply without its prefix `smtp;` (RFC 3464)."""
     first = str_of(replies[0]) if isinstance(replies, list) and replies else str_of(replies)
     return first.partition(";")[2] or first if first else None

@@ -1,4 +1,4 @@
-"""SendGrid: batches of events, gzipped or not, signed with ECDSA over the time and the body as it came."""
+"""SendGrid: batches of events, optionally gzipped, with an ECDSA signature over the timestamp and the raw body."""
 
 import hashlib
 import zlib
@@ -30,7 +30,7 @@ from heliograph.carriers.email.providers.provider import (
 from heliograph.carriers.http_client import Web, read_json
 from heliograph.domain.limits import MIB
 
-PLAIN_MAX = 4 * MIB  # of a gzipped body, unpacked; SendGrid's batches have 768 KiB
+PLAIN_MAX = 4 * MIB  # maximum decompressed size of a gzipped body; SendGrid's batches have 768 KiB
 HEADER = "x-twilio-email-event-webhook-"
 
 EVENTS: dict[str, What] = {
@@ -40,11 +40,11 @@ EVENTS: dict[str, What] = {
     "unsubscribe": "unsubscribed",
     "group_unsubscribe": "unsubscribed",
 }
-# A bounce of the type `blocked` is no verdict on the address.
+# A bounce of type `blocked` does not mean that the address is invalid.
 BOUNCES: dict[str, What] = {"bounce": "bounced", "blocked": "failed"}
-# Why an email was dropped: because of SendGrid's own lists, or for another reason.
+# Prefixes of the `reason` of a drop caused by SendGrid's suppression lists.
 LISTED = ("bounced address", "spam reporting address", "unsubscribed address", "bounced email", "group unsubscribe")
-# The cause that `bounce_classification` of a bounce names, and the beginning of the `reason` of a drop.
+# Causes by the `bounce_classification` of a bounce (CLASSES) and by the prefix of the `reason` of a drop (DROPS).
 CLASSES = {
     "Invalid Address": "unknown_user",
     "Invalid": "unknown_user",
@@ -78,7 +78,10 @@ class SendGrid(MailProvider):
         return {FIELD: message_id, "X-SMTPAPI": f'{{"unique_args": {{"{FIELD}": "{message_id}"}}}}'}
 
     def verify(self, callback: Callback) -> Genuine | None:
-        """Verify a callback; its time may be old: a retry may have the first one, and the same callback counts once."""
+        """Verify the signature. Old timestamps are accepted, because a retry may have the original one.
+
+        The replay id makes sure that a callback counts only once.
+        """
         signature, time = (callback.headers.get(HEADER + name, "") for name in ("signature", "timestamp"))
         try:
             if self._key:
@@ -98,7 +101,7 @@ class SendGrid(MailProvider):
 
 
 def read_key(text: str) -> ec.EllipticCurvePublicKey:
-    """Read PEM, or the base64 that SendGrid shows."""
+    """Parse a public key in PEM, or in the base64 form that SendGrid displays; raises ValueError if invalid."""
     try:
         key = load_pem_public_key(text.encode()) if "-----" in text else load_der_public_key(decoded(text.strip()))
     except ValueError:
@@ -109,6 +112,7 @@ def read_key(text: str) -> ec.EllipticCurvePublicKey:
 
 
 def _plain(body: bytes) -> bytes:
+    """Return the body, decompressed if it is gzipped; raises CallbackTooLarge above PLAIN_MAX."""
     if not body.startswith(GZIP):
         return body
     try:
@@ -154,6 +158,6 @@ def _told(what: What, event: Mapping[str, Any]) -> ProviderEvent:
 
 
 def _ids(id_: str) -> tuple[str, ...]:
-    """Return its beginnings: the reply to our hand-over has the one before the name of the machine that filtered it."""
+    """Return the id and its prefixes: the SMTP reply has only the part before the name of the filter machine."""
     beginnings = (id_, id_.partition(".filter")[0], id_.partition(".recvd")[0], id_.partition(".")[0])
     return tuple(dict.fromkeys(filter(None, beginnings)))

@@ -1,4 +1,4 @@
-"""Amazon SES by SNS: notifications signed with a certificate, the first of which asks to confirm the address."""
+"""Amazon SES with SNS: notifications signed with an X.509 certificate; the first one requests a confirmation."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,8 +27,8 @@ from heliograph.carriers.email.providers.provider import CallbackOptions, Genuin
 from heliograph.carriers.http_client import NoAnswer, Unreachable, Web, read_json, same
 from heliograph.domain.limits import HOUR_MS
 
-KEPT_MS = HOUR_MS  # a certificate that was fetched
-KEPT_MAX = 16
+KEPT_MS = HOUR_MS  # cache lifetime of a fetched certificate
+KEPT_MAX = 16  # maximum cached certificates
 NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 CONFIRMATION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 FIELDS = {
@@ -37,7 +37,10 @@ FIELDS = {
     "UnsubscribeConfirmation": CONFIRMATION,
 }
 DIGESTS: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}
-LISTED = ("Suppressed", "OnAccountSuppressionList")  # subtypes of what SES did not even try
+LISTED = (
+    "Suppressed",
+    "OnAccountSuppressionList",
+)  # subtypes for recipients on a suppression list, to whom SES did not send
 _REGION = re.compile("arn:(aws[a-z-]*):sns:([a-z0-9-]{1,40}):[0-9]{1,20}:[A-Za-z0-9_.-]{1,256}")
 _TOKEN = re.compile("[A-Za-z0-9_-]{1,1000}")
 
@@ -113,6 +116,7 @@ class Ses(MailProvider):
             )
 
     async def _key(self, url: str, now: int) -> rsa.RSAPublicKey | None:
+        """Return the public key of the signing certificate, fetched from SNS only; None if unavailable."""
         if not self._cert_url.fullmatch(url):
             return None
         known = self._certs.get(url)
@@ -130,7 +134,7 @@ class Ses(MailProvider):
         return key
 
     def _confirms(self, url: str) -> bool:
-        """Return whether a URL has the form of SNS's own that confirms a subscription to our topic."""
+        """Return whether the URL is one of SNS that confirms a subscription to our topic."""
         address, _, query = url.partition("?")
         fields = parse_qsl(query, keep_blank_values=True)
         (action, topic, token) = (dict(fields).get(name, "") for name in ("Action", "TopicArn", "Token"))
@@ -150,7 +154,7 @@ class Ses(MailProvider):
 
 
 def read_cert(text: str) -> rsa.RSAPublicKey:
-    """Read PEM text, or the file at this path that holds it."""
+    """Return the public key of a certificate, given as PEM text or as the path of a PEM file."""
     try:
         return _key_of(text.encode() if "-----" in text else Path(text).read_bytes())
     except (OSError, ValueError) as error:
@@ -201,7 +205,7 @@ def _what(kind: str, part: Mapping[str, Any]) -> What | None:
     return KINDS.get(kind)
 
 
-# Types of a delay.
+# Causes by `delayType`.
 DELAY_CAUSES = {
     "InternalFailure": "carrier_trouble",
     "MailboxFull": "mailbox_full",
@@ -224,7 +228,7 @@ def _cause(kind: str, part: Mapping[str, Any]) -> str | None:
 
 
 def _recipients(kind: str, part: Mapping[str, Any]) -> list[tuple[str | None, Mapping[str, Any]]]:
-    """Return each recipient with what is said of it; a delivery names addresses alone."""
+    """Return each recipient's address with its fields, which are empty for a delivery."""
     found = part.get(LISTS.get(kind, ""))
     return [
         (str_of(fields_of(one).get("emailAddress") or one) if isinstance(one, str | dict) else None, fields_of(one))
@@ -237,7 +241,7 @@ def _listed(value: object) -> list[str]:
 
 
 def _words(diagnostic: object) -> str | None:
-    """Return the diagnostic without the `smtp;` of RFC 3464 before it."""
+    """Return the diagnostic code without its prefix `smtp;` (RFC 3464)."""
     text = str_of(diagnostic)
     return text.partition(";")[2] or text if text else None
 
