@@ -53,7 +53,7 @@ TIMESTAMP_DIGITS = 11  # maximum digits of a Unix time in seconds
 PRICING = ("billable", "pricing_model", "category", "type")
 STATES = {"sent": "sent", "delivered": "delivered", "read": "read", "failed": "failed"}
 
-# Meta's template events → our state. A flagged template, which cannot be edited, can still be sent.
+# Meta's template events → our state. A template that is flagged or locked against edits can still be sent.
 TEMPLATE_EVENTS: dict[str, UpstreamState] = {
     **dict.fromkeys(("APPROVED", "REINSTATED", "UNARCHIVED", "FLAGGED"), "approved"),
     **dict.fromkeys(("PENDING", "IN_APPEAL"), "pending"),

@@ -1,4 +1,4 @@
-"""The carrier `smpp`: a transceiver session with an SMSC; receipts arrive on the same connection."""
+"""The carrier `smpp`: a transceiver session with an SMSC, on which delivery receipts also arrive."""
 
 import asyncio
 import re
@@ -41,9 +41,9 @@ from heliograph.domain.phones.carrier_codes import OPTED_OUT
 from heliograph.domain.setup.carrier_kinds import SmppOptions
 from heliograph.runtime.tls_roots import system_roots
 
-PART_TRIES = 4  # of a part whose predecessors were sent
-# How long after its first part a message may go on at a later attempt. A receipt waits a minute for the record of its
-# hand-over, so those of parts that were sent earlier might be lost.
+PART_TRIES = 4  # maximum attempts for a part after the first part was sent
+# A later attempt may resume a partly sent message for this long after its first part. A receipt waits one minute for
+# the outcome of its message to be recorded, so receipts of parts that were sent earlier might be lost.
 RESUME_S = 50.0
 
 _CONTENT = msgspec.json.Decoder(SmsContent)
@@ -52,11 +52,13 @@ _CONTENT = msgspec.json.Decoder(SmsContent)
 class _SentParts(msgspec.Struct, frozen=True):
     """The parts of a deferred message that the SMSC has accepted."""
 
-    until: float  # loop time
+    until: float  # event loop time
     ids: list[str]
 
 
 class Smpp(Carrier):
+    """Sends SMS over SMPP, and stores receipts and inbound messages."""
+
     def __init__(
         self,
         options: SmppOptions,
@@ -70,8 +72,10 @@ class Smpp(Carrier):
         self._timings = timings
         self._opted_out = frozenset(map(plain_code, options.opted_out)) - {""}
         self._pace = Pace(options.throughput)
-        self._resumable: dict[tuple[str, int], _SentParts] = {}  # by message id and position, the oldest mostly first
-        self._partly_sent: set[asyncio.Future[None]] = set()  # one for each message with parts still to be sent
+        self._resumable: dict[
+            tuple[str, int], _SentParts
+        ] = {}  # keyed by message id and position, roughly oldest first
+        self._partly_sent: set[asyncio.Future[None]] = set()  # one future per message with unsent parts
         self._intake = Intake(report)
         self._texts: Intake[IncomingText | TextPart] = Intake(take_texts)
         self._link = SmppLink(
@@ -95,13 +99,13 @@ class Smpp(Carrier):
             await asyncio.wait(self._partly_sent, timeout=self._timings.close)
         await self._link.close()
 
-    # -- out --
+    # -- outbound --
 
     async def hand_over(self, parcel: Parcel) -> Outcome:
         content = _CONTENT.decode(parcel.content)
         options = self._options
         source = sender_address(content.sender(options.source_addr))
-        # The same at every attempt, so that a phone can combine the parts of two attempts.
+        # Equal at every attempt, so that a phone can join parts of different attempts.
         reference = zlib.crc32(parcel.message_id.encode()) & 0xFF
         bodies = compose(
             source,
@@ -120,7 +124,7 @@ class Smpp(Carrier):
         return await self._send_parts(bodies, parcel, detail)
 
     async def _send_parts(self, bodies: list[bytes], parcel: Parcel, detail: dict[str, Any]) -> Outcome:
-        """Send the parts of a long message; those that an earlier attempt has sent are not sent again for a while."""
+        """Send a long message; parts that an earlier attempt sent within RESUME_S are not repeated."""
         loop, key = asyncio.get_running_loop(), (parcel.message_id, parcel.position)
         while self._resumable and next(iter(self._resumable.values())).until <= loop.time():
             del self._resumable[next(iter(self._resumable))]
@@ -140,8 +144,8 @@ class Smpp(Carrier):
         bodies: list[bytes],
         parcel: Parcel,
         detail: dict[str, Any],
-        ids: list[str],  # of the parts that are sent: it grows
-        all_sent: asyncio.Future[None] | None = None,  # of a message with several parts
+        ids: list[str],  # ids of the parts sent so far; extended in place
+        all_sent: asyncio.Future[None] | None = None,  # only for a message with several parts
     ) -> Outcome:
         begin = len(ids) + 1
         for number, body in enumerate(bodies[len(ids) :], begin):
@@ -163,13 +167,13 @@ class Smpp(Carrier):
             if all_sent:
                 self._partly_sent.add(all_sent)
         detail |= {"code": status.code(status.ROK), "text": "accepted"}
-        known = tuple(dict.fromkeys(filter(None, ids)))  # some carriers have one for all parts
+        known = tuple(dict.fromkeys(filter(None, ids)))  # some carriers use one id for all parts
         if len(known) > 1:
             return Accepted(parts=known, detail=detail)
         return Accepted(carrier_id=known[0] if known else None, detail=detail)
 
     async def _submit_further(self, body: bytes, parcel: Parcel) -> Pdu:
-        """Submit a further part of a message that is partly sent, if need be over the next session."""
+        """Submit a further part of a partly sent message, with retries, if necessary on a new session."""
         for _ in range(PART_TRIES - 1):
             try:
                 answer = await self._submit(body, parcel, first=False)
@@ -182,8 +186,9 @@ class Smpp(Carrier):
         return await self._submit(body, parcel, first=False)
 
     async def _submit(self, body: bytes, parcel: Parcel, *, first: bool = True) -> Pdu:
+        """Send one submit_sm within the rate limit and return the response."""
         session = self._link.bound or await self._link.session()
-        if self._pace.limits:  # and no need to wait for an unreachable carrier
+        if self._pace.limits:  # only after a session exists, so that messages do not wait for an unreachable carrier
             await self._pace.turn(parcel)
             session = await self._link.session()
         answer = await session.submit(body, parcel, first=first)
@@ -193,9 +198,10 @@ class Smpp(Carrier):
             session.retire("lost the bind")
         return answer
 
-    # -- in --
+    # -- inbound --
 
     def _deliver(self, session: SmppSession, pdu: Pdu) -> None:
+        """Store the receipt or inbound message in a PDU."""
         try:
             sm = _decoded(pdu)
             receipt = read_receipt(sm, self._options.receipt_id)
@@ -206,10 +212,11 @@ class Smpp(Carrier):
             self._intake.take(self._with_reason(receipt), session, pdu)
         elif text := read_text(sm):
             self._texts.take(text, session, pdu)
-        else:  # a receipt that says nothing
+        else:  # a receipt without id or state
             session.acknowledge(pdu, status.ROK)
 
     def _with_reason(self, receipt: CarrierReport) -> CarrierReport:
+        """Add the reason OPTED_OUT to a failed receipt whose `err` is configured as an opt-out code."""
         if receipt.report.status != "failed":
             return receipt
         detail = receipt.report.detail
@@ -219,12 +226,13 @@ class Smpp(Carrier):
 
 
 def plain_code(given: str) -> str:
-    """Return it as it is compared: a command_status with all its digits, an `err` without the zeros before it."""
+    """Normalize an error code for comparison: a command_status to 8 hex digits, an `err` without leading zeros."""
     text = given.strip().lower()
     return status.code(int(text, 16)) if is_status(text) else text.lstrip("0")
 
 
 def is_status(text: str) -> bool:
+    """Return whether the text is a command_status, such as `0x00000045`, rather than an `err`."""
     return re.fullmatch("0x[0-9a-f]{1,8}", text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The ids of the SMPP commands used here; each but the last two has an answer, with RESP in its id."""
+"""Ids of the SMPP commands used here. The id of a response is the request's id with the bit RESP set."""
 
 RESP = 0x80000000
 

@@ -1,4 +1,4 @@
-"""A text from a sender to a phone, as the submit_sm bodies that carry it."""
+"""Builds the submit_sm bodies of an SMS."""
 
 import re
 from functools import lru_cache
@@ -13,15 +13,15 @@ HAS_HEADER = 0x40  # esm_class: the text starts with a user data header
 RECEIPT_WANTED = 1
 
 VALIDITY_MAX_S = 31 * 86_400
-LETTERS_MAX = 11  # of an alphanumeric sender, by the air interface
+LETTERS_MAX = 11  # characters of an alphanumeric sender, a limit of the GSM network
 SHORT_CODE_MAX = 8  # digits
 _NUMBER = re.compile("([+]?)([0-9]+)")
 _NO_LETTERS = re.compile("[^ -~]")
 
 
-@lru_cache(maxsize=1024)  # of the few that teams have
+@lru_cache(maxsize=1024)  # few distinct senders are in use
 def sender_address(sender: str) -> SmppAddress:
-    """Return the sender's address; when it is empty, the network uses its own."""
+    """Return the SMPP address of a sender; an empty address makes the network use its default."""
     if number := _NUMBER.fullmatch(sender):
         plus, digits = number.groups()
         return SmppAddress(1, 1, digits) if plus or len(digits) > SHORT_CODE_MAX else SmppAddress(3, 0, digits)
@@ -30,7 +30,7 @@ def sender_address(sender: str) -> SmppAddress:
 
 
 def relative(seconds: int) -> str:
-    """Return a relative time in SMPP's form (YYMMDDhhmmsstnnR), whose days end at 31; empty for 0."""
+    """Return a relative time in SMPP format (YYMMDDhhmmsstnnR), at most 31 days; empty for 0."""
     days, rest = divmod(min(seconds, VALIDITY_MAX_S), 86_400)
     return f"0000{days:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}000R" if seconds else ""
 
@@ -38,6 +38,10 @@ def relative(seconds: int) -> str:
 def compose(
     source: SmppAddress, phone: str, text: str, *, reference: int, long: Long, validity_s: int = 0
 ) -> list[bytes]:
+    """Return the submit_sm bodies of a text: one, or one per part.
+
+    `long` selects parts or a message_payload for long texts; `reference` identifies the parts of a message.
+    """
     coding, octets = to_octets(text)
     whole = ShortMessage(
         source=source,

@@ -1,4 +1,7 @@
-"""Receipts and texts on their way to the store: acknowledged when stored, else refused: the SMSC repeats them."""
+"""Stores receipts and inbound messages in batches.
+
+Each is acknowledged once stored; otherwise it is rejected with a temporary error, and the SMSC sends it again.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +16,7 @@ from heliograph.domain.delivery.outcome import CarrierReport, IncomingText, Text
 
 log = structlog.get_logger()
 
-WAITING_MAX = 512
+WAITING_MAX = 512  # maximum queued items; further ones are rejected
 
 ToStore = Callable[[Sequence[CarrierReport]], Awaitable[object]]
 TextsToStore = Callable[[Sequence[IncomingText | TextPart]], Awaitable[object]]
@@ -21,7 +24,7 @@ Incoming = TypeVar("Incoming")
 
 
 class Intake(Generic[Incoming]):
-    """Receipts that arrive while the store is busy are stored as one batch."""
+    """Queue in front of the store; items that arrive during a write are stored together in the next one."""
 
     def __init__(self, report: Callable[[Sequence[Incoming]], Awaitable[object]]) -> None:
         self._report = report
@@ -30,7 +33,7 @@ class Intake(Generic[Incoming]):
         self._closed = False
 
     def take(self, receipt: Incoming, session: SmppSession, pdu: Pdu) -> None:
-        """Take what a PDU of the session says."""
+        """Queue an item parsed from `pdu`; rejects it with a temporary error if the queue is full or closed."""
         if self._closed or len(self._waiting) >= WAITING_MAX:
             session.acknowledge(pdu, status.RX_T_APPN)
             return
@@ -39,6 +42,7 @@ class Intake(Generic[Incoming]):
             self._task = asyncio.create_task(self._run())
 
     async def close(self, seconds: float) -> None:
+        """Accept no more items, and wait at most `seconds` for queued ones to be stored."""
         self._closed = True
         if self._task:
             await asyncio.wait([self._task], timeout=seconds)

@@ -1,13 +1,13 @@
-"""SMPP 3.4 on the wire: the frame of a PDU, and the bodies that a transceiver writes and reads."""
+"""SMPP 3.4 encoding: PDU framing, and the bodies that a transceiver sends and receives."""
 
 import struct
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-PDU_MAX = 70_000  # octets: a message_payload of 64 KiB with everything around it
+PDU_MAX = 70_000  # bytes: a message_payload of 64 KiB with all other fields
 SEQUENCE_MAX = 0x7FFFFFFF
-ID_MAX = 64  # octets of a message id
+ID_MAX = 64  # bytes of a message id
 
 RECEIPTED_MESSAGE_ID = 0x001E
 SAR_MSG_REF_NUM = 0x020C
@@ -22,7 +22,7 @@ _TLV = struct.Struct(">HH")
 
 
 class Malformed(Exception):
-    """These octets are not a PDU."""
+    """Raised for bytes that are not a valid PDU."""
 
 
 class Pdu(msgspec.Struct, frozen=True):
@@ -33,18 +33,18 @@ class Pdu(msgspec.Struct, frozen=True):
 
 
 class SmppAddress(msgspec.Struct, frozen=True):
-    ton: int  # type of number
-    npi: int  # numbering plan
+    ton: int  # type of number (TON)
+    npi: int  # numbering plan indicator (NPI)
     value: str
 
 
 class ShortMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of submit_sm and of deliver_sm."""
+    """The body of submit_sm, deliver_sm or data_sm."""
 
     source: SmppAddress
     destination: SmppAddress
     esm_class: int = 0
-    validity: str = ""  # in SMPP's form; empty: the carrier decides
+    validity: str = ""  # validity period in SMPP format; empty: the carrier's default
     registered: int = 0
     coding: int = 0
     text: bytes = b""
@@ -52,6 +52,7 @@ class ShortMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> bytes:
+        """Return the text bytes from short_message or message_payload."""
         return self.text or self.tlvs.get(MESSAGE_PAYLOAD, b"")
 
 
@@ -60,12 +61,13 @@ def encode(command: int, sequence: int, body: bytes = b"", status: int = 0) -> b
 
 
 class Frames:
-    """Splits incoming octets into PDUs."""
+    """Splits the received byte stream into PDUs."""
 
     def __init__(self) -> None:
         self._partial = b""
 
     def feed(self, octets: bytes) -> Iterator[Pdu]:
+        """Yield the PDUs completed by these bytes; raises Malformed at an invalid length."""
         octets = self._partial + octets
         start = 0
         while len(octets) - start >= _HEADER.size:
@@ -80,6 +82,7 @@ class Frames:
 
 
 def bind_body(system_id: str, password: str, system_type: str) -> bytes:
+    """Return the body of bind_transceiver for SMPP 3.4."""
     return _c_string(system_id) + _c_string(password) + _c_string(system_type) + b"\x34\0\0\0"
 
 
@@ -97,7 +100,7 @@ def encode_short_message(sm: ShortMessage) -> bytes:
     by, to = sm.source, sm.destination
     _refuse_nul(by.value + to.value + sm.validity)
     # The zeros are service_type; protocol_id, priority_flag and schedule_delivery_time; replace_if_present_flag and
-    # sm_default_msg_id; and the ends of C strings.
+    # sm_default_msg_id; and the terminators of C strings.
     body = b"\0%c%c%b\0%c%c%b\0%c\0\0\0%b\0%c\0%c\0%c%b" % (
         *(by.ton, by.npi, by.value.encode(), to.ton, to.npi, to.value.encode(), sm.esm_class),
         *(sm.validity.encode(), sm.registered, sm.coding, len(sm.text), sm.text),
@@ -106,6 +109,7 @@ def encode_short_message(sm: ShortMessage) -> bytes:
 
 
 def decode_short_message(body: bytes) -> ShortMessage:
+    """Decode the body of submit_sm or deliver_sm; raises Malformed."""
     try:
         at = body.index(0) + 1
         source, at = _read_address(body, at)
@@ -133,7 +137,7 @@ def decode_short_message(body: bytes) -> ShortMessage:
 
 
 def decode_data(body: bytes) -> ShortMessage:
-    """Read the body of data_sm, whose text is a TLV."""
+    """Decode the body of data_sm, which has its text in a TLV; raises Malformed."""
     try:
         source, at = _read_address(body, body.index(0) + 1)
         destination, at = _read_address(body, at)
@@ -156,7 +160,7 @@ def _read_address(body: bytes, at: int) -> tuple[SmppAddress, int]:
 
 
 def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the complete ones: some carriers leave garbage at the end."""
+    """Yield the complete TLVs; a truncated one is ignored, because some carriers append garbage."""
     while at + _TLV.size <= len(body):
         tag, length = _TLV.unpack_from(body, at)
         at += _TLV.size + length
@@ -165,5 +169,5 @@ def _read_tlvs(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 
 def read_id(octets: bytes) -> str:
-    """Read a message id, of a submit_sm_resp or a TLV: up to the NUL, if there is one."""
+    """Decode a message id from submit_sm_resp or a TLV, up to the NUL if present."""
     return octets.partition(b"\0")[0][:ID_MAX].decode("latin-1").strip()

@@ -1,4 +1,4 @@
-"""Delivery receipts: a deliver_sm or data_sm, with TLVs or a line of text, as a report about an id."""
+"""Parses deliver_sm and data_sm: delivery receipts, in TLVs or text, and inbound messages."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ from heliograph.domain.phones.phone import to_e164
 from heliograph.domain.phones.sms_octets import UCS2, from_octets
 from heliograph.domain.setup.carrier_kinds import IdForm
 
-# By prefix, because the rest is abbreviated in many ways: DELIVRD, DELIVERED.
+# Keyed by prefix, because carriers abbreviate the rest differently: DELIVRD, DELIVERED.
 STATES: dict[str, tuple[str, str]] = {
     "SCHED": ("sent", "scheduled"),
     "ENROU": ("sent", "on its way"),
@@ -34,44 +34,46 @@ STATES: dict[str, tuple[str, str]] = {
     "FAILE": ("failed", "could not be delivered"),
     "REJEC": ("failed", "rejected"),
     "SKIPP": ("failed", "skipped by the carrier"),
-    "UNKNO": ("failed", "the carrier lost track of it"),  # final in SMPP; a late DELIVRD still counts
+    "UNKNO": ("failed", "the carrier lost track of it"),  # final in SMPP, but a later DELIVRD is still accepted
 }
 MESSAGE_STATES = (
     *("SCHEDULED", "ENROUTE", "DELIVRD", "EXPIRED", "DELETED"),
     *("UNDELIV", "ACCEPTD", "UNKNOWN", "REJECTD", "SKIPPED"),
 )
 
-# The bits of esm_class that say what a deliver_sm is, and their values for receipts and intermediate notices.
+# Bits of esm_class with the type of a deliver_sm, and their values for receipts and intermediate notifications.
 _KIND, _RECEIPTS = 0x3C, (0x04, 0x20)
-_HEADERS = 0x40  # the text begins with headers, as a part of a long one does
-# Header elements of a part, and their lengths: with a reference of 8 and of 16 bits.
+_HEADERS = 0x40  # esm_class bit: the text begins with a user data header, as in parts of a long message
+# Header elements (id, length) of a part, with an 8-bit and with a 16-bit reference.
 _CONCATENATED = ((0x00, 3), (0x08, 4))
 PARTS_MAX = 255
 
 
 def _in_any_case(pattern: str) -> str:
-    """Write each letter as both, which is found in two thirds of the time that `re.I` takes."""
+    """Return a pattern that matches lower and upper case; takes two thirds of the time of `re.I`."""
     return re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", pattern)
 
 
 _TEXT = re.compile(_in_any_case("text:") + r"(?<=\b.....)")
 _KEYS = _in_any_case("id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat|err")
-_PAIR = re.compile(rf"(?<![A-Za-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-+\--:<-~]{{0,64}})")  # up to a blank, `,` or `;`
+_PAIR = re.compile(
+    rf"(?<![A-Za-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-+\--:<-~]{{0,64}})"
+)  # value up to a space, `,` or `;`
 _DIGITS = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
 
 
 def issued_id(id_: str, form: IdForm) -> str:
-    """Return an id of submit_sm_resp as it is stored: in decimal where the two notations differ.
+    """Normalize an id of submit_sm_resp for storage: to decimal if the carrier's receipts use another base.
 
-    It is without leading zeros and in lower case, because many receipts differ in these.
+    Leading zeros are removed and letters lower-cased, because receipts often differ in both.
     """
     return _plain(id_) if form == "same" else _decimal(id_, 10 if form == "hex" else 16)
 
 
 def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
-    """Read a receipt; None when it is not one, or says nothing."""
+    """Parse a receipt; None if the message is not a receipt, or has no id or state."""
     tagged = read_id(sm.tlvs[RECEIPTED_MESSAGE_ID]) if RECEIPTED_MESSAGE_ID in sm.tlvs else ""
-    # Text alone proves nothing: anyone can send an SMS that looks like a receipt.
+    # The text alone is not trusted, because anyone can send an SMS that looks like a receipt.
     if not tagged and sm.esm_class & _KIND not in _RECEIPTS:
         return None
     pairs = _pairs(sm)
@@ -79,7 +81,7 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
     state = _state(sm, pairs)
     if not (tagged or written) or not state:
         return None
-    if tagged and written and _plain(tagged) != _plain(written):  # then the TLV is written as in submit_sm_resp
+    if tagged and written and _plain(tagged) != _plain(written):  # the TLV then has the format of submit_sm_resp
         id_ = issued_id(tagged, form)
     else:
         id_ = tagged or written
@@ -88,9 +90,9 @@ def read_receipt(sm: ShortMessage, form: IdForm) -> CarrierReport | None:
 
 
 def read_text(sm: ShortMessage) -> IncomingText | TextPart | None:
-    """Read a text or one part of a long text; None if it is a receipt.
+    """Parse an inbound message or one part of a long one; None if it is a receipt.
 
-    SMPP has no ids for what comes in: a repeat is the same octets once more.
+    SMPP has no ids for inbound messages, so the id is a hash: a repeated message has the same bytes.
     """
     if sm.esm_class & _KIND in _RECEIPTS:
         return None
@@ -117,7 +119,7 @@ def read_text(sm: ShortMessage) -> IncomingText | TextPart | None:
 
 
 def _split_header(sm: ShortMessage) -> tuple[bytes, bytes]:
-    """Return the user data header without its length, and the text."""
+    """Return the user data header without its length byte, and the text."""
     if not sm.esm_class & _HEADERS or not sm.words:
         return b"", sm.words
     end = 1 + sm.words[0]
@@ -125,9 +127,9 @@ def _split_header(sm: ShortMessage) -> tuple[bytes, bytes]:
 
 
 def _read_concatenation(sm: ShortMessage, header: bytes) -> tuple[str, int, int] | None:
-    """Return reference, number of parts and position of a part; None if the text is whole.
+    """Return reference, number of parts, and position of a part; None if the message is not split.
 
-    References of different kinds are different.
+    The reference includes its kind, so that equal numbers of different kinds do not collide.
     """
     found = None
     while len(header) >= 2:
@@ -144,18 +146,20 @@ def _read_concatenation(sm: ShortMessage, header: bytes) -> tuple[str, int, int]
 
 
 def _pairs(sm: ShortMessage) -> dict[str, str]:
-    """Return the fields before `text`, which comes from the message."""
+    """Return the receipt's fields before `text`, which is excluded because it quotes the message."""
     line = sm.words.decode("utf-16-be" if sm.coding == UCS2 else "latin-1", "replace")
     found = _PAIR.findall(_TEXT.split(line, 1)[0])
-    return {_name(key): value for key, value in reversed(found)}  # the first of a name counts
+    return {_name(key): value for key, value in reversed(found)}  # the first value of each name counts
 
 
-@lru_cache(maxsize=64)  # of few ways to write them
+@lru_cache(maxsize=64)  # few distinct spellings occur
 def _name(key: str) -> str:
+    """Normalize a field name."""
     return key.lower().replace(" ", "").replace("_", "")
 
 
 def _state(sm: ShortMessage, pairs: dict[str, str]) -> str:
+    """Return the message state from the TLV, or else from the text; empty if missing."""
     number = int.from_bytes(sm.tlvs.get(MESSAGE_STATE) or b"\xff")
     return MESSAGE_STATES[number] if number < len(MESSAGE_STATES) else pairs.get("stat", "").upper()
 

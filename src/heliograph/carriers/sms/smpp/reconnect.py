@@ -1,4 +1,4 @@
-"""Keeps a session bound from open to close: connects, binds, and reconnects with growing delays."""
+"""Keeps an SMPP session bound: connects, binds, and reconnects with exponential backoff."""
 
 import asyncio
 import ssl
@@ -13,6 +13,8 @@ log = structlog.get_logger()
 
 
 class SmppLink:
+    """Connection to one SMSC that reconnects from `open` until `close`."""
+
     def __init__(
         self,
         host: str,
@@ -29,7 +31,7 @@ class SmppLink:
         self._make = lambda: SmppSession(window, timings, deliver)
         self._timings = timings
         self._task: asyncio.Task[None] | None = None
-        self._tried = asyncio.Event()  # cleared during an attempt
+        self._tried = asyncio.Event()  # cleared during a connection attempt
         self.bound: SmppSession | None = None
         self._trouble = "is not connected"
         self._is_stopping = False
@@ -40,7 +42,7 @@ class SmppLink:
             self._task = asyncio.create_task(self._run())
 
     async def session(self) -> SmppSession:
-        """Return the bound session; waits for an attempt in progress, but not for the next one."""
+        """Return the bound session. Waits for a connection attempt in progress, but not for the next; raises Unsent."""
         if self.bound:
             return self.bound
         self.open()
@@ -51,13 +53,14 @@ class SmppLink:
         return self.bound
 
     async def stop(self) -> None:
-        """Send no new message over the bound session, and wait for the responses of those sent."""
+        """Reject new messages, and wait for the responses to messages already sent."""
         self._is_stopping = True
         if self.bound:
             self.bound.stop()
             await self.bound.wait_for_submits()
 
     async def close(self) -> None:
+        """Stop reconnecting and unbind the session."""
         self._closed, self._trouble = True, "is closed"
         self._tried.set()
         session, self.bound = self.bound, None
@@ -91,6 +94,7 @@ class SmppLink:
             delay = min(delay * 2, self._timings.backoff_max)
 
     def _tell(self, trouble: str) -> None:
+        """Record why no session is bound; log the reason when it changes."""
         if trouble != self._trouble:
             log.warning("smpp not bound", host=self._host, error=trouble)
         self._trouble = trouble

@@ -1,4 +1,4 @@
-"""One bound connection: requests with their answers, a window of submits, and the carrier's own requests."""
+"""One SMPP session: matches requests with responses, limits unanswered submits, and handles the SMSC's requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,58 +11,64 @@ from heliograph.carriers.contract import Parcel
 from heliograph.carriers.sms.smpp import command, status
 from heliograph.carriers.sms.smpp.pdu import SEQUENCE_MAX, Frames, Malformed, Pdu, encode
 
-LINGER_S = 1.0  # for the last octets to leave
-UNREAD_MAX = 1 << 20  # octets that the carrier has not read: more than a full window
+LINGER_S = 1.0  # time for the last bytes to be sent before the connection is aborted
+UNREAD_MAX = 1 << 20  # bytes that the carrier has not read yet; more than a full window
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """In seconds."""
+    """Timeouts and intervals in seconds."""
 
-    connect: float = 5.0  # for TCP, TLS and bind together
-    answer: float = 10.0  # for one answer
-    enquire: float = 30.0  # between two enquire_links
-    backoff: float = 0.2  # before the second attempt to connect, doubled for each further one
+    connect: float = 5.0  # timeout for TCP, TLS and bind together
+    answer: float = 10.0  # timeout for one response
+    enquire: float = 30.0  # interval between enquire_link requests
+    backoff: float = 0.2  # delay before the second connection attempt, doubled for each further one
     backoff_max: float = 5.0
-    throttled: float = 1.0  # pause after the carrier throttled us
-    close: float = 5.0  # for outstanding answers, then for unbind
+    throttled: float = 1.0  # pause after a throttling response
+    close: float = 5.0  # timeout for outstanding responses, then for unbind
 
 
 TIMINGS = Timings()
 
 
 class Unsent(Exception):
-    """It was not sent."""
+    """Raised if a request was not sent."""
 
 
 class Unanswered(Exception):
-    """It was written, and no answer came."""
+    """Raised if a request was sent and no response arrived."""
 
 
 class _Asked(msgspec.Struct, frozen=True):
+    """A request without a response."""
+
     command: int
     answer: asyncio.Future[Pdu]
     until: float
 
 
 class SmppSession(asyncio.Protocol):
+    """asyncio protocol of one SMPP connection."""
+
     def __init__(self, window: int, timings: Timings, deliver: Callable[["SmppSession", Pdu], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._timings = timings
         self._deliver = deliver
         self._frames = Frames()
         self._slots = Line(window)
-        self._asked: dict[int, _Asked] = {}  # the oldest first: all have the same time
-        self._timer: asyncio.TimerHandle | None = None  # for the oldest
+        self._asked: dict[int, _Asked] = {}  # keyed by sequence number, oldest first, because all have the same timeout
+        self._timer: asyncio.TimerHandle | None = None  # expires the oldest request
         self._sequence = 0
         self._heard = 0.0
         self._unwritten: list[bytes] = []
         self._pulse: asyncio.TimerHandle | None = None
-        self._unbinding: asyncio.Task[None] | None = None  # answers the peer's unbind
+        self._unbinding: asyncio.Task[None] | None = None  # responds to the peer's unbind
         self._is_stopping = False  # no new message may be sent
         self._is_closed = False
-        self.gone: asyncio.Future[str] = self._loop.create_future()  # why nothing more can be sent
+        self.gone: asyncio.Future[str] = (
+            self._loop.create_future()
+        )  # set to the reason once no more requests can be sent
 
-    # -- what the event loop calls --
+    # -- called by the event loop --
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -72,7 +78,7 @@ class SmppSession(asyncio.Protocol):
         self.end("closed the connection")
 
     def pause_writing(self) -> None:
-        """Stop reading: a carrier that reads no answers may send no more requests."""
+        """Stop reading, so that a carrier that does not read our responses cannot send more requests."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -87,11 +93,12 @@ class SmppSession(asyncio.Protocol):
                     self._answered(pdu)
                 else:
                     self._take(pdu)
-        except Malformed:  # no way to know where the next PDU starts
+        except Malformed:  # the start of the next PDU is unknown
             self._nack(0, status.RINVCMDLEN)
             self.end("did not speak SMPP")
 
     def _take(self, pdu: Pdu) -> None:
+        """Handle a request of the peer."""
         match pdu.command:
             case command.DELIVER_SM | command.DATA_SM:
                 self._deliver(self, pdu)
@@ -106,7 +113,7 @@ class SmppSession(asyncio.Protocol):
             case _:
                 self._nack(pdu.sequence, status.RINVCMDID)
 
-    # -- asking --
+    # -- our requests --
 
     async def bind(self, body: bytes) -> None:
         answer = await self._ask(command.BIND_TRANSCEIVER, body)
@@ -115,7 +122,10 @@ class SmppSession(asyncio.Protocol):
         self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
 
     async def submit(self, body: bytes, parcel: Parcel, *, first: bool = True) -> Pdu:
-        """Submit one part of a message; after `stop`, only the further parts of a message that was begun."""
+        """Submit one part of a message and return the response.
+
+        After `stop`, only further parts of a partly sent message are accepted. Raises Unsent or Unanswered.
+        """
         await self._slots.take(parcel)
         try:
             if first:
@@ -124,7 +134,7 @@ class SmppSession(asyncio.Protocol):
                 raise Unsent(self.gone.result())
             if self._unbinding:
                 raise Unsent("is ending the session")
-            if first and self._is_stopping:  # its response might not arrive before the unbind
+            if first and self._is_stopping:  # the response might not arrive before the unbind
                 raise Unsent("is being unbound")
         except BaseException:
             self._slots.give_back()
@@ -132,16 +142,16 @@ class SmppSession(asyncio.Protocol):
         return await self._ask(command.SUBMIT_SM, body)
 
     def stop(self) -> None:
-        """Send no new message."""
+        """Reject new messages from now on."""
         self._is_stopping = True
 
     async def wait_for_submits(self) -> None:
-        """Wait until all submits are answered, for at most `close` seconds."""
+        """Wait at most `close` seconds until all submits have a response."""
         if answers := [asked.answer for asked in self._asked.values() if asked.command == command.SUBMIT_SM]:
             await asyncio.wait(answers, timeout=self._timings.close)
 
     async def unbind(self) -> None:
-        """Unbind once all submits are answered."""
+        """Wait for outstanding submits, unbind, and close the connection."""
         self.stop()
         try:
             await self.wait_for_submits()
@@ -151,10 +161,10 @@ class SmppSession(asyncio.Protocol):
             self.end("was unbound")
 
     async def _answer_unbind(self, pdu: Pdu) -> None:
-        """Answer the peer's unbind once all submits are answered, then close.
+        """Respond to the peer's unbind after all submits have a response, then close the connection.
 
-        Many SMSCs close the connection when they get unbind_resp, and what they have not answered by then would be
-        sent again. Some answer submits only after unbind_resp.
+        Many SMSCs close the connection on unbind_resp, and submits without a response would be sent again. Some
+        SMSCs respond to submits only after unbind_resp.
         """
         await self.wait_for_submits()
         self.answer(pdu)
@@ -162,12 +172,15 @@ class SmppSession(asyncio.Protocol):
         self.end("ended the session")
 
     def _enquire(self) -> None:
-        """Send without waiting; a missing answer is noticed by its timeout."""
+        """Send an enquire_link and schedule the next one. `_expire` detects a missing response."""
         self._ask(command.ENQUIRE_LINK)
         self._pulse = self._loop.call_later(self._timings.enquire, self._enquire)
 
     def _ask(self, id_: int, body: bytes = b"") -> asyncio.Future[Pdu]:
-        """Send a request, which occupies the window until its answer or timeout, even if nobody waits for it."""
+        """Send a request and return the future of its response.
+
+        A submit occupies its window slot until the response or timeout, even if the caller was cancelled.
+        """
         self._sequence = sequence = self._sequence % SEQUENCE_MAX + 1
         answer = self._loop.create_future()
         until = self._loop.time() + self._timings.answer
@@ -180,13 +193,16 @@ class SmppSession(asyncio.Protocol):
     def _answered(self, pdu: Pdu) -> None:
         asked = self._asked.get(pdu.sequence)
         if asked is None or pdu.command not in (asked.command | command.RESP, command.GENERIC_NACK):
-            return  # too late, or never requested
+            return  # the response is late or unsolicited
         self._forget(pdu.sequence)
         if not asked.answer.done():
             asked.answer.set_result(pdu)
 
     def _expire(self) -> None:
-        """Expire requests with one timer for all: where it finds none that is over, it waits for the oldest."""
+        """Fail requests whose timeout is over, and set the timer for the oldest remaining request.
+
+        The session is retired if the peer sent nothing at all during the timeout.
+        """
         now, self._timer = self._loop.time(), None
         over = [sequence for sequence, asked in self._asked.items() if asked.until <= now]
         for sequence in over:
@@ -200,9 +216,10 @@ class SmppSession(asyncio.Protocol):
         asked = self._forget(sequence)
         if not asked.answer.done():
             asked.answer.set_exception(Unanswered(why))
-            asked.answer.exception()  # nobody may be waiting
+            asked.answer.exception()  # marks the exception as retrieved, because the caller may be cancelled
 
     def _forget(self, sequence: int) -> _Asked:
+        """Remove a request and release its window slot; close a retired session after its last request."""
         asked = self._asked.pop(sequence)
         if asked.command == command.SUBMIT_SM:
             self._slots.give_back()
@@ -210,20 +227,21 @@ class SmppSession(asyncio.Protocol):
             self._close()
         return asked
 
-    # -- answering, writing, ending --
+    # -- responding, writing, closing --
 
     def answer(self, pdu: Pdu) -> None:
+        """Send a successful response without a body."""
         self._write(encode(pdu.command | command.RESP, pdu.sequence))
 
     def acknowledge(self, pdu: Pdu, error: int) -> None:
-        """Answer what was delivered."""
+        """Send the response to a deliver_sm or data_sm with this status."""
         self._write(encode(pdu.command | command.RESP, pdu.sequence, b"\0", error))
 
     def _nack(self, sequence: int, error: int) -> None:
         self._write(encode(command.GENERIC_NACK, sequence, status=error))
 
     def _write(self, octets: bytes) -> None:
-        """Write soon: everything written in one turn of the event loop is sent in one piece."""
+        """Buffer bytes; all bytes of one event loop iteration are written together."""
         if not self._unwritten:
             self._loop.call_soon(self._flush)
         self._unwritten.append(octets)
@@ -234,7 +252,7 @@ class SmppSession(asyncio.Protocol):
         self._unwritten.clear()
 
     def retire(self, why: str) -> None:
-        """Send nothing more, and close once every request is answered or timed out."""
+        """Send no more requests, and close once every outstanding request has a response or timed out."""
         if self._unbinding or self.gone.done():
             return
         self.gone.set_result(why)
@@ -244,7 +262,7 @@ class SmppSession(asyncio.Protocol):
             self._close()
 
     def end(self, why: str) -> None:
-        """Close now; requests without a response fail."""
+        """Close immediately; outstanding requests fail with Unanswered."""
         if not self.gone.done():
             self.gone.set_result(why)
         for sequence in list(self._asked):

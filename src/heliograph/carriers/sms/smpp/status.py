@@ -1,8 +1,8 @@
-"""The table of command_status: what each means, and what happens to the message."""
+"""Table of command_status values, with their meaning and their effect on the message."""
 
 from typing import Literal
 
-# throttled: deferred, and all others pause too; unbound: the carrier accepts nothing from us.
+# throttled: deferred, and all other messages pause too; unbound: the session is not bound, so every message fails.
 Verdict = Literal["accepted", "refused", "deferred", "throttled", "unbound"]
 
 ROK = 0x00
@@ -65,14 +65,16 @@ STATUSES: dict[int, tuple[str, str, Verdict]] = {
 
 
 def verdict(status: int) -> Verdict:
-    """Return the verdict; an unknown, carrier-specific status may be temporary."""
+    """Return the verdict on a status; unknown ones are carrier-specific and deferred, because they may be temporary."""
     return STATUSES[status][2] if status in STATUSES else "deferred"
 
 
 def words(status: int) -> str:
+    """Return the description and name of a status."""
     name, text, _ = STATUSES.get(status, (code(status), "a carrier-specific error", None))
     return f"{text} ({name})"
 
 
 def code(status: int) -> str:
+    """Format a status as in `0x00000045`."""
     return f"0x{status:08x}"

@@ -1,11 +1,12 @@
-"""A text as octets: GSM-7 with one septet per octet, or UCS-2, split into parts between characters."""
+"""Encodes texts as GSM-7 (one septet per byte) or UCS-2, and splits them into parts between characters."""
 
 import codecs
 
 from heliograph.domain.phones.gsm import PART, SINGLE
 from heliograph.domain.phones.sms_octets import CODES, ESCAPE, GSM7, UCS2
 
-# Octets in a single part, in one of several parts, in a unit; and what starts a pair of units.
+# Bytes in a single-part message, bytes in one of several parts, bytes in a code unit, and the first bytes of pairs of
+# code units that must not be split.
 _MEASURES = {
     GSM7: (SINGLE["gsm7"], PART["gsm7"], 1, frozenset((ESCAPE,))),
     UCS2: (SINGLE["ucs2"] * 2, PART["ucs2"] * 2, 2, frozenset(range(0xD8, 0xDC))),
@@ -13,7 +14,7 @@ _MEASURES = {
 
 
 def to_octets(text: str) -> tuple[int, bytes]:
-    """Return the data_coding, and the text in it."""
+    """Return the data_coding and the encoded text: GSM-7 if possible, else UCS-2."""
     try:
         return GSM7, codecs.charmap_encode(text, "strict", CODES)[0]
     except UnicodeEncodeError:
@@ -21,10 +22,12 @@ def to_octets(text: str) -> tuple[int, bytes]:
 
 
 def fits(coding: int, octets: bytes) -> bool:
+    """Return whether the encoded text fits in a single part."""
     return len(octets) <= _MEASURES[coding][0]
 
 
 def cut(coding: int, octets: bytes) -> list[bytes]:
+    """Split an encoded text into parts."""
     _, size, unit, leads = _MEASURES[coding]
     parts, start = [], 0
     while start < len(octets):

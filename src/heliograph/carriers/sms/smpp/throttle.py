@@ -1,4 +1,4 @@
-"""How fast submits may leave: a number per second, and none for a moment after the carrier throttled us."""
+"""Rate limit for submits: a number per second, and a pause after the carrier throttled us."""
 
 import asyncio
 
@@ -6,21 +6,24 @@ from heliograph.carriers.connection_queue import Line
 from heliograph.carriers.contract import Parcel
 
 NOBODY = Parcel(message_id="", address="", content=b"", attempt=0)
-CATCH_UP_S = 0.01  # what a late timer may make up for
+CATCH_UP_S = 0.01  # delay of a late timer that may be caught up
 
 
 class Pace:
+    """Spaces submits evenly at `throughput` per second, in order of priority; 0 means unlimited."""
+
     def __init__(self, throughput: int) -> None:
         self._interval = 1 / throughput if throughput else 0.0
         self._next = 0.0
-        self._line = Line(1)  # its place is taken until the next submit may leave
+        self._line = Line(1)  # the slot is occupied until the next submit may be sent
 
     @property
     def limits(self) -> bool:
-        """Tell whether a submit may have to wait for its turn."""
+        """Return whether a submit may have to wait."""
         return bool(self._interval or self._next > asyncio.get_running_loop().time())
 
     async def turn(self, parcel: Parcel) -> None:
+        """Wait until the parcel may be submitted."""
         loop = asyncio.get_running_loop()
         if self._next > loop.time() and self._line.is_free:
             await self._line.take(NOBODY)
@@ -30,6 +33,7 @@ class Pace:
         self._pass()
 
     def _pass(self) -> None:
+        """Release the slot when the next submit may be sent."""
         loop = asyncio.get_running_loop()
         if self._next > loop.time():
             loop.call_at(self._next, self._pass)
@@ -37,4 +41,5 @@ class Pace:
             self._line.give_back()
 
     def pause(self, seconds: float) -> None:
+        """Delay all further submits by at least `seconds`."""
         self._next = max(self._next, asyncio.get_running_loop().time() + seconds)
