@@ -1,4 +1,4 @@
-"""The certificate of our SMTP servers, and its renewal while the service runs."""
+"""TLS certificate of our SMTP servers, reloaded when its files change."""
 
 import asyncio
 import ssl
@@ -9,26 +9,27 @@ from cryptography import x509
 
 log = structlog.get_logger()
 
-LOOK_S = 1.0  # how often the files are looked at
+LOOK_S = 1.0  # interval at which the files are checked
 MEND = "write the certificate and its key to these files, readable by the service: they are read when they change"
 
 
 class Certificate:
-    """`context` is for the next handshake; those before keep theirs."""
+    """The current TLS certificate. `context` is used for new handshakes; open connections keep theirs."""
 
     def __init__(self, cert: Path, key: Path) -> None:
-        """Load them.
+        """Load the certificate and key.
 
-        Raises OSError or ssl.SSLError when the files are not there, or are no certificate with its key.
+        Raises OSError or ssl.SSLError if the files are missing or are not a certificate with its key.
         """
         self._files = cert, key
         self._seen = self._state()
         self.context = self._loaded()
 
     def _state(self) -> list[tuple[int, int, int]]:
+        """Return modification time, size and inode of both files; empty if a file is missing."""
         try:
             return [(found.st_mtime_ns, found.st_size, found.st_ino) for found in map(Path.stat, self._files)]
-        except OSError:  # between the old one and the new one, perhaps
+        except OSError:  # a file may be missing while it is replaced
             return []
 
     def _loaded(self) -> ssl.SSLContext:
@@ -38,7 +39,7 @@ class Certificate:
         return context
 
     def renew(self) -> None:
-        """Load it again when a file has changed. One that is half written keeps the old one in use."""
+        """Reload the certificate if a file changed. If the new files are invalid, the old certificate stays in use."""
         state = self._state()
         if state == self._seen:
             return
@@ -52,13 +53,14 @@ class Certificate:
             known.info("the SMTP certificate was renewed: every new connection gets it")
 
     async def watch(self) -> None:
+        """Check for changed files every LOOK_S seconds, forever."""
         while True:
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self.renew)
 
 
 def certificate_until(file: Path | None) -> int | None:
-    """Return when it ends, in ms; None when there is none that can be read."""
+    """Return the certificate's expiry in Unix ms; None if there is no file or it is invalid."""
     try:
         read = x509.load_pem_x509_certificate(file.read_bytes()) if file else None
     except (OSError, ValueError):

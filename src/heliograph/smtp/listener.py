@@ -1,4 +1,4 @@
-"""Where a server for SMTP listens, who is connected, and how they leave."""
+"""SMTP listener: accepts connections within limits, and drains them at shutdown."""
 
 import asyncio
 import socket
@@ -14,14 +14,18 @@ BUSY = b"421 4.7.0 Too many connections, try again later"
 
 
 class SmtpServer:
+    """Runs an SMTP session for each connection to its sockets."""
+
     def __init__(self, limits: SmtpLimits, session: Callable[[SmtpWire], SmtpDialogue[Any]]) -> None:
-        """Make a listener; `session` makes the dialogue of a new connection."""
+        """Create the server; `session` creates the session of a new connection."""
         self._limits = limits
         self._session = session
         self._servers: list[asyncio.Server] = []
-        self._open: dict[SmtpWire, tuple[SmtpDialogue[Any], str]] = {}  # with the peer's network
+        self._open: dict[SmtpWire, tuple[SmtpDialogue[Any], str]] = {}  # connection → session and the peer's network
 
     async def listen(self, bound: socket.socket, backlog: int, *, tls_first: bool = False) -> None:
+        """Accept connections on a bound socket; `tls_first`: implicit TLS."""
+
         async def begin(wire: SmtpWire) -> None:
             await self._run(wire, tls_first)
 
@@ -42,6 +46,7 @@ class SmtpServer:
             del self._open[wire]
 
     def _has_room(self, peer: str) -> bool:
+        """Return whether a further connection from this network is within the limits."""
         limits, own = self._limits, [session for session, its in self._open.values() if its == peer]
         strangers = sum(not session.is_known for session in own)
         return (
@@ -51,7 +56,7 @@ class SmtpServer:
         )
 
     async def drain(self, seconds: float) -> None:
-        """Take no more connections, and let those that are sending a mail finish it."""
+        """Stop accepting connections, and wait at most `seconds` for sessions to finish mails in progress."""
         for server in self._servers:
             await take_no_more(server)
         for session, _ in self._open.values():

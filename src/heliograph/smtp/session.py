@@ -1,6 +1,6 @@
-"""The dialogue of an SMTP server: greeting, TLS, envelopes, order and limits (RFC 5321).
+"""SMTP server session: greeting, TLS, envelopes, command order and limits (RFC 5321).
 
-Each of our servers says in a subclass who may send, to whom, and what becomes of a mail.
+A subclass for each server defines authentication, permitted recipients, and how mails are processed.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ import msgspec
 from heliograph.domain.text import CONTROLS
 from heliograph.smtp.wire import BadLine, SmtpWire, TooSlow
 
-COMMAND_S = 300.0  # for the next command (RFC 5321, 4.5.3.2.7)
-TEXT_MAX = 480  # octets: a reply line has at most 512 (RFC 5321, 4.5.3.1.5)
+COMMAND_S = 300.0  # timeout for the next command (RFC 5321, 4.5.3.2.7)
+TEXT_MAX = 480  # bytes of a reply's text; a reply line has at most 512 (RFC 5321, 4.5.3.1.5)
 
 FIRST_HELO = "503 5.5.1 Say EHLO first"
 FIRST_MAIL = "503 5.5.1 Say MAIL first"
@@ -26,104 +26,115 @@ LEAVE = "421 4.3.2 Shutting down, try again"
 _PATH = re.compile(r"(?:<([^<>]*)>|([^\s<>]+))((?:[ \t]+[^\s]+)*)[ \t]*")
 _SENDER = re.compile(r'(?:(?:[^\s@"]+|"[^"\\]*")@[^\s@]+)?')
 
-Tls = Callable[[], ssl.SSLContext | None]  # for the next handshake; None: there is no certificate
-Who = TypeVar("Who")  # what a server keeps of a recipient
+Tls = Callable[[], ssl.SSLContext | None]  # returns the context for the next handshake; None if there is no certificate
+Who = TypeVar("Who")  # a server's type for recipients
 
 
 class SmtpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    size: int  # octets of a mail
+    """Limits of an SMTP server."""
+
+    size: int  # bytes of a mail
     connections: int
-    per_peer: int  # connections of one address, or one IPv6 network
-    strangers: int | None = None  # of these, how many that have not shown a key; None: all
-    replies: int = 1000  # to a client that gets no mail through
+    per_peer: int  # connections from one IPv4 address or IPv6 network
+    strangers: int | None = None  # unauthenticated connections among `per_peer`; None: no separate limit
+    replies: int = 1000  # commands without an accepted mail before the connection is closed
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sessions of a server share."""
+    """Settings shared by all sessions of a server."""
 
-    name: str  # that we greet with
+    name: str  # host name in the greeting
     limits: SmtpLimits
     tls: Tls
-    too_large: str  # what a mail is refused with
+    too_large: str  # reply to a mail above the size limit
 
 
 class Envelope(msgspec.Struct, Generic[Who], kw_only=True):
+    """The SMTP envelope of one mail."""
+
     sender: str
     utf8: bool
-    size: int  # that was announced
+    size: int  # announced with SIZE; 0 if not
     recipients: list[Who] = []
 
 
 class SmtpDialogue(Generic[Who]):
+    """Base class of SMTP server sessions."""
+
     def __init__(self, terms: Terms, wire: SmtpWire) -> None:
         self._terms = terms
         self._wire = wire
-        self._helo = ""  # how the client calls itself, once it did
+        self._helo = ""  # the client's EHLO name; empty before EHLO
         self._over = self._draining = self._in_mail = False
         self._envelope: Envelope[Who] | None = None
         self._replies = 0
 
-    # -- a server's own ------------------------------------------------------------------------------------
+    # -- overridden by servers -----------------------------------------------------------------------------
 
     @property
     def is_known(self) -> bool:
+        """Return whether the client is authenticated."""
         return False
 
     def _patience(self) -> float:
-        """Return how many seconds the next command may take."""
+        """Return the timeout in seconds for the next command."""
         return COMMAND_S
 
     def _offers(self) -> list[str]:
-        """Return more lines for EHLO."""
+        """Return additional lines of the EHLO reply."""
         return []
 
     def _barred(self) -> str | None:
-        """Return why this client may not send."""
+        """Return the reply that forbids this client to send; None if sending is allowed."""
         return None
 
     def _admit(self, envelope: Envelope[Who], given: str) -> str:
-        """Return the reply to a recipient, who is in the envelope when it is welcome."""
+        """Return the reply to RCPT; an accepted recipient is added to the envelope."""
         raise NotImplementedError
 
     async def _take(self, envelope: Envelope[Who]) -> None:
-        """Read the mail and reply to it."""
+        """Reply to DATA, read the mail and process it."""
         raise NotImplementedError
 
-    # -- the dialogue --------------------------------------------------------------------------------------
+    # -- commands ------------------------------------------------------------------------------------------
 
     async def run(self, *, tls_first: bool) -> None:
+        """Run the session until it ends; `tls_first`: implicit TLS."""
         if tls_first and (context := self._terms.tls()):
             await self._wire.encrypt(context)
         self._say(f"220 {self._terms.name} ESMTP Heliograph")
         while not self._over:
             try:
                 command = await self._wire.line(self._patience())
-                if not self._over:  # sent away meanwhile
+                if not self._over:  # `leave` was called while waiting
                     await self._hear(command)
             except BadLine:
                 self._end("500 5.5.2 Lines have up to 12288 octets and end with CR LF")
             except TooSlow:
                 self._end("421 4.4.2 Too slow")
-            if self._wire.has_unread:  # pipelined commands must not keep others waiting
+            if self._wire.has_unread:  # pipelined commands must not block other tasks
                 await asyncio.sleep(0)
 
     def leave(self) -> None:
-        """Leave because the process stops: what is being sent is finished, everything else comes again."""
+        """End the session at shutdown; a mail in progress is finished first, otherwise the client must retry."""
         self._draining = True
         if not self._in_mail:
             self._over = True
             self._wire.hang_up(line(LEAVE))
 
     def _say(self, *lines: str) -> None:
+        """Send a reply of one or more lines."""
         for text in lines[:-1]:
             self._wire.say(line(text[:3] + "-" + text[4:]))
         self._wire.say(line(lines[-1]))
 
     def _end(self, reply: str) -> None:
+        """Send a reply and end the session."""
         self._say(reply)
         self._over = True
 
     async def _hear(self, command: bytes) -> None:
+        """Decode and run a command; ends the session above the limit of commands."""
         self._replies += 1
         if self._replies >= self._terms.limits.replies:
             self._end(ENOUGH)
@@ -188,7 +199,7 @@ class SmtpDialogue(Generic[Who]):
             self._forget()
 
     def _forget(self) -> None:
-        """Forget it: nothing that was said in the clear holds inside TLS (RFC 3207, 4.2)."""
+        """Reset the session state after STARTTLS: nothing received in plaintext remains valid (RFC 3207, 4.2)."""
         self._helo, self._envelope = "", None
 
     # -- the envelope --------------------------------------------------------------------------------------
@@ -209,6 +220,7 @@ class SmtpDialogue(Generic[Who]):
             self._begin(found[0], found[1])
 
     def _begin(self, sender: str, options: dict[str, str]) -> None:
+        """Check the options of MAIL and create the envelope."""
         size, body = options.pop("SIZE", "0"), options.pop("BODY", "8BITMIME")
         utf8 = options.pop("SMTPUTF8", None) is not None
         for ignored in ("AUTH", "RET", "ENVID"):
@@ -229,7 +241,7 @@ class SmtpDialogue(Generic[Who]):
             self._say(self._barred() or FIRST_MAIL)
         elif found is None:
             self._say("501 5.5.4 Say RCPT TO:<address>")
-        elif not found[1].keys() <= {"NOTIFY", "ORCPT"}:  # taken and ignored
+        elif not found[1].keys() <= {"NOTIFY", "ORCPT"}:  # accepted and ignored
             self._say("555 5.5.4 RCPT takes no options but NOTIFY and ORCPT")
         elif not found[0].isascii() and not envelope.utf8:
             self._say("553 5.6.7 Say SMTPUTF8 with MAIL")
@@ -254,12 +266,12 @@ class SmtpDialogue(Generic[Who]):
 
 
 def line(text: str) -> bytes:
-    """Return what a client may print: ASCII, no control characters, not too long."""
+    """Encode a reply line: ASCII without control characters, at most TEXT_MAX bytes."""
     return CONTROLS.sub(" ", text).encode("ascii", "backslashreplace")[:TEXT_MAX]
 
 
 def _path(word: str, rest: str) -> tuple[str, dict[str, str]] | None:
-    """Return the address after the word, and the options after it by name."""
+    """Parse the argument of MAIL or RCPT after `word`: the address, and its options by name. None if invalid."""
     if rest[: len(word)].upper() != word or not (found := _PATH.fullmatch(rest[len(word) :].lstrip())):
         return None
     pairs = [option.partition("=") for option in found[3].split()]

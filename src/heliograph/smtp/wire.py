@@ -1,4 +1,4 @@
-"""SMTP's bytes: lines and mails in, replies out, plain or encrypted, within limits of size and time."""
+"""Byte layer of an SMTP server connection: reads lines and mails, writes replies, with size and time limits."""
 
 import asyncio
 import ssl
@@ -10,31 +10,31 @@ from heliograph.domain.limits import KIB
 
 log = structlog.get_logger()
 
-LINE_MAX = 12 * KIB + 2  # octets with the line end (RFC 4954, 4); commands are shorter
-UNREAD_MAX = 64 * KIB  # that wait to be read; the connection reads no more meanwhile
-SLOWEST = 32 * KIB  # octets of a mail a second, after the first …
-MAIL_S = 60.0  # … so many seconds
-WRITE_S = 60.0  # a client that reads nothing of our replies for this long is gone
+LINE_MAX = 12 * KIB + 2  # bytes of a line with its line end (RFC 4954, 4); commands are shorter
+UNREAD_MAX = 64 * KIB  # buffered bytes above which reading from the socket is paused
+SLOWEST = 32 * KIB  # minimum bytes of a mail per second, in addition to MAIL_S
+MAIL_S = 60.0  # base timeout for receiving a mail
+WRITE_S = 60.0  # a client that does not read our replies for this long is disconnected
 HANDSHAKE_S = 20.0
-LEAVE_S = 1.0  # in which a client that is sent away reads why
+LEAVE_S = 1.0  # time for a client to read the final reply before the connection is closed
 BROKEN = b"421 4.3.0 Something broke, try again later"
 END = b"\r\n.\r\n"
 
 
 class HungUp(Exception):
-    """The client hung up, does not read, or spoke no TLS: there is nobody to answer."""
+    """Raised if the client disconnected, does not read, or failed the TLS handshake; no reply is possible."""
 
 
 class TooSlow(Exception):
-    """What was to come did not come in time."""
+    """Raised if a line or mail did not arrive in time."""
 
 
 class BadLine(Exception):
-    """A line without an end, or that does not end with CR LF: some would take it for one, others for two."""
+    """Raised for a line that is too long or has a bare CR or LF, which servers interpret differently (smuggling)."""
 
 
 class SmtpWire(asyncio.Protocol):
-    """One connection. `begin` is called with it once it is there and has the task that speaks on it."""
+    """One client connection. Once connected, `begin` runs the session in the connection's task."""
 
     transport: asyncio.Transport
 
@@ -42,15 +42,15 @@ class SmtpWire(asyncio.Protocol):
         self._begin = begin
         self._loop = asyncio.get_running_loop()
         self._unread = bytearray()
-        self._replies = bytearray()  # not yet written: those to pipelined commands go together
+        self._replies = bytearray()  # unwritten replies; those to pipelined commands are written together
         self._waiting: asyncio.Future[None] | None = None
-        self._blocked: asyncio.Future[None] | None = None  # until the client reads on
+        self._blocked: asyncio.Future[None] | None = None  # pending while the write buffer is full
         self._paused = self._lost = False
         self.peer = ""
         self.encrypted = False
         self.task: asyncio.Task[None] | None = None
 
-    # -- asyncio calls these -------------------------------------------------------------------------------
+    # -- called by asyncio ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -80,7 +80,7 @@ class SmtpWire(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._lost = True
         self._wake()
-        return not self.encrypted  # it may still read
+        return not self.encrypted  # without TLS the client may still read replies
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
@@ -99,16 +99,18 @@ class SmtpWire(asyncio.Protocol):
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    # -- the dialogue calls these --------------------------------------------------------------------------
+    # -- called by the session -----------------------------------------------------------------------------
 
     @property
     def has_unread(self) -> bool:
         return bool(self._unread)
 
     def say(self, reply: bytes) -> None:
+        """Buffer a reply line until `flush`."""
         self._replies += reply + b"\r\n"
 
     async def flush(self) -> None:
+        """Write buffered replies, and wait while the write buffer is full; raises HungUp after WRITE_S."""
         if self._replies and not self.transport.is_closing():
             self.transport.write(bytes(self._replies))
         self._replies.clear()
@@ -121,7 +123,10 @@ class SmtpWire(asyncio.Protocol):
                 raise HungUp from None
 
     def hang_up(self, reply: bytes) -> None:
-        """Hang up soon: to close while a command is coming would reset the connection and lose the reply."""
+        """Send a final reply and close the connection after LEAVE_S.
+
+        Closing while a command arrives would reset the connection, and the reply would be lost.
+        """
         self.transport.write(bytes(self._replies) + reply + b"\r\n")
         self._replies.clear()
         self._loop.call_later(LEAVE_S, self.transport.close)
@@ -130,8 +135,11 @@ class SmtpWire(asyncio.Protocol):
         self.transport.abort()
 
     async def line(self, seconds: float) -> bytes:
-        """Return the next line, without its end, or raise TooSlow. What was said is written when there is none yet."""
-        until = self._loop.time() + seconds  # for all of it: a byte now and then wins no time
+        """Return the next line without its line end; buffered replies are flushed before waiting.
+
+        Raises TooSlow, BadLine or HungUp.
+        """
+        until = self._loop.time() + seconds  # for the whole line: single bytes do not extend the deadline
         while (end := self._unread.find(b"\n", 0, LINE_MAX)) < 0:
             if len(self._unread) >= LINE_MAX:
                 raise BadLine
@@ -143,11 +151,12 @@ class SmtpWire(asyncio.Protocol):
         return line[:-2]
 
     async def mail(self) -> AsyncIterator[bytes]:
-        """Yield pieces up to the dot on a line of its own, without the dots that keep other lines from being that.
+        """Yield the mail in pieces up to the terminating dot line, with dot-stuffing removed.
 
-        Raises TooSlow. Whoever stops before the end must hang up, because what follows are no commands.
+        Raises TooSlow or HungUp. A caller that stops early must close the connection, because the rest of the mail
+        would be read as commands.
         """
-        held = b"\r\n"  # the line end of the command may be the one before the dot
+        held = b"\r\n"  # the line end of DATA may be the one before the dot (empty mail)
         skipped, size, waited_s = len(held), 0, 0.0
         while True:
             if not self._unread:
@@ -169,7 +178,7 @@ class SmtpWire(asyncio.Protocol):
                 return
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
-        """Begin TLS. What came in the clear after the command is not for us to read (RFC 3207, 6)."""
+        """Start TLS. Plaintext input after the STARTTLS command is discarded (RFC 3207, 6). Raises HungUp."""
         await self.flush()
         self._unread.clear()
         self._paused = False
@@ -185,6 +194,7 @@ class SmtpWire(asyncio.Protocol):
         self.encrypted = True
 
     async def _more(self, seconds: float) -> None:
+        """Flush replies and wait for input; raises TooSlow or HungUp."""
         await self.flush()
         if self._lost:
             raise HungUp
@@ -200,6 +210,6 @@ class SmtpWire(asyncio.Protocol):
 
 
 def _safe_cut(piece: bytes) -> int:
-    """Cut before a line end that may begin the end of the mail, or a line whose dot is doubled."""
+    """Return the offset before a trailing line end that may begin the terminating dot line or a doubled dot."""
     cut = piece.find(b"\r", max(0, len(piece) - len(END) + 1))
     return len(piece) if cut < 0 else cut

@@ -1,1 +1,1 @@
-"""SMTP submission: mails of programs that speak SMTP alone, into the same use case as the API."""
+"""SMTP submission server: accepts mail from SMTP clients with the same use case as the API."""

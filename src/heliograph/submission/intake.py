@@ -1,4 +1,4 @@
-"""One mail by SMTP: the checks that every request passes, then the same use case as `POST /v1/emails`."""
+"""Accepts a mail submitted by SMTP: the checks of every API request, then the use case of `POST /v1/emails`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,19 +28,24 @@ from heliograph.web.status import status_of
 
 log = structlog.get_logger()
 
-IN_THREAD = 32 * KIB  # mails above this are read off the event loop: a hostile one takes milliseconds for each KiB
-ROUTE = "SMTP"  # in counters and in the request log
+IN_THREAD = 32 * KIB  # mails above this size are parsed in a thread: a malicious one takes milliseconds per KiB
+ROUTE = "SMTP"  # route name in metrics and the request log
 SEND = ("send",)
 ACCEPTED = 202
 
 
 class MailIntake:
+    """Authenticates SMTP clients and accepts their mails."""
+
     def __init__(self, context: Context, door: Admission) -> None:
         self._context = context
         self._door = door
 
     async def find(self, token: bytes) -> Caller:
-        """Find who holds the key now: it may be revoked while its connection is open."""
+        """Return the current holder of the API key, which may be revoked while the connection is open.
+
+        Raises a Refusal if the key is invalid. The setup is reloaded before a key is rejected.
+        """
         seen = self._context.store.setup.current
         try:
             return self._door.find(token)
@@ -50,12 +55,12 @@ class MailIntake:
             return self._door.find(token)
 
     async def admit(self, token: bytes, address: str) -> tuple[str, Caller]:
-        """Return the id of the request, and whose it is: before its mail is read."""
+        """Authorize and rate-limit a request before its mail is read; return the request id and the caller."""
         id_ = self._context.clock.new_id("req_")
         try:
             caller, _ = await self._door.enter(token, SEND, address)
         except Refusal as refusal:
-            with suppress(InvalidApiKey):  # of nobody's key there is no log
+            with suppress(InvalidApiKey):  # an unknown key has no team to log the refusal for
                 self._note_refused(id_, self._door.find(token), refusal)
             raise
         return id_, caller.catching()
@@ -69,7 +74,10 @@ class MailIntake:
         *,
         by_message_id: bool,
     ) -> str:
-        """Take a mail and return the id of the message, after its commit; or raise a Refusal."""
+        """Accept a mail and return the message id after the commit, or raise a Refusal.
+
+        `read` reads the mail. `by_message_id`: treat the Message-ID with the recipients as idempotency key.
+        """
         refusal: Refusal
         seen = self._context.store.setup.current
         bind_contextvars(request_id=id_)
@@ -109,12 +117,13 @@ class MailIntake:
     async def _send(
         self, caller: Caller, submitted: Submitted, size: int, once_for: list[Address]
     ) -> Sent[EmailRecord]:
+        """Send the mail, or replay the response to its idempotency key; `once_for`: recipients in the derived key."""
         context, fields = self._context, submitted_fields(submitted)
         shown = Shown(to=submitted.to, cc=submitted.cc, alternatives=submitted.alternatives)
         request = to_request(fields, EmailRequest)
         key = idempotency.read_key(submitted.keys)
         if key is None and once_for and submitted.message_id:
-            # Relays hand over a mail once for each recipient: those are others, not the same again.
+            # Relays submit a mail once per recipient, so the key includes the recipients: these are not duplicates.
             key = " ".join([submitted.message_id, *sorted(address.normal for address in once_for)])
         retry = None if key is None else Retry(key, ROUTE, fields, size)
         return await send_once(
@@ -125,5 +134,6 @@ class MailIntake:
         )
 
     def _note_refused(self, id_: str, caller: Caller, refusal: Refusal) -> None:
+        """Record a refusal in the metrics and the team's request log."""
         metrics.refused[refusal.code].inc()
         self._door.note(id_, caller, ROUTE, status_of(type(refusal)), refusal=refusal)

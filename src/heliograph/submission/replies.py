@@ -1,4 +1,4 @@
-"""The only place that knows which SMTP reply a refusal has."""
+"""Maps refusals to SMTP replies."""
 
 from heliograph.domain import refusals as r
 from heliograph.domain.refusals import Refusal
@@ -13,8 +13,8 @@ BY_STATUS = {
     500: "451 4.3.0",
     503: "451 4.3.0",
 }
-DEFAULT = "554 5.6.0"  # what is wrong with the mail itself
-# Where the words of HTTP and SMTP differ.
+DEFAULT = "554 5.6.0"  # errors in the mail itself
+# Exceptions, for refusals whose HTTP status does not determine the SMTP code.
 BY_REFUSAL: dict[type[Refusal], str] = {
     **dict.fromkeys((r.AttachmentTooLarge, r.AttachmentsTooLarge, r.BodyTooLong), "552 5.3.4"),
     **dict.fromkeys(
@@ -24,13 +24,13 @@ BY_REFUSAL: dict[type[Refusal], str] = {
         ),
         "550 5.7.1",
     ),
-    r.DirectSendsPaused: "450 4.7.1",  # it is lifted again: the mail may wait in the client's queue
+    r.DirectSendsPaused: "450 4.7.1",  # the pause is temporary: the client may queue the mail
     r.IdempotencyRequestInProgress: "451 4.3.0",
 }
 
 
 def reply_to(refusal: Refusal) -> str:
-    """Write one line: the code that a program reads, then the refusal's own, then its words."""
+    """Return the reply line for a refusal: SMTP codes, the refusal's code, and its message."""
     kind = type(refusal)
     code = BY_REFUSAL.get(kind) or BY_STATUS.get(status_of(kind), DEFAULT)
     words = refusal.message

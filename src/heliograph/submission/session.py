@@ -1,4 +1,4 @@
-"""The dialogue of one SMTP submission: who is there, what they want to send to whom, and what came of it (RFC 6409)."""
+"""SMTP session of the submission server: authentication with an API key, recipients, and mails (RFC 6409)."""
 
 import asyncio
 from functools import partial
@@ -17,33 +17,36 @@ from heliograph.submission.intake import MailIntake
 from heliograph.submission.replies import reply_to
 from heliograph.web.budget import ByteBudget, HeldBody
 
-# A mail has 25 MiB of files in base64, and texts. One network never holds all connections, with a key or without.
+# The size allows 25 MiB of attachments in base64, and texts. The limits per peer and for unauthenticated connections
+# prevent one network from using all connections.
 LIMITS = SmtpLimits(size=35 * MIB, connections=1024, per_peer=512, strangers=128)
-AUTH_S = 60.0  # from the connection to its key
-SESSION_S = 600.0  # from the key, or from a mail that was taken, to the next
-AUTH_TRIES = 3
-BUDGETED = 64 * KIB  # mails above this count against the byte budget
-BY_MESSAGE_ID = "+message-id"  # at the end of a user name: one message for each Message-ID
+AUTH_S = 60.0  # timeout for authentication after connecting
+SESSION_S = 600.0  # timeout for the next accepted mail, after authentication or the previous one
+AUTH_TRIES = 3  # attempts before the connection is closed
+BUDGETED = 64 * KIB  # mails above this size count against the memory budget
+BY_MESSAGE_ID = "+message-id"  # suffix of the user name that enables deduplication by Message-ID
 
-MECHANISMS = "PLAIN LOGIN"  # never CRAM-MD5: it needs the key in the clear, and we have its hash
+MECHANISMS = "PLAIN LOGIN"  # no CRAM-MD5, which requires the plaintext key; we store only its hash
 FIRST_TLS = "530 5.7.0 Say STARTTLS first"
 FIRST_AUTH = "530 5.7.0 Say AUTH first, with an API key as the password"
 TOO_LARGE = "The mail is larger than SIZE says. Send less, for example a link instead of an attachment."
 
 
 class Cancelled(Exception):
-    """The client took its AUTH back, or its answer is not base64."""
+    """Raised if the client cancelled AUTH or sent invalid base64."""
 
 
 class Submission(SmtpDialogue[Address]):
+    """SMTP session of one client of the submission server."""
+
     def __init__(self, terms: Terms, intake: MailIntake, budget: ByteBudget, wire: SmtpWire) -> None:
         super().__init__(terms, wire)
         self._intake = intake
         self._budget = budget
-        self._token = b""  # the API key, once it was found good
+        self._token = b""  # the API key, once verified
         self._by_message_id = False
         self._tries = 0
-        self._until = 0.0  # by the loop's time
+        self._until = 0.0  # deadline in event loop time
 
     @property
     def is_known(self) -> bool:
@@ -65,11 +68,11 @@ class Submission(SmtpDialogue[Address]):
         else:
             await super()._obey(verb, rest)
 
-    # -- who is there --------------------------------------------------------------------------------------
+    # -- authentication ------------------------------------------------------------------------------------
 
     @property
     def _may_auth(self) -> bool:
-        """Tell whether a key may be given: one in the clear stays on this machine."""
+        """Return whether AUTH is allowed: with TLS, or without TLS from loopback addresses only."""
         return self._wire.encrypted or is_inside(self._wire.peer, ())
 
     def _offers(self) -> list[str]:
@@ -99,6 +102,7 @@ class Submission(SmtpDialogue[Address]):
                 self._say("501 5.5.2 AUTH was cancelled, or is not base64")
 
     async def _identify(self, mechanism: str, initial: str) -> None:
+        """Read the credentials, verify the API key, and reply."""
         if mechanism == "PLAIN":
             parts = (_decoded(initial) if initial else await self._ask(b"334 ")).split(b"\0")
             if len(parts) != 3:
@@ -124,13 +128,14 @@ class Submission(SmtpDialogue[Address]):
             self._say("235 2.7.0 Welcome")
 
     async def _ask(self, prompt: bytes) -> bytes:
+        """Send a challenge and return the client's decoded response; raises Cancelled."""
         self._wire.say(prompt)
         answer = await self._wire.line(self._patience())
         if answer == b"*":
             raise Cancelled
         return _decoded(answer)
 
-    # -- what they send ------------------------------------------------------------------------------------
+    # -- mails ---------------------------------------------------------------------------------------------
 
     def _admit(self, envelope: Envelope[Address], given: str) -> str:
         address = parse_address(given)
@@ -160,7 +165,7 @@ class Submission(SmtpDialogue[Address]):
                 self._budget.give_back(holder)
 
     async def _read(self, holder: HeldBody) -> bytearray:
-        """Read the mail to its end, so that a client whose mail is refused reads why."""
+        """Read the mail to its end, even if it is refused, so that the client reads the reply."""
         mail = bytearray()
         refusal: Refusal | None = None
         async for piece in self._wire.mail():
@@ -174,6 +179,7 @@ class Submission(SmtpDialogue[Address]):
         return mail
 
     async def _room(self, size: int, holder: HeldBody) -> Refusal | None:
+        """Check the size limit and reserve memory for `size` bytes; return the refusal if either fails."""
         if size > self._terms.limits.size:
             return PayloadTooLarge(TOO_LARGE)
         if size > BUDGETED:
@@ -185,12 +191,13 @@ class Submission(SmtpDialogue[Address]):
 
 
 def submission_server(name: str, tls: Tls, intake: MailIntake, budget: ByteBudget) -> SmtpServer:
-    """Make the server; `name` is the one that it greets with."""
+    """Create the submission server; `name` is the host name in its greeting."""
     terms = Terms(name=name, limits=LIMITS, tls=tls, too_large=reply_to(PayloadTooLarge(TOO_LARGE)))
     return SmtpServer(terms.limits, partial(Submission, terms, intake, budget))
 
 
 def _decoded(text: str | bytes) -> bytes:
+    """Decode base64, where `=` means empty; raises Cancelled if invalid."""
     try:
         given = text.encode("utf-8", "replace") if isinstance(text, str) else text
         return b"" if given == b"=" else pybase64.b64decode(padded(given), validate=True)

@@ -1,4 +1,7 @@
-"""Ids of the SMPP commands used here. The id of a response is the request's id with the bit RESP set."""
+"""Ids of the SMPP commands used here. A response has the request's id with the bit RESP set.
+
+OUTBIND and ALERT_NOTIFICATION have no response.
+"""
 
 RESP = 0x80000000
 

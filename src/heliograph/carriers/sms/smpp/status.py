@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-# throttled: deferred, and all other messages pause too; unbound: the session is not bound, so every message fails.
+# throttled: deferred, and all other messages pause too; unbound: the carrier accepts no message from us.
 Verdict = Literal["accepted", "refused", "deferred", "throttled", "unbound"]
 
 ROK = 0x00
