@@ -85,7 +85,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str]
     headers: Mapping[str, str]  # names in lower case
     body: bytes
-    now: int  # ms
+    now: int  # Unix time in ms
     client: str = ""  # IP address of the client
 
     @property
@@ -177,7 +177,7 @@ class Carriers:
             yield is_admitted
         finally:
             self._large.subtract(counted if is_admitted else ())
-            self._large += Counter()  # drops zeros
+            self._large += Counter()  # removes zero counts
 
     async def get(self, record: records.CarrierRecord) -> Carrier:
         """Return the carrier for these settings; build it, and close its predecessor, if the settings changed."""

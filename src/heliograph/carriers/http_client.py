@@ -158,11 +158,8 @@ class Web:
                 octets = await _read(response)
                 names = {name.lower(): value for name, value in response.headers.items()}
                 return WebAnswer(status=response.status, headers=names, body=octets)
-        except (
-            aiohttp.ClientError,
-            OSError,
-            ValueError,
-        ) as error:  # TimeoutError is an OSError; ValueError: invalid URL
+        # TimeoutError is an OSError. ValueError: invalid URL.
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             if written.begun:
                 raise NoAnswer from None
             raise Unreachable(_why(error)) from None

@@ -231,9 +231,7 @@ class Authorities:
             answer = await self._system.ask(name, "NS")
         except Unknown:
             return []
-        if (
-            answer.rrset is None or answer.rrset.name != name
-        ):  # the name is an alias, and the answer is about another zone
+        if answer.rrset is None or answer.rrset.name != name:  # for an alias, the answer is about another zone
             return []
         return sorted(rdata.target for rdata in answer.rrset)[:HOSTS_MAX]
 

@@ -54,7 +54,7 @@ _LONG_END = re.compile(rb"=(?:20|09)(?<=[^\r\n]{77})(?=\r\n)")  # an escaped spa
 _EXPOSED = re.compile(rb"\r\n((?:\.|From )[^\r]*)")
 _LONE_CR, _LONE_LF = re.compile(rb"\r(?!\n)"), re.compile(rb"(?<!\r)\n")
 _ASCII_TEXT = b"\t\r\n" + bytes(range(0x20, 0x7F))
-_Q_AS_IS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"  # also in a phrase (RFC 2047 5)
+_Q_AS_IS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"  # valid in phrases (RFC 2047 5)
 _Q = [b"%c" % byte if byte in _Q_AS_IS else b"=%02X" % byte for byte in range(256)]
 _Q[ord(" ")] = b"_"
 

@@ -75,7 +75,7 @@ class Mx(Carrier):
     async def _ask_each(self, domain: str, exchange: Exchange, parcel: Parcel, mail: Prepared) -> Outcome:
         """Try the addresses in order until a server accepts or refuses the mail, or a limit is reached.
 
-        If none does, return the last deferral, preferably one from a host that was contacted.
+        If none does, return the last outcome, preferably a deferral, and preferably one that is not `held`.
         """
         late = asyncio.get_running_loop().time() + TRIES_S
         tried: list[Outcome] = []

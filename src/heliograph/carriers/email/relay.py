@@ -59,9 +59,7 @@ class Relay(Carrier):
         if self._provider:
             mail = _with(mail, self._provider.along(parcel.message_id))
         outcome = await self._pool.send(self._relay, parcel, mail)
-        if isinstance(outcome, Deferred) and pauses_host(
-            outcome.detail
-        ):  # the relay shuts down: does not count as an attempt
+        if isinstance(outcome, Deferred) and pauses_host(outcome.detail):  # relay is shutting down: not an attempt
             outcome = replace(outcome, held=True, retry_after_ms=int(self._pause_s * SECOND_MS))
         told = tell(outcome, parcel, "smtp", started, delivered=self._final)
         if self._provider and isinstance(told, Accepted) and (id_ := id_in(told.detail["text"])):

@@ -49,7 +49,7 @@ REPORTS: dict[Behaviour, tuple[Report, ...]] = {
     "softbounce": (DELIVERED,),
     "delayed": (DELIVERED,),
     "reply": (DELIVERED,),
-    "suppressed": (DELIVERED,),  # rejected when accepted; only addresses of other domains reach the carrier
+    "suppressed": (DELIVERED,),  # the API rejects it earlier; only addresses of other domains reach the carrier
 }
 
 

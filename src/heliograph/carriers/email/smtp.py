@@ -307,9 +307,8 @@ class SmtpSession:
         except (Broken, TimeoutError):
             self.abort()
         else:
-            if any(
-                reply.code == 354 for reply in late
-            ):  # the server awaits a mail: only closing prevents an empty one from being accepted
+            # The server awaits a mail: only closing the connection prevents it from accepting an empty one.
+            if any(reply.code == 354 for reply in late):
                 self.abort()
         self.verb = verb
 
@@ -344,7 +343,7 @@ class SmtpSession:
         self.abort()
         return self._outcome(reply, "body")
 
-    # -- talking and reporting --
+    # -- commands, replies and outcomes --
 
     async def _ask(self, verb: Verb, command: str) -> Reply:
         self._wire.write(f"{command}\r\n".encode())
@@ -381,7 +380,7 @@ class SmtpSession:
                 words = f"{host}: {error}"
             case _:
                 raise error
-        if self.verb != "final":  # if the connection broke before the mail was sent, the mail cannot be the cause
+        if self.verb != "final":  # only at `body` can the mail be the cause; earlier, the server is unreachable
             trouble: Trouble = "encryption" if isinstance(error, Untrusted) else "unreachable"
             detail = self._detail(f"{words} (at {self.verb})", trouble=trouble)
             return Deferred(detail=detail, unreachable=self.verb != "body")

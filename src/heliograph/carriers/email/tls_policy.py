@@ -26,10 +26,8 @@ Tls = Literal["none", "opportunistic", "encrypted", "verified", "implicit", "dan
 
 TRUST: dict[Tls, str] = {"verified": " verified", "implicit": " verified", "dane": " dane"}  # suffix in the timeline
 
-DANE_TA, DANE_EE = (
-    2,
-    3,
-)  # TLSA usages for SMTP (RFC 7672, 3.1): a certificate authority, or the server's own certificate
+# TLSA usages for SMTP (RFC 7672, 3.1): a certificate authority, or the server's own certificate.
+DANE_TA, DANE_EE = 2, 3
 
 _DIGESTS: dict[int, Callable[[bytes], bytes]] = {
     0: bytes,

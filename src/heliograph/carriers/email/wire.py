@@ -12,7 +12,7 @@ from heliograph.runtime.deadline import within
 
 LINE_MAX = 2048  # bytes of a reply line; RFC 5321 requires 512
 LINES_MAX = 100  # maximum lines of one reply
-UNREAD_MAX = 8  # maximum unread replies; more than we ever pipeline commands
+UNREAD_MAX = 8  # maximum unread replies; we never pipeline as many commands
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _WITHIN_LINES = bytes(octet for octet in range(256) if octet not in b"\r\n")

@@ -15,9 +15,7 @@ from heliograph.domain.limits import CALLBACK_ID_KEPT_MS, DAY_MS, MINUTE_MS, SEC
 from heliograph.domain.text import whole_number
 
 WINDOW_MS = 5 * MINUTE_MS  # maximum difference between a callback's timestamp and our clock
-SIGNED_MAX_MS = (
-    CALLBACK_ID_KEPT_MS - DAY_MS
-)  # maximum age of a signature that is protected against replay by a stored id
+SIGNED_MAX_MS = CALLBACK_ID_KEPT_MS - DAY_MS  # maximum age of a signature whose replay is detected by its stored id
 
 Run = Callable[..., Awaitable[Any]]  # runs a function, in a thread if the callback is large
 

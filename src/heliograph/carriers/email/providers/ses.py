@@ -37,10 +37,7 @@ FIELDS = {
     "UnsubscribeConfirmation": CONFIRMATION,
 }
 DIGESTS: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}
-LISTED = (
-    "Suppressed",
-    "OnAccountSuppressionList",
-)  # subtypes for recipients on a suppression list, to whom SES did not send
+LISTED = ("Suppressed", "OnAccountSuppressionList")  # bounce and complaint subtypes of recipients that SES suppressed
 _REGION = re.compile("arn:(aws[a-z-]*):sns:([a-z0-9-]{1,40}):[0-9]{1,20}:[A-Za-z0-9_.-]{1,256}")
 _TOKEN = re.compile("[A-Za-z0-9_-]{1,1000}")
 

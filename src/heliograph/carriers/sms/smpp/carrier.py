@@ -72,9 +72,7 @@ class Smpp(Carrier):
         self._timings = timings
         self._opted_out = frozenset(map(plain_code, options.opted_out)) - {""}
         self._pace = Pace(options.throughput)
-        self._resumable: dict[
-            tuple[str, int], _SentParts
-        ] = {}  # keyed by message id and position, roughly oldest first
+        self._resumable: dict[tuple[str, int], _SentParts] = {}  # by message id and position, roughly oldest first
         self._partly_sent: set[asyncio.Future[None]] = set()  # one future per message with unsent parts
         self._intake = Intake(report)
         self._texts: Intake[IncomingText | TextPart] = Intake(take_texts)

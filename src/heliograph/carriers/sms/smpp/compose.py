@@ -14,7 +14,7 @@ RECEIPT_WANTED = 1
 
 VALIDITY_MAX_S = 31 * 86_400
 LETTERS_MAX = 11  # characters of an alphanumeric sender, a limit of the GSM network
-SHORT_CODE_MAX = 8  # digits
+SHORT_CODE_MAX = 8  # maximum digits of a short code; longer numbers are international
 _NUMBER = re.compile("([+]?)([0-9]+)")
 _NO_LETTERS = re.compile("[^ -~]")
 

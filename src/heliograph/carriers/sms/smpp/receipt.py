@@ -56,9 +56,8 @@ def _in_any_case(pattern: str) -> str:
 
 _TEXT = re.compile(_in_any_case("text:") + r"(?<=\b.....)")
 _KEYS = _in_any_case("id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat|err")
-_PAIR = re.compile(
-    rf"(?<![A-Za-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-+\--:<-~]{{0,64}})"
-)  # value up to a space, `,` or `;`
+# Field name and value; the value ends at a space, `,` or `;`.
+_PAIR = re.compile(rf"(?<![A-Za-z_])({_KEYS}):[ ]*((?!(?:{_KEYS}):)[!-+\--:<-~]{{0,64}})")
 _DIGITS = {10: re.compile("[0-9]+"), 16: re.compile("[0-9A-Fa-f]+")}
 
 

@@ -64,9 +64,8 @@ class SmppSession(asyncio.Protocol):
         self._unbinding: asyncio.Task[None] | None = None  # responds to the peer's unbind
         self._is_stopping = False  # no new message may be sent
         self._is_closed = False
-        self.gone: asyncio.Future[str] = (
-            self._loop.create_future()
-        )  # set to the reason once no more requests can be sent
+        # Set to the reason once no more requests can be sent.
+        self.gone: asyncio.Future[str] = self._loop.create_future()
 
     # -- called by the event loop --
 

@@ -5,8 +5,8 @@ import asyncio
 from heliograph.carriers.connection_queue import Line
 from heliograph.carriers.contract import Parcel
 
-NOBODY = Parcel(message_id="", address="", content=b"", attempt=0)
-CATCH_UP_S = 0.01  # delay of a late timer that may be caught up
+NOBODY = Parcel(message_id="", address="", content=b"", attempt=0)  # placeholder that occupies the slot in a pause
+CATCH_UP_S = 0.01  # maximum delay of a late timer that the next submits may catch up
 
 
 class Pace:
