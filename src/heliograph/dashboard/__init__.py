@@ -1,1 +1,1 @@
-"""The dashboard: pages made on the server; every one of them works without a script."""
+"""Server-rendered dashboard; every page works without JavaScript."""

@@ -1,4 +1,6 @@
-"""What needs somebody's attention in a team, worst first, and where it is mended. Pure."""
+"""Alerts shown to a team or an operator, most severe first, each with a link to the page that fixes it. Pure
+functions.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,19 +20,20 @@ from heliograph.texts.dashboard_links import of_instance as place_of
 
 
 class Concern(msgspec.Struct, frozen=True):
-    word: str  # of its badge
+    word: str  # status label of the badge
     what: str
-    mend: str  # the link's text
-    to: str  # below the team's pages, unless it is a whole path
-    everywhere: bool = False  # said on every page, not on the overview alone
-    why: str = ""  # said behind it, where there is room
+    mend: str  # text of the link
+    to: str  # path relative to the team's pages, or absolute
+    everywhere: bool = False  # True to show the alert on every page, not only on the overview
+    why: str = ""  # explanation appended to `what` where space allows
 
     @property
     def text(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what
 
 
-# `role` is the reader's in the instance: who can mend it is led to where, the others to where it is seen.
+# `role` is the reader's instance role. Alerts link to the page that fixes the problem if the role allows fixing it,
+# otherwise to a page that shows the problem.
 
 
 def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterator[Concern]:
@@ -50,7 +53,7 @@ def of_instance(setup: Setup, circuits: Iterable[Circuit], role: str) -> Iterato
 
 
 def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
-    """Yield the channels of which nothing leaves this instance."""
+    """Yield an alert if any channel is simulated, so that its messages never leave this instance."""
     if names := [CHANNEL_NAMES[channel] for channel in simulated_channels(setup.carriers)]:
         why = "messages reach nobody, even those that say delivered."
         way = {
@@ -62,7 +65,7 @@ def of_channels(setup: Setup, role: str) -> Iterator[Concern]:
 
 
 def notices(setup: Setup, team: Team | None, account: Account | None, now: int, role: str) -> list[Concern]:
-    """Return what every page of the team says, or without a team every page of an operator's."""
+    """Return the alerts for every page of `team`; without a team, those for every operator page."""
     found = [*of_instance(setup, (), role)]
     if team and account:
         found += [*of_channels(setup, role), *of_team(team, None, account, {}, now, role)]
@@ -77,7 +80,7 @@ def of_team(
     now: int,
     role: str,
 ) -> Iterator[Concern]:
-    """Yield a team's concerns; `failing` are webhooks whose last tries failed."""
+    """Yield the alerts of a team. `failing`: webhooks whose most recent delivery attempts failed."""
     if team.record.suspended:
         way = {
             OPERATOR: ("Resume team", f"{HERE}/teams/{team.record.id}"),

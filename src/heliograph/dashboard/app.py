@@ -1,4 +1,4 @@
-"""The pages: session, role, then the form and its token, view, HTML; the same for every page."""
+"""Request pipeline of the dashboard: session, role check, form and CSRF token, view, HTML response."""
 
 import asyncio
 import hmac
@@ -73,7 +73,7 @@ class Dashboard:
         bind_contextvars(request_id=request.id)
         seen = self._store.setup.current
         try:
-            if FLASH in read_cookies(request):  # shows what was just changed, maybe by another process
+            if FLASH in read_cookies(request):  # the page shows a change just made, possibly by another process
                 await self._store.setup.learned_since(seen)
             answer, visit = await self._visit(request)
             is_missing = isinstance(answer, Page) and answer.status == 404 and request.method == "GET"
@@ -85,7 +85,7 @@ class Dashboard:
         told = await self._told(answer, visit)
         try:
             response = await self._response(await self._noticed(answer, visit), visit, told)
-        except Exception:  # a template that breaks on what it is given
+        except Exception:  # a template fails on its values
             log.exception("page failed", request_id=request.id, address=request.address)
             response = await self._response(_broken(request), visit)
         again: Headers = [(b"retry-after", b"2")] if response.status == 503 else []
@@ -127,7 +127,7 @@ class Dashboard:
             return _broken(request), visit
 
     def _page_above(self, request: Request) -> str:
-        """Find where the address of a form that was sent leads when opened again: to the page that has the form."""
+        """Return the nearest parent path that has a GET page, for a form URL that is opened with GET."""
         path = request.raw_path.decode("ascii")
         while path := path.rpartition("/")[0]:
             with suppress(NotFound, MethodNotAllowed):
@@ -136,7 +136,7 @@ class Dashboard:
         return HOME
 
     async def _arrive(self, request: Request, params: dict[str, str]) -> Visit:
-        """Find who asks about what; the body is still unread."""
+        """Build the page request with session, roles and team; the body is not read yet."""
         who = await self._signed_in(request)
         return Visit(
             tools=self._tools,
@@ -150,7 +150,7 @@ class Dashboard:
         )
 
     async def _lost(self, request: Request) -> Visit | None:
-        """Find who asks for what there is not: the answer gets the frame of a page, of the team's where it is one."""
+        """Build the page request for an unknown path, so that the 404 page keeps its (team) navigation."""
         team = request.path.removeprefix(IN_TEAM).partition("/")[0] if request.path.startswith(IN_TEAM) else ""
         try:
             return await self._arrive(request, {"team": team})
@@ -158,7 +158,9 @@ class Dashboard:
             return None
 
     async def _with_form(self, route: PageRoute, visit: Visit) -> Visit:
-        """Read the form, only for those who may: what the page does not expect is refused before it is read."""
+        """Read and parse the form, after the role check. Unexpected content types are rejected before the body is
+        read.
+        """
         kind = visit.request.headers.get(b"content-type", b"").decode("latin-1")
         check_kind(kind, route.files)
         body = await visit.request.read_body(route.form_max, self._budget, visit.params.get("team", ""))
@@ -178,12 +180,15 @@ class Dashboard:
             return Redirect(f"/dashboard/sign-in?next={quote(visit.request.path)}")
         if visit.who.observer:
             return _error(403, "You are a read-only operator: you see everything here and change nothing.")
-        if "team" in visit.params and visit.params["team"] not in visit.roles:  # whether there is such a team or not
+        # the same response whether or not the team exists
+        if "team" in visit.params and visit.params["team"] not in visit.roles:
             return _error(404, NOT_FOUND)
         return _error(403, "Your role does not allow this. Ask an owner of the team.")
 
     def _is_own_form(self, visit: Visit) -> bool:
-        """Check the session's token; before there is a session, the browser's word that the form is ours."""
+        """Return whether the form was sent from our pages: by CSRF token, or by the Origin header if there is no
+        session.
+        """
         if visit.who is not None:
             return hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.who.csrf.encode())
         origin = visit.request.headers.get(b"origin")
@@ -191,7 +196,7 @@ class Dashboard:
         return origin is None or urlsplit(origin.decode("latin-1")).netloc == host
 
     async def _noticed(self, answer: Answer, visit: Visit | None) -> Answer:
-        """Add to a page what is to be said on every page of its team, or of the operator's."""
+        """Add the alerts for every page of the team, or of the operator, to the page."""
         if not isinstance(answer, Page) or visit is None or visit.who is None or answer.status == 503:
             return answer
         team = visit.team_found if visit.may("viewer") else None
@@ -205,13 +210,15 @@ class Dashboard:
         notices = alerts.notices(visit.setup, team, account, now, role) if team or role else []
         return replace(answer, values={"notices": notices} | answer.values)
 
-    # -- answering ------------------------------------------------------------------------------------------
+    # -- responses ------------------------------------------------------------------------------------------
 
     async def _told(self, answer: Answer, visit: Visit | None) -> list[ToldDecision]:
-        """Return what was decided for whoever opens a page; not for a script that fetches what changed on one."""
+        """Return the approval decisions not yet shown to the user. Empty for script fetches: only page loads show
+        decisions.
+        """
         if not isinstance(answer, Page) or visit is None or visit.who is None or visit.request.method != "GET":
             return []
-        headers = visit.request.headers  # on plain http, browsers say only what they accept
+        headers = visit.request.headers  # on plain http, browsers send only Accept
         if headers.get(b"sec-fetch-dest", b"document") != b"document":
             return []
         if not liking(headers.get(b"accept", b"text/html"), b"text/html"):
@@ -251,12 +258,12 @@ class Dashboard:
         raise AssertionError(answer)
 
     def _now(self, visit: Visit) -> int:
-        """Return the time; a team's pages tell times by its own clock."""
+        """Return the current time; for a team's pages, the time of the team's clock."""
         clock, team = self._tools.context.clock, visit.team_found
         return clock.of(team.record.ref) if team else clock.now()
 
     async def _rendered(self, size: int, template: str, values: dict[str, Any], reader: Reader | None) -> bytes:
-        """Render small pages one after the other: between two of them others are answered."""
+        """Render the page. Small pages render one at a time and yield to the event loop; large ones use a thread."""
         if size > IN_THREAD:
             return await LOOKING.run(render, template, values, reader)
         async with self._turn:
@@ -270,7 +277,7 @@ class Dashboard:
 
 
 def _is_suspended(route: PageRoute, visit: Visit) -> bool:
-    """Tell whether the form would send, or prepare to, for a suspended team; what is an operator's stays open."""
+    """Return whether to reject the form because the team is suspended. Operator forms stay allowed."""
     if route.method != "POST" or route.need == "operator" or route.suspended:
         return False
     return visit.team_found is not None and visit.team_found.record.suspended
@@ -295,9 +302,9 @@ def _broken(request: Request) -> Page:
 
 
 def saved_as(filename: str) -> Headers:
-    """Name the file that it is saved as; empty: it is shown, not saved."""
+    """Return the Content-Disposition header to save the response as `filename`; no header if the name is empty."""
     if not filename:
         return []
-    name = quote(filename, safe="")  # browsers decode it in the longer form alone (RFC 6266)
+    name = quote(filename, safe="")  # browsers percent-decode only the extended form, `filename*` (RFC 6266)
     said = f"filename={name}" if name == filename else f"filename*=UTF-8''{name}"
     return [(b"content-disposition", f"attachment; {said}".encode())]

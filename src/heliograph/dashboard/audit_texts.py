@@ -1,4 +1,4 @@
-"""The audit log in plain words: what each change is called, what it was made to, and where that is. Pure."""
+"""Plain-English texts of audit log entries: action, subject, actor and link to the subject's page. Pure functions."""
 
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +14,7 @@ def _all(**verbs: str) -> dict[str, str]:
     return verbs
 
 
-# Area → what it is called, and what each of its actions is.
+# Area → (display name, verb → text of the action).
 AREAS: dict[str, tuple[str, dict[str, str]]] = {
     "key": ("API keys", _all(create="API key created", revoke="API key revoked", rotate="API key rotated")),
     "webhook": (
@@ -219,7 +219,7 @@ AREAS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def in_words(action: str) -> str:
-    """Say what a change is called; one without a row is written as it is, in words."""
+    """Return the text of an audit action; an unknown action is spelled out from its name."""
     area, _, verb = action.partition(".")
     _, known = AREAS.get(area, ("", {}))
     fallback = action.replace(".", ": ").replace("_", " ")
@@ -227,15 +227,15 @@ def in_words(action: str) -> str:
 
 
 class Subject(NamedTuple):
-    """What a change was made to."""
+    """Subject of an audit entry: the object that was changed."""
 
     text: str
-    page: str = ""  # empty: there is none, or not for this reader
+    page: str = ""  # empty if there is no page or the reader may not open it
     detail: str = ""
 
 
 def subject_of(line: AuditLine, setup: Setup, operator: bool) -> Subject:
-    """Name what the change is about, with the page where it is."""
+    """Return the subject of an audit entry, with a link to its page if the reader may open it."""
     area = line.action.partition(".")[0]
     team = setup.teams.get(line.team or "")
     detail = line.detail
@@ -267,7 +267,7 @@ def _operator_page(area: str, operator: bool) -> str:
 
 
 def _own_id(team: Team, line: AuditLine) -> str:
-    """Find the id of what an entry names by its address."""
+    """Return the id of the webhook or domain that an audit entry names by URL or domain name; empty if not found."""
     if line.action.startswith("webhook."):
         return next((hook.id for hook in team.webhooks if hook.url == line.subject), "")
     domain = team.domains.get(line.subject) if line.action.startswith("domain.") else None
@@ -275,7 +275,7 @@ def _own_id(team: Team, line: AuditLine) -> str:
 
 
 def actor_of(line: AuditLine, setup: Setup) -> str:
-    """Say who made it, by name."""
+    """Return the display name of the actor of an audit entry."""
     if line.email:
         return line.name or line.email
     kind, _, id_ = line.by.partition(" ")

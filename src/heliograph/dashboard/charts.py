@@ -1,6 +1,7 @@
-"""Bars, steps and lines over time as SVG without a script: values on hover and focus, a table behind each chart. Pure.
+"""Renders time series as SVG bar, step and line charts without JavaScript, each with a data table. Pure functions.
 
-Widths are in percent and heights in pixels, so that a chart fits its place and its letters keep their size.
+Values show on hover and focus. Widths are in percent and heights in pixels, so that a chart fits its container and
+its text keeps its size.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -14,11 +15,12 @@ from markupsafe import Markup
 from heliograph.dashboard.render import number
 from heliograph.domain.limits import HOUR_MS, MINUTE_MS
 
-HEIGHT, TOP, FLOOR = 160, 26, 138  # the whole; the highest and the lowest point of bars
-Shape = Literal["bars", "steps", "line"]  # steps are bars that touch; a line is of one series
-BASES = (90.0, 50.0, 0.0)  # where a line's scale may begin: the first that all of it is above
+HEIGHT, TOP, FLOOR = 160, 26, 138  # total height; y of the highest and of the lowest point of bars, in pixels
+Shape = Literal["bars", "steps", "line"]  # steps are bars without gaps; a line chart has one series
+# candidate lower ends of a line chart's scale; the first that is not above the lowest value is used
+BASES = (90.0, 50.0, 0.0)
 
-# Span → what one bar is, its label, its name, and how many bars lie between two labels.
+# Span → (unit of a bar, format of its label, format of its name, number of bars between two labels).
 SPANS: dict[str, tuple[str, str, str, int]] = {
     "day": ("hour", "%H:%M", "%-d %b, %H:%M", 6),
     "month": ("day", "%-d %b", "%-d %b", 6),
@@ -27,25 +29,25 @@ SPANS: dict[str, tuple[str, str, str, int]] = {
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):
-    """One bar's stretch of time, in ms."""
+    """Time range of one bar, in ms."""
 
     start: int
     finish: int
-    label: str  # under the bar; empty: none
+    label: str  # text under the bar; empty for no label
     name: str
 
 
 class Series(msgspec.Struct, frozen=True):
     name: str
-    kind: str  # the class that gives the colour
-    values: Sequence[float | None]  # one for each bucket; None: nothing to say
+    kind: str  # CSS class that sets the colour
+    values: Sequence[float | None]  # one value per bucket; None if there is no data
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     svg: Markup
-    columns: list[tuple[str, str]]  # name and kind
-    rows: list[tuple[str, list[str]]]  # newest first
+    columns: list[tuple[str, str]]  # (name, CSS class) of each series
+    rows: list[tuple[str, list[str]]]  # (bucket name, formatted values), newest first
 
 
 class Scale(NamedTuple):
@@ -58,8 +60,9 @@ class Scale(NamedTuple):
 
 
 def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
-    """Return the last 24 hours, 30 days or 12 months in the reader's zone; the last one is not over yet. Hours
-    are those of UTC, which figures are kept by: in a zone that is half an hour off they begin at half past.
+    """Return buckets for the last 24 hours, 30 days or 12 months in the reader's time zone; the last is incomplete.
+
+    Hours are UTC hours, as in the stored statistics: in a zone with a half-hour offset they start at half past.
     """
     unit, label, name, every = SPANS[span]
     if unit == "hour":
@@ -69,7 +72,7 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
         today = datetime.fromtimestamp(now // 1000, zone).replace(hour=0, minute=0, second=0)
         months = [today.year * 12 + today.month - 1 + n for n in range(-11, 2)]
         starts = (
-            [today + timedelta(days=n) for n in range(-29, 2)]  # by the wall's clock: a day may have 23 hours
+            [today + timedelta(days=n) for n in range(-29, 2)]  # local calendar days: a day may have 23 or 25 hours
             if unit == "day"
             else [datetime(month // 12, month % 12 + 1, 1, tzinfo=zone) for month in months]
         )
@@ -85,7 +88,7 @@ def buckets(span: str, now: int, zone: tzinfo = UTC) -> list[Bucket]:
 
 
 def last_hour(now: int, zone: tzinfo = UTC) -> list[Bucket]:
-    """Return the last 60 minutes in the reader's zone; the last one is not over yet."""
+    """Return one bucket per minute for the last 60 minutes in the reader's time zone; the last is incomplete."""
     first = now - now % MINUTE_MS - 59 * MINUTE_MS
     names = [datetime.fromtimestamp((first + n * MINUTE_MS) // 1000, zone).strftime("%H:%M") for n in range(60)]
     return [
@@ -100,7 +103,7 @@ def last_hour(now: int, zone: tzinfo = UTC) -> list[Bucket]:
 
 
 def percent(value: float) -> str:
-    """Write two digits where they matter: 0.05 %, 4.2 %, 98.7 %, 100 %."""
+    """Format a percentage, with two decimals only below 1: 0.05 %, 4.2 %, 98.7 %, 100 %."""
     return f"{value:.2f}".rstrip("0").rstrip(".") + " %" if value < 1 else f"{value:.1f}".removesuffix(".0") + " %"
 
 
@@ -109,7 +112,7 @@ def count(value: float) -> str:
 
 
 def ceiling(highest: float, least: float) -> float:
-    """Return the first of 1, 2, 4, 10, 20, 40 … from `least` on that is high enough; its half is as round."""
+    """Return the first of 1, 2, 4, 10, 20, 40 …, starting at `least`, that is >= `highest`."""
     top = least
     while top < highest:
         top *= 2.5 if f"{top:e}".startswith("4") else 2
@@ -128,13 +131,14 @@ def bars(
     shape: Shape = "bars",
     few: Collection[int] = (),
 ) -> Chart:
-    """Stack the series, one bar for each bucket; `text` writes a value, `least` is the lowest upper line.
+    """Draw a chart with one bar (or point) per bucket; several series are stacked.
 
-    `limit` is a value with a line of its own, above which it is too much. `page_of` says where a bar leads to.
-    `few` are the buckets that say little, by their place: they are grey.
+    `text` formats a value. `least` is the minimum upper end of the scale. `limit` draws a threshold line. `page_of`
+    returns the link of a bar. `few` has the indexes of buckets with too little data: they are grey and do not affect
+    the scale.
     """
     columns = list(zip(*(one.values for one in series), strict=True))
-    telling = [column for index, column in enumerate(columns) if index not in few]  # which the scale is made for
+    telling = [column for index, column in enumerate(columns) if index not in few]  # columns that determine the scale
     top = ceiling(max((sum(value or 0 for value in column) for column in telling), default=0), least)
     scale = Scale(_base(telling) if shape == "line" else 0.0, top)
     parts = [_lines(scale)]
@@ -165,7 +169,7 @@ def bars(
 
 
 def spark(values: Sequence[int]) -> Markup:
-    """Draw a line without words beside a figure that says it; as wide and high as its place."""
+    """Draw a sparkline without labels, to be shown beside the figure that it illustrates."""
     top, last = max(*values, 1), len(values) - 1
     points = " ".join(f"{96 * n / last:.0f},{22 - 20 * value / top:.1f}" for n, value in enumerate(values))
     return Markup('<svg class="spark" viewBox="0 0 96 24" aria-hidden="true"><polyline points="{}"/></svg>').format(
@@ -174,7 +178,7 @@ def spark(values: Sequence[int]) -> Markup:
 
 
 def _caption(series: Sequence[Series], column: Sequence[float | None], text: Callable[[float], str]) -> str:
-    """Say what a bar shows; empty when it has nothing to say."""
+    """Return the caption of a bar; empty if the bar has no data."""
     known = [(one.name, value) for one, value in zip(series, column, strict=True) if value]
     if not known:
         return text(0) if None not in column and len(series) == 1 else ""
@@ -187,7 +191,7 @@ def _base(columns: Iterable[Sequence[float | None]]) -> float:
 
 
 def _strokes(one: Series, scale: Scale, few: Collection[int]) -> Iterable[Markup]:
-    """Draw from value to value; one that has no neighbour is a dot."""
+    """Draw lines between adjacent values, and a dot for a value without neighbours."""
     points = [
         ("" if value is None else f"{100 * (index + 0.5) / len(one.values):.2f}%", scale.height_of(value or 0))
         for index, value in enumerate(one.values)
@@ -204,7 +208,7 @@ def _strokes(one: Series, scale: Scale, few: Collection[int]) -> Iterable[Markup
 
 
 def _below(values: Sequence[float | None], scale: Scale, text: Callable[[float], str]) -> Iterable[Markup]:
-    """Mark what lies below the scale, and name the lowest of it."""
+    """Mark each value below the scale with ▼, and label the lowest value."""
     below = [(value, index) for index, value in enumerate(values) if value is not None and value < scale.base]
     for value, index in below:
         anchor = "start" if index < len(values) / 2 else "end"
@@ -217,7 +221,7 @@ def _below(values: Sequence[float | None], scale: Scale, text: Callable[[float],
 def _heights(
     series: Sequence[Series], column: Sequence[float | None], top: float, is_few: bool = False
 ) -> Iterable[tuple[str, float, float]]:
-    """Yield class, upper end and height of each piece of a bar, from the floor up."""
+    """Yield (CSS class, top y, height) of each segment of a bar, from the bottom up."""
     y = float(FLOOR)
     for one, value in zip(series, column, strict=True):
         if value:
@@ -249,7 +253,7 @@ def _bar(
     rects = Markup("").join(rect.format(*piece) for piece in pieces)
     said = f"{bucket.name}: {caption}"
     tag = Markup("a") if to else Markup("g")
-    # What a link holds is its name; a picture has to be told it.
+    # A link is named by its content; an image needs an aria-label.
     about = Markup('href="{}"').format(to) if to else Markup('tabindex="0" role="img" aria-label="{}"').format(said)
     return Markup(
         '{label}<{tag} {about}><svg x="{x:.2f}%" width="{width:.2f}%"><rect class="place"/>{rects}</svg>'

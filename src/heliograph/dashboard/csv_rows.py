@@ -1,4 +1,4 @@
-"""Lines of a CSV file, harmless for the spreadsheets that open it."""
+"""Writes CSV rows with protection against formula injection in spreadsheets."""
 
 import csv
 import io
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
-# Spreadsheets run what begins so, also behind what is not seen and in full width. One that separates by another
-# character than ours reads our quotes as text: there a cell begins behind each separator.
+# Spreadsheets evaluate cells that begin with these signs, also after invisible characters and in full-width form. A
+# spreadsheet with another separator treats our quotes as text, so a cell may begin after any of these separators.
 _UNSEEN = (
     r"\"\x00-\x08\x0b\x0c\x0e-\x20\x7f-\xa0\xad\u034f\u115f\u1160\u1680\u180e"
     r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufeff\uffa0"

@@ -1,4 +1,4 @@
-"""Links on their way to the person: mailed where mail can be sent, else shown to who made them."""
+"""Sends account links (invitation, password reset) by mail; if mail is simulated, the link is shown to its creator."""
 
 from heliograph.dashboard.page_request import Visit
 from heliograph.domain.accounts.people import Person
@@ -10,7 +10,7 @@ from heliograph.manage.people import LinkTerms
 from heliograph.texts.dashboard_links import of_link
 
 MAILED = "The link is mailed to {}."
-NAME_MAX = 60  # characters of the team's name
+NAME_MAX = 60  # maximum length of the team's name in a mail, in characters
 
 
 def _invitation(brand: str, team: str, link: str) -> OwnMail:
@@ -38,17 +38,20 @@ MAILS = {"invite": _invitation, "reset": _reset}
 
 
 def terms_of(visit: Visit) -> LinkTerms:
-    """Return the terms of a link that this person makes now."""
+    """Return the terms of a link that this user creates now."""
     return LinkTerms(by_operator=visit.may("operator"), mailed=not platform_mail.is_simulated(visit.setup, "email"))
 
 
 async def mail_or_show(visit: Visit, person: Person, token: str, purpose: str, terms: LinkTerms) -> str:
-    """Return the link, to be shown; empty: it is mailed. A refusal says why it cannot be, and the link is gone."""
+    """Mail the link and return "", or return the URL to be shown if mail is simulated.
+
+    If the mail is refused, the link is invalidated and the refusal raised.
+    """
     url = visit.context.base_url + of_link(token)
     if not terms.mailed:
         return url
     team = visit.team_found.record if visit.team_found else None
-    # Strangers are mailed no address that a team wrote into its name.
+    # The recipient may not know the team: remove addresses that the team put into its name.
     name = without_addresses(team.name)[:NAME_MAX] if team else ""
     mail = MAILS[purpose](visit.setup.platform.brand, name, url)
     try:

@@ -1,8 +1,8 @@
-"""Pages that refresh themselves while they are open: when to tell one that what it shows has changed.
+"""Live pages: server-sent events that notify open pages of changes.
 
-Pages that show the same share one look at the database, and with no page open there is none. Told that something
-changed, a page fetches itself anew: that is what costs, so pages are told in turns, and less often when changes never
-stop.
+Pages that show the same data share one database query, and no query runs while no page is open. A notified page
+reloads its content. Reloads are expensive, so notifications are spread over time and less frequent under constant
+change.
 """
 
 import asyncio
@@ -15,39 +15,39 @@ import msgspec
 
 from heliograph.storage.store import StoreUnavailable
 
-MOST = 200  # streams of a process …
-TEAM_MOST = 50  # … of a team in it …
-PERSON_MOST = 10  # … and of a person: pages that are hidden have none
-OPEN_S = 600.0  # a stream's longest life; the page opens the next one
-CHECK_S = 5.0  # between two looks at whether somebody may still listen
-EVERY_S = 2.0  # between two looks at what a page shows
-GAP_MAX_S = 5.0  # between two tellings when changes never stop
-TURN_S = 0.25  # between the tellings of any two pages
-SETTLE_S = 1.5  # webhooks hear of the end a moment later
-STEP_S = 1.0  # a stop of the service is noticed this often
+MOST = 200  # maximum number of streams per process
+TEAM_MOST = 50  # maximum number of streams per team in a process
+PERSON_MOST = 10  # maximum number of streams per user in a process; hidden pages have no stream
+OPEN_S = 600.0  # maximum lifetime of a stream; the page then opens the next one
+CHECK_S = 5.0  # interval of checks whether the user may still read the page
+EVERY_S = 2.0  # default interval of checks for changes
+GAP_MAX_S = 5.0  # maximum interval between notifications under constant change
+TURN_S = 0.25  # minimum interval between notifications of any two pages
+SETTLE_S = 1.5  # delay of the last notification: webhook events follow the final state shortly after
+STEP_S = 1.0  # a shutdown of the service is noticed within this time
 
 BEGIN = b"retry: 5000\n\n"
 CHANGED = b"event: changed\ndata: .\n\n"
-AGAIN = b"event: done\ndata: again\n\n"  # come back in a moment
+AGAIN = b"event: done\ndata: again\n\n"  # the client reconnects shortly
 OVER = b"event: done\ndata: over\n\n"
-FULL = b"event: done\ndata: full\n\n"  # come back much later; until then the page is as without a script
+FULL = b"event: done\ndata: full\n\n"  # the client retries much later; until then the page does not refresh
 
 Key = tuple[str, ...]
 
 
 class Pulse(msgspec.Struct, frozen=True):
-    """Words that change with what is shown."""
+    """Version tokens of the parts of a page; each changes with its content."""
 
     words: dict[str, str]
-    over: bool = False  # nothing will change any more
+    over: bool = False  # the content is final
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page follows: those of one key share a look."""
+    """Subscription of a page to changes; subscriptions with the same key share one query."""
 
     key: Key
-    read: Callable[[], Awaitable[Pulse | None]]  # None: it is gone
-    parts: tuple[str, ...]  # the words that the page shows
+    read: Callable[[], Awaitable[Pulse | None]]  # returns None if the subject was deleted
+    parts: tuple[str, ...]  # keys of the version tokens that the page shows
     every_s: float = EVERY_S
 
     def word(self, pulse: Pulse) -> str:
@@ -55,17 +55,17 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Follower(msgspec.Struct, frozen=True, kw_only=True):
-    """Who follows a page, and until when."""
+    """Subscriber of a page: user, team, and checks that end the stream."""
 
     key: Key
     may: Callable[[], Awaitable[bool]]
     draining: Callable[[], bool]
     person: str
-    team: str  # empty: the operator's pages
+    team: str  # empty for operator pages
 
 
 class Live:
-    """The open streams of a process."""
+    """Open live streams of a process."""
 
     def __init__(self) -> None:
         self._open: Counter[Key] = Counter()
@@ -74,14 +74,12 @@ class Live:
         self.streams = 0
 
     async def word(self, watch: Watch) -> str:
-        """Return, for a page that is being made, what it is about
-        to show, or a moment earlier; empty when it is gone.
-        """
+        """Return the page's version token, cached while a stream is open; empty if its subject was deleted."""
         pulse = await (self._look(watch.key, watch.read, watch.every_s) if watch.key in self._open else watch.read())
         return watch.word(pulse) if pulse else ""
 
     async def changes(self, watch: Watch, follower: Follower, seen: str) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events: `changed` when it no longer is as it was `seen`, `done` at the end."""
+        """Yield server-sent events: `changed` when the version differs from `seen`, `done` at the end of the stream."""
         caps = {("person", follower.person): PERSON_MOST, ("team", follower.team): TEAM_MOST}
         if self.streams >= MOST or any(self._open[key] >= most for key, most in caps.items()):
             yield FULL
@@ -128,12 +126,12 @@ class Live:
                     self._looks.pop(key, None)
 
     async def _look(self, key: Key, read: Callable[[], Awaitable[Any]], fresh_s: float) -> Any:
-        """Return the answer of a moment ago, the one that is under way, or a new one."""
+        """Return the result of `read`, shared with concurrent callers and cached for `fresh_s` seconds."""
         at, answer = self._looks.get(key, (0.0, None))
         if answer is None or _now() - at >= fresh_s:
             answer = asyncio.ensure_future(read())
             self._looks[key] = (_now(), answer)
-        return await asyncio.shield(answer)  # whoever asked first may leave before it comes
+        return await asyncio.shield(answer)  # the first caller may be cancelled before the result arrives
 
     def _wait_for_turn(self) -> float:
         now = _now()

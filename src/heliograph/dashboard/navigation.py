@@ -1,4 +1,4 @@
-"""The places of the dashboard: what the menu and the search lead to, and who may open each."""
+"""Navigation of the dashboard: the pages that the menu and the search link to, and the role each requires."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -12,11 +12,11 @@ Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 
 class MenuPlace(msgspec.Struct, frozen=True):
     name: str
-    path: str  # below the team's pages, unless it begins with /dashboard
+    path: str  # relative to the team's pages, unless it begins with /dashboard
     icon: str
-    words: str = ""  # others that the search finds it by; none: the search does not have it
+    words: str = ""  # additional search keywords; empty to exclude the page from the search
     need: Need = "viewer"
-    also: str = ""  # a path below which it is marked in the menu too
+    also: str = ""  # path prefix under which the menu also highlights this item
 
     def address(self, base: str) -> str:
         return self.path if self.path.startswith(HOME) else base + self.path
@@ -27,7 +27,7 @@ class MenuPlace(msgspec.Struct, frozen=True):
         return path == own or within or bool(self.also and f"{path}/".startswith(f"{base}{self.also}/"))
 
 
-# Places by their group in the menu; the first group has no heading.
+# Menu items by group heading; the first group has no heading.
 MENU: dict[str, tuple[MenuPlace, ...]] = {
     "": (
         MenuPlace("Overview", "", "home", "home dashboard figures charts"),
@@ -65,7 +65,7 @@ OPERATORS: tuple[MenuPlace, ...] = (
     MenuPlace("Platform", f"{OPERATOR}/platform", "settings", "operator instance settings", "operator", "/notices"),
     MenuPlace("Audit log", f"{OPERATOR}/audit", "audit", need="operator"),
 )
-# These are found by the search, but not in the menu.
+# Pages found by the search that are not in the menu.
 OTHERS: tuple[MenuPlace, ...] = (
     MenuPlace("Layouts", "/layouts", "template", "head foot frame of emails"),
     MenuPlace("Chat notices", "/notices", "settings", "slack mattermost discord alerts"),
@@ -74,7 +74,7 @@ OTHERS: tuple[MenuPlace, ...] = (
     MenuPlace("All teams", HOME, "team", "switch team", "person"),
     MenuPlace("Instance audit log", f"{OPERATOR}/audit", "audit", "operator changes history who", "operator"),
 )
-# These are offered only to those who may send them.
+# Pages with forms, found only by users who may submit them.
 FORMS: tuple[MenuPlace, ...] = (
     MenuPlace("Create API key", "/keys/new", "key", "new token secret", "developer"),
     MenuPlace("Create template", "/templates/new", "template", "new content", "developer"),
@@ -88,6 +88,6 @@ FORMS: tuple[MenuPlace, ...] = (
 
 
 def searched() -> Iterator[MenuPlace]:
-    """Yield what the search leads to, besides forms."""
+    """Yield the pages that the search finds, except forms."""
     for places in (*MENU.values(), OTHERS, OPERATORS):
         yield from (place for place in places if place.words)

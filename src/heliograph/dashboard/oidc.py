@@ -1,9 +1,9 @@
-"""An identity provider that people sign in with: OpenID Connect, authorization code with PKCE.
+"""OpenID Connect client for sign-in with an identity provider: authorization code flow with PKCE.
 
-What it says is believed when it comes from its own endpoints, is signed with a key of its own by an asymmetric
-algorithm, and is meant for us and for this one sign-in.
+An ID token is accepted if it comes from the provider's endpoints, is signed with one of the provider's keys by an
+asymmetric algorithm, and is issued for this client and this sign-in.
 
-The library that reads tokens is imported where it is used: only services with a provider have it.
+The JWT library is imported lazily: only services with a provider have it installed.
 """
 
 import base64
@@ -23,43 +23,43 @@ if TYPE_CHECKING:
     from joserfc.jwk import Key, KeySet
 
 DISCOVERY = "/.well-known/openid-configuration"
-KEPT_MS = HOUR_MS  # how long discovery and keys are used
-AWAY_MS = 5 * SECOND_MS  # how long nobody asks a provider again that did not answer
-LEEWAY_S = 60  # between its clock and ours
-AGE_S = 600  # an older token is not of this sign-in
+KEPT_MS = HOUR_MS  # cache lifetime of discovery document and keys
+AWAY_MS = 5 * SECOND_MS  # delay before an unavailable provider is called again
+LEEWAY_S = 60  # allowed difference between the provider's clock and ours
+AGE_S = 600  # maximum age of an ID token
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
-SUBJECT_MAX = 255  # characters, by the standard
+SUBJECT_MAX = 255  # characters, limit of the OpenID Connect standard
 GROUPS_MAX = 1000
 FEWER = "let it send those of this client alone"
 
 T = TypeVar("T")
 
-# Method, URL, headers, body → status and body; ProviderAway when nothing came.
+# (method, URL, headers, body) → (status, body); raises ProviderAway if there is no response.
 Ask = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes]]]
 
 
 class ProviderAway(Exception):
-    """It does not answer, or not in its own protocol: try again later."""
+    """The provider is unavailable or its response is invalid; retry later."""
 
 
 class NotBelieved(Exception):
-    """What came is not for this sign-in. The text is for the log."""
+    """The provider's response is not valid for this sign-in. The text is for the log."""
 
 
 class ProviderOptions(msgspec.Struct, frozen=True, kw_only=True):
     issuer: str
     client_id: str
-    client_secret: str = ""  # empty: a public client
+    client_secret: str = ""  # empty for a public client
     name: str
     scopes: str = "openid email profile"
     groups_claim: str = "groups"
     roles: tuple[GroupRole, ...] = ()
-    email_trusted: bool = False  # an address without a word whether it is verified
-    callback: str  # where it sends people back to
+    email_trusted: bool = False  # trust an email address if the `email_verified` claim is missing
+    callback: str  # redirect URI of the sign-in
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider says of itself, as far as it matters here."""
+    """Fields of the provider's discovery document that are used here."""
 
     issuer: str
     authorization_endpoint: str
@@ -77,11 +77,11 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Visitor(msgspec.Struct, frozen=True):
-    """Whom the provider let in."""
+    """Identity and groups of a user authenticated by the provider."""
 
     identity: Identity
     groups: tuple[str, ...]
-    entered_at: int = 0  # when they last showed there who they are; 0: it does not say
+    entered_at: int = 0  # when the user last authenticated at the provider (`auth_time`); 0 if not reported
 
 
 class Provider:
@@ -89,12 +89,12 @@ class Provider:
         self.options = options
         self._ask = ask
         self._now = now
-        self._discovery: tuple[int, Discovery] | None = None  # until when, what
+        self._discovery: tuple[int, Discovery] | None = None  # (expiry, document)
         self._keys: tuple[int, KeySet] | None = None
         self._away_until = 0
 
     async def address(self, state: str, nonce: str, verifier: str, *, anew: bool = False) -> str:
-        """Return where somebody goes to sign in; `anew`: who is signed in there signs in again."""
+        """Return the authorization URL. `anew` makes the provider ask a signed-in user to authenticate again."""
         found = await self._discover()
         asked = {
             "response_type": "code",
@@ -109,15 +109,15 @@ class Provider:
         return _with_query(found.authorization_endpoint, asked)
 
     async def leaving(self, back: str) -> str | None:
-        """Return where somebody goes to sign out there as well; None: it has no such place."""
+        """Return the URL that ends the session at the provider; None if the provider has no logout endpoint."""
         found = await self._discover()
         asked = {"client_id": self.options.client_id, "post_logout_redirect_uri": back}
         return _with_query(found.end_session_endpoint, asked) if found.end_session_endpoint else None
 
     async def receive(self, query: Mapping[str, str], nonce: str, verifier: str) -> Visitor:
-        """Find who came back with this code. The state is the caller's to check."""
+        """Redeem the authorization code and return the authenticated user. The caller must check `state`."""
         found = await self._discover()
-        said = query.get("iss")  # RFC 9207: whose answer it is
+        said = query.get("iss")  # RFC 9207: issuer of the response
         if said not in (None, found.issuer) or (said is None and found.authorization_response_iss_parameter_supported):
             raise NotBelieved("the answer is another provider's")
         tokens = await self._redeem(found, query.get("code", ""), verifier)
@@ -126,7 +126,7 @@ class Provider:
         if tokens.access_token and found.userinfo_endpoint and not {"email", self.options.groups_claim} <= set(claims):
             more = await self._more(found, tokens.access_token, claims["sub"])
             if "email" not in claims:
-                claims.pop("email_verified", None)  # it goes with the address beside it
+                claims.pop("email_verified", None)  # applies only to the address of the same document
             claims = more | claims
         elsewhere = claims.get("_claim_names")
         if isinstance(elsewhere, dict) and self.options.groups_claim in elsewhere.keys() - claims.keys():
@@ -134,7 +134,7 @@ class Provider:
         entered_at = entered * SECOND_MS if type(entered) is int else 0
         return msgspec.structs.replace(self._visitor(claims), entered_at=entered_at)
 
-    # -- asking ---------------------------------------------------------------------------------------------
+    # -- requests to the provider ---------------------------------------------------------------------------
 
     async def _discover(self) -> Discovery:
         now = self._now()
@@ -177,7 +177,7 @@ class Provider:
         return _read(status, body, Tokens)
 
     async def _more(self, found: Discovery, token: str, subject: str) -> dict[str, Any]:
-        """Ask for what is only said on asking."""
+        """Return the claims of the userinfo endpoint, for claims that the ID token lacks."""
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         status, body = await self._ask("GET", found.userinfo_endpoint, headers, b"")
         claims = _read(status, body, dict[str, Any])
@@ -189,10 +189,10 @@ class Provider:
         status, body = await self._ask("GET", url, {"Accept": "application/json"}, b"")
         return _read(status, body, kind)
 
-    # -- believing ------------------------------------------------------------------------------------------
+    # -- verification ---------------------------------------------------------------------------------------
 
     async def _verified(self, found: Discovery, token: str, nonce: str) -> dict[str, Any]:
-        """Return the claims of an ID token that is for us, for this sign-in, and in time."""
+        """Return the claims of an ID token after checking issuer, audience, nonce, expiry and age."""
         from joserfc import jwt
         from joserfc.errors import JoseError
 
@@ -222,8 +222,8 @@ class Provider:
         return claims
 
     async def _opened(self, found: Discovery, token: str) -> dict[str, Any]:
-        """Open a token with the keys that are kept; with new ones
-        when none of them does: a provider changes them at will.
+        """Verify the token's signature with the cached keys. If that fails, fetch the keys again: the provider may have
+        rotated them.
         """
         from joserfc import jwt
         from joserfc.errors import JoseError
@@ -241,7 +241,7 @@ class Provider:
     def _visitor(self, claims: Mapping[str, Any]) -> Visitor:
         email, name, groups = (claims.get(key) for key in ("email", "name", self.options.groups_claim))
         verified = claims.get("email_verified", self.options.email_trusted)
-        is_verified = verified is True or verified == "true"  # some write it as a word
+        is_verified = verified is True or verified == "true"  # some providers send a string
         address = parse_address(email) if isinstance(email, str) and is_verified else None
         called = " ".join(name.split())[:200] if isinstance(name, str) and name.isprintable() else ""
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
@@ -263,7 +263,7 @@ def base64url(octets: bytes) -> str:
 
 
 def _key_set(found: Mapping[str, Any]) -> "KeySet":
-    """Return the public keys that sign; others, and what we do not know, are left out."""
+    """Return the set of public signing keys; other and unsupported keys are ignored."""
     from joserfc.errors import JoseError
     from joserfc.jwk import ECKey, JWKRegistry, KeySet, OKPKey, RSAKey
 
@@ -295,7 +295,7 @@ def _read(status: int, body: bytes, kind: type[T]) -> T:
         raise ProviderAway(f"it answered {status}")
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # also of what was cut off as too long
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # including a response truncated for its length
         raise ProviderAway("its answer cannot be read") from None
 
 

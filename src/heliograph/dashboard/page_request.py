@@ -1,4 +1,4 @@
-"""One request to a page: who asks, about which team, with which form; and what a view answers."""
+"""A dashboard page request (user, team, form) and the responses that a view can return."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, tzinfo
@@ -28,25 +28,25 @@ from heliograph.texts import dashboard_links
 from heliograph.web.read_budget import Reads
 from heliograph.web.request import Headers, Request
 
-# Who may open a page. Each role may do what the one before may; an operator is an owner of every team. A read-only
-# operator opens what an operator opens and sends no form.
+# Role required for a page. Each role includes the previous one; an operator counts as owner of every team. A
+# read-only operator may open every operator page, but submit no forms.
 
 
 class PageTools(msgspec.Struct, frozen=True, kw_only=True):
-    """What every page works with."""
+    """Dependencies shared by all pages."""
 
     context: Context
     management: Management
     seal: Callable[[bytes, str], str]
     unseal: Callable[[str, str], bytes]
-    # id and content of an email, and what waits for room → the mail as built, unsigned
+    # (message id, content, callback that reserves memory) → the MIME message, unsigned
     eml: Callable[[str, str, Callable[[int], Awaitable[None]]], Awaitable[bytes]]
     live: Live = msgspec.field(default_factory=Live)
     reads: Reads = msgspec.field(default_factory=Reads)
-    routes: tuple[str, ...] = ()  # of the API that need a key, as the request log names them
-    provider: Provider | None = None  # that people may sign in with
-    passwords: bool = True  # whether people may sign in with one
-    smtp: tuple[str, ...] = ()  # where mail is taken by SMTP: a port and how it is encrypted
+    routes: tuple[str, ...] = ()  # API routes that need a key, named as in the request log
+    provider: Provider | None = None  # identity provider for sign-in
+    passwords: bool = True  # whether password sign-in is enabled
+    smtp: tuple[str, ...] = ()  # SMTP submission listeners: port and encryption
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +54,12 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     params: dict[str, str]
     query: dict[str, str]
-    form: dict[str, str] = {}  # of a POST; a name given twice has its last value
-    files: dict[str, bytes] = {}  # of a multipart POST
-    address: str  # the client's
+    form: dict[str, str] = {}  # fields of a POST; the last value of a repeated field
+    files: dict[str, bytes] = {}  # files of a multipart POST
+    address: str  # IP address of the client
     who: SignedIn | None
-    roles: dict[str, str]  # team → role of this person
-    team_found: Team | None  # of the path
+    roles: dict[str, str]  # team → role of this user
+    team_found: Team | None  # team named in the path
 
     @property
     def context(self) -> Context:
@@ -85,7 +85,7 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def caller(self) -> Caller:
-        """Return the team as accepting endpoints know it: a send from here needs no API key of theirs."""
+        """Return the team as an API caller, so that pages can send without an API key."""
         key = Key(id="dashboard", team=self.team.record.id, name="Dashboard", hash="")
         return Caller(team=self.team, key=key)
 
@@ -95,53 +95,51 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def zone(self) -> tzinfo:
-        """Return where the reader is, as the script says in a cookie; UTC without it."""
+        """Return the reader's time zone from the cookie set by the page script; UTC without the cookie."""
         return zone_of(self.cookies.get(ZONE, ""))
 
     @property
     def teams(self) -> list[Team]:
-        """Return those that this person may open, by name."""
+        """Return the teams that this user may open, sorted by name."""
         known = self.setup.teams.items()
         mine = [team for id_, team in known if self.sees("operator") or id_ in self.roles]
         return sorted(mine, key=lambda team: team.record.name.casefold())
 
     @property
     def approvals(self) -> int:
-        """Count how much waits for an operator's word."""
+        """Return the number of items waiting for an operator's approval."""
         return len(waiting_ids(self.setup))
 
     @property
     def simulated(self) -> list[str]:
-        """Return the channels of which nothing leaves this instance, for people."""
+        """Return the display names of simulated channels, whose messages never leave this instance."""
         return [CHANNEL_NAMES[channel] for channel in simulated_channels(self.setup.carriers)]
 
     @property
     def base(self) -> str:
-        """Return where the pages of this team begin."""
+        """Return the path prefix of this team's pages."""
         assert self.team_found is not None, "the page is about no team"
         return f"{dashboard_links.TEAMS}/{self.team_found.record.id}"
 
     async def hold(self, octets: int) -> None:
-        """Wait until so much may be read."""
+        """Wait until `octets` bytes may be read within the memory budget."""
         await self.tools.reads.hold(self.request, self.params.get("team", ""), octets)
 
     def may(self, need: Need) -> bool:
         return is_allowed(need, self.who, self.roles, self.team_found)
 
     def sees(self, need: Need) -> bool:
-        """Tell whether this person sees what needs so much, without changing anything of it."""
+        """Return whether this user may view pages that require `need`."""
         return is_seen(need, self.who, self.roles, self.team_found)
 
     @property
     def instance_role(self) -> str:
-        """Return the role as of a Person: operator, read-only operator, or empty."""
+        """Return the user's instance role: operator, read-only operator, or empty."""
         return OPERATOR if self.may("operator") else READ_ONLY if self.sees("operator") else ""
 
     @property
     def is_watched(self) -> bool:
-        """Tell whether the page is open because a read-only
-        operator sees everything: there is nothing to send on it.
-        """
+        """Return whether the user sees this page only as a read-only operator, so that the page offers no forms."""
         if self.instance_role != READ_ONLY:
             return False
         team = self.team_found
@@ -176,16 +174,16 @@ def is_seen(need: Need, who: SignedIn | None, roles: dict[str, str], team: Team 
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A template with its values. `errors`: field → what is wrong, shown beside it."""
+    """A template with its values. `errors` in the values maps a field to its error message."""
 
     template: str
     values: dict[str, Any] = {}
     status: int = 200
-    size: int = 0  # bytes of what it shows, roughly, where that can be much
+    size: int = 0  # approximate bytes of content, set where it can be large
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """See other; `notice` is shown once on the next page."""
+    """A 303 redirect; `notice` is shown once on the next page."""
 
     to: str
     notice: str = ""
@@ -195,28 +193,28 @@ class Redirect(msgspec.Struct, frozen=True):
 class Download(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str
-    filename: str = ""  # empty: shown, not saved
+    filename: str = ""  # empty to show the file instead of saving it
     headers: Headers = []
     cookies: tuple[str, ...] = ()
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """Server-sent events, or a large file: each chunk as it comes, until the client goes."""
+    """Server-sent events or a large file, sent in chunks until the client disconnects."""
 
     chunks: AsyncGenerator[bytes, None]
     content_type: str = "text/event-stream"
-    filename: str = ""  # empty: shown, not saved
+    filename: str = ""  # empty to show the content instead of saving it
 
 
 Answer = Page | Redirect | Download | Stream
 View = Callable[[Visit], Awaitable[Answer]]
 
 
-_waiting: list[tuple[Setup, list[str]]] = []  # of the newest setup: every page of an operator's asks
+_waiting: list[tuple[Setup, list[str]]] = []  # cache for the newest setup: every operator page needs the list
 
 
 def waiting_ids(setup: Setup) -> list[str]:
-    """Return what waits for an operator's word."""
+    """Return a key for each item that waits for an operator's approval."""
     if not _waiting or _waiting[0][0] is not setup:
         found = [f"{one.kind} {one.id} {one.text}" for one in pending(setup)]
         found += [f"template {one.template.id} {one.mark}" for one in list_pending(setup)]
@@ -230,10 +228,10 @@ ZONE = "heliograph_zone"
 
 
 def zone_of(name: str) -> tzinfo:
-    """Find a zone by its name, such as Europe/Vienna; UTC for what is none, or unknown here."""
+    """Return the time zone with this name, such as Europe/Vienna; UTC if invalid or unknown."""
     try:
         return ZoneInfo(name)
-    except (ValueError, KeyError, OSError):  # no name of a file, no such zone, a folder
+    except (ValueError, KeyError, OSError):  # invalid file name, unknown zone, or a folder
         return UTC
 
 
@@ -243,15 +241,15 @@ def read_cookies(request: Request) -> dict[str, str]:
 
 
 def session_cookie(token: str) -> str:
-    """Make the cookie for a Redirect; an empty token ends it."""
+    """Return the session cookie for a Redirect; an empty token deletes the cookie."""
     return f"{COOKIE}={token}" if token else f"{COOKIE}=; Max-Age=0"
 
 
 def errors_of(refusal: Refusal) -> dict[str, str]:
-    """Return what a form has wrong, by field."""
+    """Map each invalid form field to its error message."""
     fields: dict[str, str] | None = (refusal.details or {}).get("fields")
     return fields or {refusal.param or "": refusal.message}
 
 
 class Gone(Exception):
-    """There is no such thing, or not for this person: 404."""
+    """The object does not exist or this user may not see it: 404."""

@@ -1,4 +1,4 @@
-"""Every page on one screen: its path, its view, and who may open it."""
+"""Route table of the dashboard: path, view and required role of every page."""
 
 import msgspec
 
@@ -53,8 +53,8 @@ from heliograph.domain.limits import BODY_MAX, MIB
 from heliograph.texts.dashboard_links import OPERATOR, of_team
 
 TEAM = of_team("{team}")
-TEMPLATE_MAX = MIB  # the HTML of a mail, percent-encoded
-IMPORT_MAX = 12 * MIB  # a list of suppressions
+TEMPLATE_MAX = MIB  # bytes; the HTML of a mail, percent-encoded
+IMPORT_MAX = 12 * MIB  # bytes; a suppression list
 
 
 class PageRoute(msgspec.Struct, frozen=True):
@@ -62,11 +62,12 @@ class PageRoute(msgspec.Struct, frozen=True):
     path: str
     view: View
     need: Need
-    suspended: bool = False  # open to a suspended team too: it looks, takes away and tidies up, and prepares no send
-    form_max: int = BODY_MAX  # bytes of its form
-    files: bool = False  # whether its form may bring files
-    expired: View | None = None  # shows the form of a session that is over again, with what was typed
-    form: bool = False  # of a GET: nothing but a form, so only for those who may send it
+    # also allowed for a suspended team: viewing, removing and cleaning up, but nothing that prepares a send
+    suspended: bool = False
+    form_max: int = BODY_MAX  # maximum size of the form in bytes
+    files: bool = False  # whether the form may contain files
+    expired: View | None = None  # shows a form sent with an expired session again, with the typed values
+    form: bool = False  # a GET page that is only a form, so only for users who may submit it
 
 
 PAGES: list[PageRoute] = [
@@ -105,7 +106,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", OPERATOR + "/notices", notices.set_chat, "operator"),
     PageRoute("POST", OPERATOR + "/notices/remove", notices.remove_chat, "operator"),
     PageRoute("POST", OPERATOR + "/notices/test", notices.test_chat, "operator"),
-    # people and the audit log
+    # People and the audit log
     PageRoute("GET", TEAM + "/team", members.show, "viewer"),
     PageRoute("GET", TEAM + "/team/new", members.show_new, "owner", form=True),
     PageRoute("POST", TEAM + "/team", members.invite, "owner"),
@@ -130,7 +131,7 @@ PAGES: list[PageRoute] = [
     # Overview
     PageRoute("GET", TEAM, overview.show, "viewer"),
     PageRoute("POST", f"{TEAM}/test", overview.send_test, "developer"),
-    PageRoute("GET", f"{TEAM}/live", live.team, "viewer"),  # of all lists of the team
+    PageRoute("GET", f"{TEAM}/live", live.team, "viewer"),  # shared by all lists of the team
     # Developers
     PageRoute("GET", TEAM + "/keys", keys.show, "developer"),
     PageRoute("GET", TEAM + "/keys/new", keys.show_new, "developer", form=True),
@@ -159,7 +160,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/requests/{id}", requests.show_one, "viewer"),
     PageRoute("GET", TEAM + "/start", start.show, "viewer"),
     PageRoute("GET", TEAM + "/start/own", start.own, "viewer"),
-    # messages and verifications
+    # Messages and verifications
     PageRoute("GET", TEAM + "/search", search.show, "viewer"),
     PageRoute("GET", TEAM + "/messages", messages.show_list, "viewer"),
     PageRoute("GET", TEAM + "/messages.csv", messages.export, "viewer"),
@@ -170,7 +171,7 @@ PAGES: list[PageRoute] = [
     PageRoute("POST", TEAM + "/messages/{id}/resend", message.send_again, "developer"),
     PageRoute("GET", TEAM + "/verifications", verifications.show_list, "viewer"),
     PageRoute("GET", TEAM + "/verifications/{id}", verifications.show, "viewer"),
-    # inbox
+    # Inbox
     PageRoute("GET", TEAM + "/inbox", inbox.show, "viewer"),
     PageRoute("POST", TEAM + "/inbox", inbox.clear, "developer", suspended=True),
     PageRoute("GET", TEAM + "/inbox/{id}", inbox.show_one, "viewer"),
@@ -179,7 +180,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/inbox/{id}/files/{number}", inbox.attachment, "viewer"),
     PageRoute("POST", TEAM + "/inbox/{id}/delete", inbox.delete, "developer", suspended=True),
     PageRoute("POST", TEAM + "/inbox/{id}/unread", inbox.mark_unread, "developer", suspended=True),
-    # opt-outs
+    # Received messages and opt-outs
     PageRoute("GET", TEAM + "/received", inbound_mail.show, "viewer"),
     PageRoute("GET", TEAM + "/received/{id}", inbound_mail.show_one, "viewer"),
     PageRoute("GET", TEAM + "/received/{id}/html", inbound_mail.frame, "viewer"),
@@ -190,7 +191,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", TEAM + "/opt-outs/new", opt_outs.show_new, "developer", form=True),
     PageRoute("GET", TEAM + "/opt-outs/remove", opt_outs.ask_remove, "developer", form=True),
     PageRoute("POST", TEAM + "/opt-outs/remove", opt_outs.remove, "developer"),
-    # suppressions
+    # Suppressions
     PageRoute("GET", TEAM + "/suppressions", suppressions.show, "viewer"),
     PageRoute("POST", TEAM + "/suppressions", suppressions.add, "developer", suspended=True),
     PageRoute("GET", TEAM + "/suppressions/new", suppressions.show_new, "developer", form=True),
@@ -226,7 +227,7 @@ PAGES: list[PageRoute] = [
     PageRoute("GET", f"{TEAM}/senders/recipients", sender_recipient.show, "developer", form=True),
     PageRoute("POST", f"{TEAM}/senders/recipients", sender_recipient.ask, "developer"),
     PageRoute("POST", f"{TEAM}/senders/recipients/confirm", sender_recipient.confirm, "developer"),
-    # templates
+    # Layouts and templates
     PageRoute("GET", TEAM + "/layouts", layouts.index, "viewer"),
     PageRoute("GET", TEAM + "/layouts/new", layouts.new, "developer", form=True),
     PageRoute(

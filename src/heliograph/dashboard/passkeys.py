@@ -1,9 +1,9 @@
-"""Passkeys as WebAuthn has them: what a browser is asked, and what of its answer is believed.
+"""WebAuthn passkeys: creates registration and sign-in options, and verifies the browser's responses.
 
-The device verifies its owner (a finger, a face, a PIN): a passkey is both factors.
+The device verifies its owner (fingerprint, face or PIN), so a passkey counts as both factors.
 
-The library is imported where it is used: it takes a quarter of a second, and most processes never need it.
-A service installed without the extra heliograph[passkeys] has none.
+The library is imported lazily: the import takes 250 ms, and most processes never need it. Without the extra
+heliograph[passkeys] there are no passkeys.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ import msgspec
 from heliograph.domain.limits import MINUTE_MS
 from heliograph.storage.passkeys import Passkey
 
-WAIT_MS = 5 * MINUTE_MS  # how long a challenge is good
+WAIT_MS = 5 * MINUTE_MS  # lifetime of a challenge
 PORTS = {"https": 443, "http": 80}
 
 
@@ -25,18 +25,18 @@ ARE_HERE = find_spec("webauthn") is not None
 
 
 class NotSigned(Exception):
-    """The answer is not one of this passkey to this question. The text is for the log."""
+    """The response is not a valid signature of this passkey for this challenge. The text is for the log."""
 
 
 class Party(msgspec.Struct, frozen=True):
-    """Whom passkeys are for: a host, as its pages are opened."""
+    """WebAuthn relying party: host name and origin."""
 
     id: str
     origin: str
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """A browser's answer, as far as it says whose it is."""
+    """The fields of a browser's response that identify the passkey and its owner."""
 
     id: str
     response: dict[str, Any] = {}
@@ -49,7 +49,7 @@ class NewCredential(msgspec.Struct, frozen=True):
 
 
 def party_of(url: str) -> Party | None:
-    """Read the public address; None: browsers have no passkeys there (no TLS, or no name)."""
+    """Return the relying party of the public URL; None if passkeys are unsupported there (no TLS or no host name)."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     is_here = host == "localhost" or host.endswith(".localhost")
@@ -68,7 +68,7 @@ def _is_address(host: str) -> bool:
 
 
 def to_create(party: Party, person: str, email: str, name: str, challenge: bytes, held: Iterable[Passkey]) -> str:
-    """Return what a browser is asked for a new one, as JSON."""
+    """Return the registration options for a new passkey, as JSON."""
     import webauthn
     from webauthn.helpers import base64url_to_bytes, structs
 
@@ -91,7 +91,7 @@ def to_create(party: Party, person: str, email: str, name: str, challenge: bytes
 
 
 def to_sign(party: Party, challenge: bytes) -> str:
-    """Return what a browser is asked to sign in, whoever it is."""
+    """Return the sign-in options for any user's passkey, as JSON."""
     import webauthn
     from webauthn.helpers.structs import UserVerificationRequirement
 
@@ -114,25 +114,28 @@ def read_new(party: Party, challenge: bytes, answer: str) -> NewCredential:
             expected_origin=party.origin,
             require_user_verification=True,
         )
-    except Exception as error:  # whatever its readers of CBOR, COSE and certificates say of what anybody may send
+    except Exception as error:  # the CBOR, COSE and certificate parsers raise various errors for untrusted input
         raise NotSigned(_why(error)) from None
     id_ = bytes_to_base64url(made.credential_id)
     return NewCredential(id_, bytes_to_base64url(made.credential_public_key), made.sign_count)
 
 
 def read_id(answer: str) -> str:
-    """Return which passkey it says it is of."""
+    """Return the id of the passkey that the response claims to be from."""
     try:
         said = msgspec.json.decode(answer, type=Credential).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotSigned(_why(error)) from None
-    if not (said.isascii() and said.isprintable()):  # PostgreSQL takes no NUL, not even to look for it
+    if not (said.isascii() and said.isprintable()):  # PostgreSQL rejects NUL, even in a query parameter
         raise NotSigned("its id is none")
     return said
 
 
 def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -> int:
-    """Return the counter of a passkey that signed; the store compares it once more, for those who come at once."""
+    """Verify a sign-in response and return the new signature counter.
+
+    The store compares the counter again, because of concurrent sign-ins.
+    """
     import webauthn
     from webauthn.helpers import base64url_to_bytes
 
@@ -151,7 +154,7 @@ def read_signed(party: Party, challenge: bytes, answer: str, passkey: Passkey) -
             raise NotSigned("it names another person than its owner")
     except NotSigned:
         raise
-    except Exception as error:  # as above
+    except Exception as error:  # see `read_new`
         raise NotSigned(_why(error)) from None
     return signed.new_sign_count
 

@@ -1,4 +1,4 @@
-"""Passwords: argon2id, checked in threads of their own; and how many wrong ones may be tried."""
+"""Password hashing with argon2id in dedicated threads, and limits for wrong passwords."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,8 +11,8 @@ from heliograph.runtime.threads import Threads
 
 SHORTEST = 10
 LONGEST = 200
-TRIES_MAX = 10  # wrong passwords or codes for an account, by strangers, in 15 minutes
-WAITING_MAX = 16  # strangers whose password waits to be checked: a second or two
+TRIES_MAX = 10  # wrong passwords or codes per account in 15 minutes, from unknown clients
+WAITING_MAX = 16  # pending checks for unknown clients; one or two seconds of work
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ _hasher = PasswordHasher()
 
 
 class Busy(Exception):
-    """Too many passwords wait to be checked."""
+    """Too many passwords are waiting to be checked."""
 
 
 class PasswordQueue:
-    """Passwords that are checked one after the other: what they cost is one core at most, however many come."""
+    """Checks passwords one at a time in one thread, so that password hashing uses at most one core."""
 
     def __init__(self, longest: int) -> None:
         self._thread = Threads("passwords", 1)
@@ -42,12 +42,15 @@ class PasswordQueue:
 
 
 _strangers = PasswordQueue(WAITING_MAX)
-_people = PasswordQueue(1000)  # who is signed in, has a link, or was here before: they never wait for strangers
+# users with a session, a link or a known browser or network: never delayed by unknown clients
+_people = PasswordQueue(1000)
 
 
 @cache
 def _any() -> str:
-    """Hash a password that nobody has, when it is first needed and not at every start of a command."""
+    """Return the hash of a password that no account has; created on first use, because hashing would slow down
+    startup.
+    """
     return _hasher.hash("nobody has this password")
 
 
@@ -56,7 +59,10 @@ async def hash_password(password: str) -> str:
 
 
 async def is_right(hashed: str | None, password: str, *, is_familiar: bool = True) -> bool:
-    """Tell whether the password is right, in the same time for no account. Busy: too many strangers want to know."""
+    """Return whether the password is correct; takes equally long without an account.
+
+    Raises Busy if too many checks for unknown clients are pending.
+    """
     return await (_people if is_familiar else _strangers).run(_verify, hashed, password)
 
 
@@ -68,7 +74,7 @@ def _verify(hashed: str | None, password: str) -> bool:
 
 
 def complaint(password: str) -> str | None:
-    """Say why this cannot be a password."""
+    """Return why the password is not acceptable; None if it is."""
     if not SHORTEST <= len(password) <= LONGEST:
         return f"A password has {SHORTEST} to {LONGEST} characters."
     return None if len(set(password)) > 3 else "Choose a password with more different characters."

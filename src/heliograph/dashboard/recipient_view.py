@@ -1,4 +1,4 @@
-"""What the page of a message tells: what became of each recipient, why, and whether sending again makes sense. Pure."""
+"""View model of a message page: each recipient's status and reason, and whether to resend. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -15,43 +15,43 @@ from heliograph.storage.search.message_search import MessageDetails, RecipientLi
 from heliograph.storage.suppressions import OnList
 from heliograph.texts.explain import CAUSES, SIDES, Explanation, explain, last_words
 
-# Parts of a detail that are shown elsewhere.
+# Fields of an event's detail that the page shows elsewhere.
 SHOWN = {
     *("host", "address", "carrier", "code", "enhanced", "text", "said", "duration_ms", "reason", "state", "err"),
     *(SIMULATED, NEXT_AT, EXPIRED),
 }
 
-Suppressed = Mapping[str, OnList]  # by normal address
+Suppressed = Mapping[str, OnList]  # keyed by normalized address
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody's words, of one event."""
+    """Text of one event: the reply of a remote server, or our own."""
 
     text: str
-    where: str  # the host or carrier that was asked
+    where: str  # host or carrier that was contacted
     address: str
-    replied: bool  # they are the other side's, not ours
+    replied: bool  # True if the text is the peer's reply, False if ours
 
 
 class WaitedFor(msgspec.Struct, frozen=True, kw_only=True):
-    """A carrier of ours that cannot be reached, so that messages wait for it."""
+    """A carrier that is unreachable, so that messages wait for it."""
 
     id: str
-    name: str  # what it is, for people
+    name: str  # display name of the carrier
     since: int
-    waiting: int  # of the team's, with this message
+    waiting: int  # number of the team's waiting messages, including this one
 
 
 class RecipientReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of one recipient."""
+    """Status of one recipient, as shown on the page."""
 
     line: RecipientLine
     why: Explanation
-    said: Words | None  # the words that decided it
-    at: int  # when they were said
-    next_at: int | None  # of the next try
+    said: Words | None  # text of the deciding event
+    at: int  # time of the deciding event
+    next_at: int | None  # time of the next attempt
     simulated: bool
-    suppressed: OnList | None  # now
+    suppressed: OnList | None  # current entry on the suppression list
     waits_for: WaitedFor | None
     steps: list[dict[str, Any]]
 
@@ -102,14 +102,16 @@ def _is_theirs(why: Explanation) -> bool:
 
 
 def normal_addresses(found: MessageDetails) -> list[str]:
-    """List the addresses that may be on the suppression list."""
+    """Return the normalized addresses that may be on the suppression list."""
     if found.facts.channel != "email":
         return []
     return [address.normal for line in found.recipients if (address := parse_address(line.given))]
 
 
 def said(detail: Mapping[str, Any]) -> Words:
-    """Return the other side's words with their code; `err` and `state` are a receipt's."""
+    """Return the reply text with its status code from an event's detail; `err` and `state` come from a delivery
+    receipt.
+    """
     text = str(detail.get("said") or detail.get("text") or "")
     known = [str(detail[name]) for name in ("code", "enhanced", "state") if detail.get(name) is not None]
     words = " ".join([*(code for code in known if code not in text), text])
@@ -124,7 +126,7 @@ def said(detail: Mapping[str, Any]) -> Words:
 
 
 def _steps(found: MessageDetails, events: Sequence[TimelineEvent]) -> list[dict[str, Any]]:
-    """One answer may lead through several states: its words stand at the last of them."""
+    """Return the timeline steps. If one reply caused several states, only the last step shows its text."""
     steps = [_step(found, event) for event in events]
     for step, following in pairwise(steps):
         step["repeats"] = (step["said"], step["at"]) == (following["said"], following["at"])
@@ -156,12 +158,12 @@ def _text(value: Any) -> str:
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the message can be sent again, and whether that would help."""
+    """Whether the message can be sent again, and whether resending would help."""
 
     possible: bool = False
     helps: bool = False
     blocked: tuple[str, ...] = ()  # addresses on the suppression list: a send would be refused
-    why: str = ""  # it would not help
+    why: str = ""  # why resending would not help
 
 
 def again(told: Sequence[RecipientReading]) -> Again:
@@ -174,7 +176,7 @@ def again(told: Sequence[RecipientReading]) -> Again:
 
 
 def summary(told: Sequence[RecipientReading]) -> str:
-    """Sum several recipients up in one sentence."""
+    """Return one sentence that summarizes several recipients."""
     count = len(told)
     missed = sum(one.unreached for one in told)
     moving = sum(one.why.kind in ("wait", "info") for one in told)

@@ -1,4 +1,4 @@
-"""Templates to HTML: what every page can use. All values are escaped."""
+"""Renders Jinja templates to HTML, and the filters that all pages share. All values are escaped."""
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -22,13 +22,13 @@ from heliograph.web import html
 SPANS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"))
 CHANNEL_NAMES: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 WEEK_MS = 7 * 86_400_000
-CENT = 10_000  # of the millionths that money is counted in
+CENT = 10_000  # micro-units in a cent; amounts of money are in millionths
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Whom a page is for: when it is read, and in which zone. Pages say times by it."""
+    """Reader of a page: current time and time zone, by which the page formats times."""
 
-    now: int = 0  # 0: not known; then times are exact ones
+    now: int = 0  # 0 if unknown; times are then shown as absolute
     zone: tzinfo = UTC
 
 
@@ -63,7 +63,7 @@ def render(template: str, values: dict[str, Any], reader: Reader | None = None) 
         return made.environment.concat(made.root_render_func(context)).encode()
     finally:
         _READER.reset(told)
-        # Macros and context hold each other: what the page shows is let go now, not when garbage is collected.
+        # Macros and context form a reference cycle: free the page's data now, not at the next garbage collection.
         context.parent.clear()
         context.vars.clear()
 
@@ -72,9 +72,9 @@ def render(template: str, values: dict[str, Any], reader: Reader | None = None) 
 
 
 def when(at: int | str | None) -> Markup:
-    """Tell how long ago; the exact time in the reader's zone shows on hover and to those who hear the page.
+    """Return a time relative to now; the exact time in the reader's zone is the tooltip and the screen reader text.
 
-    `at` is in ms or ISO.
+    `at` is in ms or ISO 8601.
     """
     if at is None:
         return Markup('<span class="quiet">never</span>')
@@ -88,7 +88,7 @@ def when(at: int | str | None) -> Markup:
 
 
 def exact(at: int | str | None) -> Markup:
-    """Tell the exact time in the reader's zone, for lists in which seconds count."""
+    """Return the exact time in the reader's zone, for lists in which seconds matter."""
     if at is None:
         return Markup('<span class="quiet">never</span>')
     ms = _ms(at)
@@ -98,7 +98,7 @@ def exact(at: int | str | None) -> Markup:
 
 
 def by_day(lines: Iterable[Any], reader: Reader | None = None) -> list[tuple[date, str, list[Any]]]:
-    """Part lines that are in the order of `created_at` by the days of the reader's zone: date, heading, lines."""
+    """Group lines, sorted by `created_at`, by day in the reader's zone: (date, heading, lines)."""
     reader = reader or _READER.get()
     today = _local(reader.now, reader.zone).date()
 
@@ -115,7 +115,7 @@ def _heading(day: date, today: date) -> str:
 
 
 def ago(ms: int, reader: Reader) -> str:
-    """Tell a time within a week as a span, then as a day; page.js says it in the same words."""
+    """Return a relative time within a week, otherwise a date; page.js must use the same wording."""
     away = abs(reader.now - ms)
     if away >= WEEK_MS:
         day, today = (_local(one, reader.zone) for one in (ms, reader.now))
@@ -136,7 +136,7 @@ def _exact(ms: int, zone: tzinfo) -> str:
 
 
 def _local(ms: int, zone: tzinfo) -> datetime:
-    """Read it in UTC where its year cannot be written in the zone: the last day of 9999, for example."""
+    """Convert `ms` to a local time; in UTC if the year is out of range in the zone, as on the last day of 9999."""
     try:
         return datetime.fromtimestamp(ms / 1000, zone)
     except (ValueError, OverflowError):
@@ -147,11 +147,11 @@ def _ms(at: int | str) -> int:
     return at if isinstance(at, int) else round(datetime.fromisoformat(at).timestamp() * 1000)
 
 
-# -- figures ---------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------------------
 
 
 def money(micros: int, currency: str | None = None) -> str:
-    """Write 125000000 and USD as '125.00 USD'. Without a currency it is written as the API does."""
+    """Format 125000000 and USD as '125.00 USD'. Without a currency, format the amount as the API does."""
     if currency is None:
         return format_money(micros)
     cents = (abs(micros) + CENT // 2) // CENT
@@ -160,14 +160,14 @@ def money(micros: int, currency: str | None = None) -> str:
 
 
 def unit_price(micros: int, currency: str = "") -> str:
-    """Write 45000 and USD as '0.045 USD': what one costs, so that every decimal counts that it has; two at least."""
+    """Format 45000 and USD as '0.045 USD': a unit price with all its decimals, at least two."""
     whole, _, part = format_money(abs(micros)).partition(".")
     sign = "−" if micros < 0 else ""
     return f"{sign}{number(int(whole))}.{part.rstrip('0'):0<2}" + (f"\u00a0{currency}" if currency else "")
 
 
 def are(names: list[str]) -> str:
-    """Write Email and SMS as 'Email and SMS are'."""
+    """Join names and add the verb: ['Email', 'SMS'] becomes 'Email and SMS are'."""
     *others, last = names
     return f"{', '.join(others)} and {last} are" if others else f"{last} is"
 
@@ -181,7 +181,7 @@ def number(value: int) -> str:
 
 
 def short(value: int) -> str:
-    """Write a figure that has no room: from a million on three digits of it, as '1.23 M'."""
+    """Format a number for a narrow space: from one million with three significant digits, as '1.23 M'."""
     millions = value / 1_000_000
     if millions < 0.9995:
         return number(value)
@@ -200,7 +200,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def lasted(ms: int) -> str:
-    """Write a span of time in its largest unit that it has at least two of; seconds with a digit behind the point."""
+    """Format a duration in the largest unit of which it has at least two; seconds have one decimal."""
     if ms < 1000:
         return f"{max(ms, 0)} ms"
     if ms < 120_000:

@@ -1,11 +1,11 @@
-"""What each state is called on a page, how it is coloured and drawn: one table for messages, senders, teams and all."""
+"""Label, colour and icon of every state that pages show, of messages, senders, teams and others."""
 
 import msgspec
 
 
 class Word(msgspec.Struct, frozen=True):
     label: str
-    kind: str  # good, info, wait, bad; empty: neither good nor bad
+    kind: str  # good, info, wait, bad; empty if neutral
     icon: str
 
 
@@ -36,5 +36,5 @@ STATES: dict[str, Word] = {
 
 
 def state_of(word: str) -> Word:
-    """A word that has no row is shown as it is, with a capital letter."""
+    """Return the label, colour and icon of a state; an unknown state is shown by its capitalized name."""
     return STATES.get(word) or Word(word.replace("_", " ")[:1].upper() + word.replace("_", " ")[1:], "", "dot")

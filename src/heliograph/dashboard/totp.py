@@ -1,4 +1,4 @@
-"""Time-based one-time passwords (RFC 6238: HMAC-SHA-1, 30 seconds, six digits), and recovery codes beside them."""
+"""Time-based one-time passwords (RFC 6238: HMAC-SHA-1, 30 seconds, six digits) and recovery codes."""
 
 import base64
 import hmac
@@ -8,7 +8,7 @@ import segno
 
 SECRET_BYTES = 20
 STEP_MS = 30_000
-DRIFT = 1  # steps that a phone's clock may be off
+DRIFT = 1  # allowed clock error of the phone, in steps
 RECOVERY_CODES = 10
 RECOVERY_BYTES = 10
 
@@ -21,7 +21,7 @@ def code_at(secret: bytes, step: int) -> str:
 
 
 def step_of(secret: bytes, code: str, now: int) -> int | None:
-    """Find the step that this is the code of; None: it is a wrong code."""
+    """Return the time step that this code belongs to; None if the code is wrong."""
     given, this = code.encode(), now // STEP_MS
     steps = range(this - DRIFT, this + DRIFT + 1)
     return next((step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), given)), None)
@@ -32,17 +32,17 @@ def base32(secret: bytes) -> str:
 
 
 def qr_code(secret: bytes, email: str) -> str:
-    """Return what an authenticator app scans, as an image's address."""
+    """Return the QR code for an authenticator app, as a data URI."""
     uri = f"otpauth://totp/Heliograph:{quote(email)}?secret={base32(secret)}&issuer=Heliograph"
     return segno.make(uri, error="m").svg_data_uri(scale=4, border=4, light="#fff", dark="#000")
 
 
 def recovery_codes(entropy: bytes) -> list[str]:
-    """Make codes of 80 bits each, in groups of four."""
+    """Return recovery codes of 80 bits each, in groups of four characters."""
     texts = (base32(entropy[at : at + RECOVERY_BYTES]).lower() for at in range(0, len(entropy), RECOVERY_BYTES))
     return ["-".join(text[at : at + 4] for at in range(0, 16, 4)) for text in texts]
 
 
 def plain(typed: str) -> str:
-    """Take out of a code, as typed or pasted, the spaces that apps show."""
+    """Return a typed or pasted code without whitespace, in lower case."""
     return "".join(typed.split()).lower()
