@@ -1,1 +1,1 @@
-"""The views, one file a part of the dashboard."""
+"""Views of the dashboard, one module per area."""

@@ -1,4 +1,4 @@
-"""A person's own account: name, password, the code at sign-in, passkeys and sessions."""
+"""A user's own account: name, password, two-factor code, passkeys and sessions."""
 
 from heliograph.dashboard import totp
 from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
@@ -13,7 +13,7 @@ from heliograph.manage import people
 from heliograph.runtime.threads import LOOKING
 from heliograph.texts.dashboard_links import ACCOUNT
 
-# What a browser calls itself → its name. They name each other: the first that fits is it.
+# Substring of the User-Agent → name of the browser. Browsers include each other's names: the first match counts.
 BROWSERS = (
     *(("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("HeadlessChrome", "Chrome"), ("Chrome/", "Chrome")),
     *(("CriOS/", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl")),
@@ -74,7 +74,7 @@ async def show(visit: Visit, errors: dict[str, str] | None = None) -> Page:
 
 
 def browser_of(agent: str) -> str:
-    """Name browser and system as most call them; what is none of these is shown as it is."""
+    """Return browser and system of a User-Agent; an unknown User-Agent is returned unchanged."""
     browser = next((name for mark, name in BROWSERS if mark in agent), "")
     system = next((name for mark, name in SYSTEMS if mark in agent), "")
     return f"{browser} on {system}" if browser and system else browser or agent
@@ -86,11 +86,11 @@ async def themselves(visit: Visit) -> Person:
     return person
 
 
-# -- the code at sign-in -----------------------------------------------------------------------------------
+# -- two-factor code ---------------------------------------------------------------------------------------
 
 
 async def show_totp(visit: Visit) -> Answer:
-    """Offer a new secret, in the form alone until a code confirms it."""
+    """Show a new TOTP secret; it is kept only in the form until a code confirms it."""
     person = await themselves(visit)
     if person.totp or must_prove(visit, person):
         return Redirect(ACCOUNT)
@@ -98,7 +98,7 @@ async def show_totp(visit: Visit) -> Answer:
 
 
 async def confirm_totp(visit: Visit) -> Answer:
-    """Confirm with the password: whoever finds an open session must not lock its person out."""
+    """Enable TOTP after checking a code and the password, so that an unattended session cannot lock its user out."""
     person, sealed = await themselves(visit), visit.form.get("sealed", "")
     if person.totp or must_prove(visit, person):
         return Redirect(ACCOUNT)

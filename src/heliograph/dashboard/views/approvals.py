@@ -1,4 +1,4 @@
-"""What waits for an operator's word: domains, names, sender ids, templates and layouts of all teams."""
+"""Approval queue for operators: domains, display names, sender ids, templates and layouts of all teams."""
 
 import hashlib
 import re
@@ -39,18 +39,18 @@ KINDS = {
     "sender_id": "SMS sender ID",
     "team": "Team name",
 }
-EXCERPT = 400  # characters of a template's text
-SHOWN = 50  # decisions on a page
-LAYOUT_EXCERPT = 4000  # … and of a layout: no other page shows it
+EXCERPT = 400  # characters shown of a template's text
+SHOWN = 50  # decisions per page
+LAYOUT_EXCERPT = 4000  # characters shown of a layout, which no other page shows
 ULID = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
-PEOPLE_MAX = 100  # askers whose addresses are looked up, and teams whose figures are
+PEOPLE_MAX = 100  # maximum number of requesters whose addresses are looked up, and of teams whose statistics are
 RATES_MS = 30 * DAY_MS
 DECIDED = f"{HERE}?tab=decided"
 MEANWHILE = "It was changed or decided meanwhile."
 
 
 async def decide(visit: Visit) -> Answer:
-    """Decide about what the operator saw: what was changed since stays undecided."""
+    """Approve or refuse the sender that the operator saw; no decision is made if the sender was changed since."""
     kind, id_, text = (visit.form.get(name, "") for name in ("kind", "id", "text"))
     item = PendingSender(kind=kind, team=visit.team.record.id, id=id_, text=text)
     approve, reason = visit.form.get("approve") == "yes", visit.form.get("reason", "")
@@ -62,7 +62,7 @@ async def decide(visit: Visit) -> Answer:
 
 
 async def decide_template(visit: Visit) -> Answer:
-    """Decide, at the prices of the form; a refusal needs a reason."""
+    """Approve the template at the form's prices, or refuse it with a reason."""
     team, id_, form = visit.team.record.id, visit.params["template"], visit.form
     mark, approve = form.get("mark", ""), form.get("approve") == "yes"
     try:
@@ -97,7 +97,7 @@ def _told(text: str, approve: bool) -> str:
 
 
 async def reopen(visit: Visit) -> Answer:
-    """Take back what was decided; it waits again."""
+    """Undo a decision, so that its subject is pending again."""
     form = visit.form
     earlier = Decided(
         team=visit.team.record.id,
@@ -114,7 +114,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def _decided(visit: Visit) -> Page:
-    """List decisions, the newest first; the last word about a thing can be taken back where there is a way."""
+    """List decisions, newest first; the latest decision about a subject can be undone if it is reversible."""
     before = whole_number(visit.query.get("before", ""), 18)
     found = await visit.store.audit.page(None, AuditFilter(decisions=True), NEWEST if before is None else before, SHOWN)
     left = set(list_reversible(visit.setup))
@@ -143,7 +143,7 @@ async def _decided(visit: Visit) -> Page:
 
 
 async def live(visit: Visit) -> Answer:
-    """Return the count, for the navigation of every page; what is counted, for the list."""
+    """Stream changes of the number of pending items, for the navigation; with `of=list`, of the items."""
 
     async def read() -> Pulse:
         return Pulse({"count": str(visit.approvals), "list": _word(visit)})
@@ -195,25 +195,25 @@ async def _page(visit: Visit, wrong: str = "", errors: dict[str, str] | None = N
 
 
 def asked_at(item: PendingSender) -> int | None:
-    """Return when it was asked for, where its id says so: not of a change, nor of an id from a setup file."""
+    """Return when the sender was requested, from its id; None for a change or an id from a setup file."""
     body = item.id.partition("_")[2]
     return ulid_ms(body) if not item.is_change and ULID.fullmatch(body) else None
 
 
 def _listed(visit: Visit, offer: Template) -> dict[str, int]:
-    """Return the instance's price list for it: by country, and `*` for all others."""
+    """Return the instance's prices for the template's channel and currency: by country, and `*` for all others."""
     currency = visit.setup.teams[offer.team].record.currency
     return visit.setup.platform.prices.get(offer.channel, {}).get(currency, {})
 
 
 def _priced(offer: Template, listed: dict[str, int]) -> list[tuple[str, str]]:
-    """Return the countries that have a price here or on the list, by code and name, in the order of the names."""
+    """Return (code, name) of the countries priced in the template or the price list, sorted by name."""
     codes = (offer.prices.keys() | listed.keys()) - {"*"}
     return sorted(((code, country_name(code)) for code in codes), key=lambda one: one[1])
 
 
 def _segments(visit: Visit, offer: Template) -> tuple[Segments, int] | None:
-    """Return how an SMS goes over the air with its examples, and how many segments are paid."""
+    """Return the SMS segments of the template with its example values, and the number of billed segments."""
     if offer.channel != "sms":
         return None
     team = visit.setup.teams[offer.team]
@@ -226,7 +226,7 @@ def _segments(visit: Visit, offer: Template) -> tuple[Segments, int] | None:
 
 
 def _bounds(visit: Visit, offer: Template) -> Bounds | None:
-    """Return what it becomes at most, at the price that is offered."""
+    """Return the maximum size and cost of a message from this template at the offered price; None if unbounded."""
     team = visit.setup.teams[offer.team]
     brands = brands_of(team, visit.setup.platform)
     return bounds_of(offer, brands, team.layouts.get(offer.layout or ""), team.record.segmenting)

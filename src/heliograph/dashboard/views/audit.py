@@ -1,4 +1,4 @@
-"""The audit log of a team, and of the whole instance: in plain words, filtered, read by pages, taken home as CSV."""
+"""Audit log of a team or of the whole instance: in plain English, with filters, pages and CSV export."""
 
 from collections.abc import AsyncGenerator
 from datetime import date, datetime, timedelta, tzinfo
@@ -12,8 +12,8 @@ from heliograph.domain.text import whole_number
 from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter, AuditLine
 
 PAGE = 50
-PEOPLE = 200  # to choose from
-PORTION = 1000  # lines read at once for a file
+PEOPLE = 200  # maximum number of people in the filter
+PORTION = 1000  # lines read per batch of an export
 COLUMNS = ("time", "person", "team", "action", "subject", "detail", "address")
 OTHERS = (("command line", "Command line"), ("service", "Heliograph"))
 FILTERS = ("by", "action", "from", "until")
@@ -54,7 +54,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def _people(visit: Visit) -> list[tuple[str, str]]:
-    """List the people to choose from; anybody else is found by a click on a line of theirs."""
+    """Return the people for the filter. A person not listed can be selected by clicking one of their entries."""
     if team := _team(visit):
         return [(one.id, one.name or one.email) for one in await visit.store.people.members(team)]
     return [(one.id, one.name or one.email) for one in await visit.store.people.lines(limit=PEOPLE)]
@@ -62,7 +62,7 @@ async def _people(visit: Visit) -> list[tuple[str, str]]:
 
 async def export(visit: Visit) -> Answer:
     wanted, errors = read(visit)
-    if errors:  # the page says so: a file of everything would be another one than was asked for
+    if errors:  # show the errors on the page; an unfiltered export would be misleading
         return Redirect(f"{visit.request.path.removesuffix('.csv')}?{urlencode(_kept(visit))}")
     return Stream(_file(visit, wanted), "text/csv; charset=utf-8", f"audit-{_team(visit) or 'instance'}.csv")
 
@@ -81,7 +81,7 @@ def _cells(line: AuditLine) -> tuple[str, ...]:
 
 
 def read(visit: Visit) -> tuple[AuditFilter, dict[str, str]]:
-    """Read which lines are asked for, and what is wrong with that."""
+    """Parse the filter from the query; return the filter and the errors by field."""
     days = {name: read_day(visit.query.get(name, ""), visit.zone, days=name == "until") for name in ("from", "until")}
     errors = {name: WRONG_DAY for name, at in days.items() if at is None and visit.query.get(name)}
     wanted = AuditFilter(
@@ -94,7 +94,7 @@ def read(visit: Visit) -> tuple[AuditFilter, dict[str, str]]:
 
 
 def read_day(text: str, zone: tzinfo, *, days: int) -> int | None:
-    """Return when a day begins where the reader is, so many days later, in ms; None: it is none."""
+    """Return the start of the day `days` after `text` in the reader's zone, in ms; None if `text` is not a date."""
     try:
         day = date.fromisoformat(text) + timedelta(days=days)
         return max(1, int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000))
@@ -103,7 +103,7 @@ def read_day(text: str, zone: tzinfo, *, days: int) -> int | None:
 
 
 def _kept(visit: Visit) -> dict[str, str]:
-    """Return what the next page is asked for as well."""
+    """Return the query parameters that links to other pages keep."""
     return {name: value for name in FILTERS if (value := visit.query.get(name, ""))}
 
 

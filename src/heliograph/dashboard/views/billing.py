@@ -1,4 +1,4 @@
-"""Billing of a team: plan and quota, credit, the ledger with the credit after each entry, and the price list."""
+"""Billing of a team: plan and quota, credit, ledger with the balance after each entry, and price list."""
 
 from collections.abc import AsyncGenerator
 from datetime import date
@@ -17,7 +17,7 @@ from heliograph.storage.ledger import Cursor, Entry
 
 PAGE = 50
 MONTHS = 12
-PORTION = 1000  # lines of an export in one read
+PORTION = 1000  # lines read per batch of an export
 COLUMNS = ("time", "kind", "amount", "credit_change", "credit", "currency", "subject")
 
 
@@ -49,7 +49,7 @@ async def show(visit: Visit) -> Answer:
 
 
 def _months(now: int) -> list[str]:
-    """Return the last twelve, this one first, like '2026-11'."""
+    """Return the last twelve months, such as '2026-11', newest first."""
     year, month = map(int, month_of(now).split("-"))
     return [f"{(at := year * 12 + month - 1 - back) // 12}-{at % 12 + 1:02d}" for back in range(MONTHS)]
 
@@ -59,7 +59,7 @@ def _month_name(month: str) -> str:
 
 
 async def _sent(visit: Visit, entries: list[Entry]) -> dict[str, dict[str, Any]]:
-    """Return what each message of the entries says and to whom, as its list has it."""
+    """Return the message list row of each message in the ledger entries, by message id."""
     kinds = tuple(PREFIXES[channel] for channel in ("email", "sms", "whatsapp"))
     ids = dict.fromkeys(entry.subject for entry in entries if entry.subject and entry.subject.startswith(kinds))
     found = await visit.store.messages.lines(visit.team.record.ref, ids)
@@ -67,7 +67,7 @@ async def _sent(visit: Visit, entries: list[Entry]) -> dict[str, dict[str, Any]]
 
 
 def _told_once(entries: list[Entry]) -> list[Entry]:
-    """Put a message's charge on the line of what was held for it, which moved the credit; the export has both."""
+    """Merge a message's charge into the entry of its hold, which changed the credit; the export lists both entries."""
     held = {entry.subject for entry in entries if entry.kind == "hold"}
     charged = {entry.subject for entry in entries if entry.kind == "capture"}
     return [
@@ -78,7 +78,7 @@ def _told_once(entries: list[Entry]) -> list[Entry]:
 
 
 async def moved(visit: Visit) -> Answer:
-    """Lead on from where the page was before; people have kept its address."""
+    """Redirect from the page's former URL, which users may have bookmarked."""
     return Redirect(f"{visit.base}/billing")
 
 
@@ -104,7 +104,7 @@ def _row(entry: Entry, currency: str) -> tuple[str, ...]:
 
 
 def _cursor(text: str) -> Cursor | None:
-    """Read `key.credit`; anything else begins with the newest entry."""
+    """Parse a cursor `key.credit`; None, for the newest entry, if invalid."""
     left, _, right = text.partition(".")
     key, balance = whole_number(left, 18), whole_number(right, 18)
     return None if key is None or balance is None else Cursor(key, balance)

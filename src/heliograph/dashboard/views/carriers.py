@@ -1,4 +1,4 @@
-"""Carriers of the instance: set up by a form of their kind, in order, on and off, tried, and how they do."""
+"""Carriers of the instance: setup form per kind, order, enabling, test sends and statistics."""
 
 from typing import Any, get_args
 
@@ -25,17 +25,17 @@ HERE = of_instance("carrier")
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):
-    """How a test went: `word` as of a badge."""
+    """Result of a carrier test; `word` is the state of its badge."""
 
     address: str
     word: str
     text: str
-    is_answer: bool  # of the other side; else what we saw
+    is_answer: bool  # True if `text` is the peer's reply, False if it is our own observation
     cure: str
     took_ms: int | None
 
 
-# -- all -------------------------------------------------------------------------------------------------------------
+# -- list ------------------------------------------------------------------------------------------------------------
 
 
 async def show(visit: Visit) -> Page:
@@ -77,7 +77,7 @@ def _share(part: int, whole: int) -> str:
     return charts.percent(100 * part / whole) if whole else "–"
 
 
-# -- one -------------------------------------------------------------------------------------------------------------
+# -- one carrier -----------------------------------------------------------------------------------------------------
 
 
 async def show_one(visit: Visit) -> Page:
@@ -181,11 +181,11 @@ async def _test(visit: Visit, carrier: CarrierRecord) -> Tested:
     )
 
 
-# -- the form --------------------------------------------------------------------------------------------------------
+# -- form ------------------------------------------------------------------------------------------------------------
 
 
 async def choose(visit: Visit) -> Answer:
-    """Ask for the kind; then show its form."""
+    """Show the choice of carrier kinds; with `kind`, show its form."""
     if kind := carrier_form.kind_of(visit.query.get("kind", "")):
         return _form(visit, kind)
     wanted = visit.query.get("channel", "")
@@ -207,7 +207,7 @@ async def create(visit: Visit) -> Answer:
         made = carriers.draft(visit.setup, seal, live, kind, id_, visit.form)
         if visit.form.get("then") == "test":
             tested = await _test(visit, made)
-            if tested.word != "ok":  # nothing is kept: a carrier that is off would hold mail up
+            if tested.word != "ok":  # do not save the carrier: a disabled carrier would hold up mail
                 return _form(visit, kind, tested=tested)
         made = await carriers.create(visit.store, visit.actor, made)
     except InvalidRequest as refusal:
@@ -237,7 +237,7 @@ def _form(
     kind: CarrierKind,
     carrier: CarrierRecord | None = None,
     errors: dict[str, str] | None = None,
-    tested: Tested | None = None,  # in vain
+    tested: Tested | None = None,  # a failed test
 ) -> Page:
     typed = visit.request.method == "POST"
     inputs = carrier_form.inputs(kind)

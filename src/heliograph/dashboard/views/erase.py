@@ -1,4 +1,4 @@
-"""Erasing an address of the team: asked for, asked back, done."""
+"""Erases an address of the team: form, confirmation, result."""
 
 import asyncio
 
@@ -9,10 +9,10 @@ from heliograph.domain.refusals import InvalidRequest
 from heliograph.manage import erase as erasing
 from heliograph.storage.erase import StillMoving
 
-WAIT_S = 10.0  # that the page waits; a large team's erasure goes on without it
+WAIT_S = 10.0  # time the page waits; a long erasure continues in the background
 
 log = structlog.get_logger()
-_running: set["asyncio.Task[int]"] = set()  # the loop itself would let them go
+_running: set["asyncio.Task[int]"] = set()  # strong references: the event loop keeps only weak ones
 
 
 async def show(visit: Visit) -> Answer:
@@ -20,7 +20,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def erase(visit: Visit) -> Answer:
-    """Erase by a POST, so that no log of addresses that were opened has it. Not `sure`: ask back."""
+    """Erase an address. A POST, so that no URL log contains the address. Without `sure`, ask for confirmation."""
     address = visit.form.get("address", "").strip()
     try:
         erasing.read_erasable(address)
@@ -39,7 +39,7 @@ async def erase(visit: Visit) -> Answer:
         count = task.result()
     except StillMoving as error:
         return _page(address, f"{error} Try again later.")
-    except InvalidRequest as refusal:  # their last owner
+    except InvalidRequest as refusal:  # the team would lose its last owner
         return _page(address, refusal.message)
     return Redirect(here, f"It is erased. Messages that named it: {count}.")
 
@@ -52,4 +52,5 @@ def _ended(task: "asyncio.Task[int]") -> None:
     _running.discard(task)
     error = None if task.cancelled() else task.exception()
     if error and not isinstance(error, StillMoving | InvalidRequest):
-        log.error("an address was not erased wholly", error=type(error).__name__)  # no text: it may name the address
+        # no error text: it may contain the address
+        log.error("an address was not erased wholly", error=type(error).__name__)

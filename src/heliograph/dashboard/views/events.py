@@ -1,4 +1,4 @@
-"""The feed as a page: every published event of the team, newest first, and one of them as its webhooks are told it."""
+"""Event feed of the team, newest first, and a single event as its webhooks receive it."""
 
 from collections.abc import Iterable
 
@@ -53,7 +53,7 @@ async def show_one(visit: Visit) -> Answer:
 
 
 def grouped(events: Iterable[StoredEvent]) -> list[list[StoredEvent]]:
-    """Put what became of one recipient of a message together, in the order of the newest of each; newest first."""
+    """Group events by message and recipient; groups and events are sorted newest first."""
     groups: dict[tuple[str, str | None], list[StoredEvent]] = {}
     for event in events:
         groups.setdefault((str(event_data(event).get("id") or event.id), event.recipient), []).append(event)
@@ -61,7 +61,7 @@ def grouped(events: Iterable[StoredEvent]) -> list[list[StoredEvent]]:
 
 
 def in_words(type_: str) -> str:
-    """Write `email.delivery_delayed` as 'Email delivery delayed'."""
+    """Return the text of an event type: `email.delivery_delayed` becomes 'Email delivery delayed'."""
     if type_ == "verification.verified":
         return "Code confirmed"
     thing, _, rest = type_.partition(".")
@@ -69,7 +69,7 @@ def in_words(type_: str) -> str:
 
 
 def about(event: StoredEvent) -> str:
-    """Say whom or what it is about; a blind copy stays blind here as it does for webhooks."""
+    """Return the recipient or subject of an event; a Bcc recipient is hidden, as in webhooks."""
     if event.kind == "bcc":
         return "blind copy"
     data = event_data(event)

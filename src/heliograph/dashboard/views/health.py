@@ -1,4 +1,4 @@
-"""The operator's first page: is mail leaving, what waits for whom, and the teams, those in trouble first."""
+"""Start page of operators: delivery health, pending work, and the teams, those with problems first."""
 
 from collections.abc import Mapping
 
@@ -25,9 +25,9 @@ from heliograph.templates.policy.template_approvals import list_pending
 
 HERE = "/dashboard/operator"
 PAGE = 50
-LATE_MS = 5 * MINUTE_MS  # what has waited longer is trouble
+LATE_MS = 5 * MINUTE_MS  # a longer wait counts as a problem
 HOURS = 24
-TROUBLES = (  # of a team, the worst first: the word of a badge, and what it says
+TROUBLES = (  # problems of a team, most severe first: (state of the badge, text)
     ("paused", "Direct emails paused"),
     ("low", "No credit"),
     ("warn", "Many complaints"),
@@ -43,21 +43,21 @@ class HealthTile(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     page: str
     about: str = ""
-    since: int | None = None  # a time behind `about`
-    kind: str = ""  # wait, bad; empty: all is well
+    since: int | None = None  # time shown after `about`
+    kind: str = ""  # wait, bad; empty if healthy
 
 
 class TeamHealth(msgspec.Struct, frozen=True, kw_only=True):
     team: Team
     account: Account | None
     figures: TeamFigures
-    troubles: list[tuple[str, str]]  # of TROUBLES, in order
+    troubles: list[tuple[str, str]]  # subset of TROUBLES, in the same order
 
 
 async def show(visit: Visit) -> Page:
     store, now = visit.store, visit.context.clock.now()
     wanted = visit.query.get("q", "").strip()
-    before = max(0, (whole_number(visit.query.get("page", ""), 6) or 1) - 1)  # pages
+    before = max(0, (whole_number(visit.query.get("page", ""), 6) or 1) - 1)  # number of pages to skip
     followed = await live.stream_address(visit, f"{queues.HERE}/live", queues.watch(visit))
     since = now - now % HOUR_MS - (HOURS - 1) * HOUR_MS
     figures = await store.figures.of_instance(since)
@@ -135,7 +135,7 @@ def _carriers(visit: Visit) -> HealthTile:
 
 
 def _waits(setup: Setup) -> str:
-    """Tell what becomes of messages whose carriers are all disabled."""
+    """Return what happens to messages of channels whose carriers are all disabled."""
     closed = closed_channels(setup.carriers)
     others = [CHANNEL_NAMES[channel] for channel in closed if channel != "email"]
     said = ["Emails wait."] if "email" in closed else []
@@ -180,7 +180,7 @@ def _line(
 def troubles(
     team: Team, seen: TeamFigures, account: Account | None, reputation: Reputation | None
 ) -> list[tuple[str, str]]:
-    """List what is wrong with a team, the worst first."""
+    """Return the problems of a team, most severe first."""
     credit = account.available if account and not team.sandbox else None
     is_low = credit is not None and credit < team.record.credit_low
     found = (

@@ -1,4 +1,4 @@
-"""Where a visit begins, and the files that pages are dressed with."""
+"""Start page of the dashboard, and the static files of all pages."""
 
 from functools import cache
 from importlib import resources
@@ -9,7 +9,7 @@ from heliograph.domain.limits import DAY_MS
 from heliograph.texts.dashboard_links import HOME, of_team
 from heliograph.web import icons
 
-COUNTED = 100  # teams whose figures are shown
+COUNTED = 100  # maximum number of teams with statistics
 KINDS = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -24,7 +24,7 @@ async def front(visit: Visit) -> Answer:
 
 
 async def start(visit: Visit) -> Answer:
-    """Show the person's only team, or a choice of teams."""
+    """Redirect to the user's only team, or show a choice of teams and invitations."""
     teams = [team for id_, team in visit.setup.teams.items() if visit.sees("operator") or id_ in visit.roles]
     invitations = [
         (team, visit.setup.teams[team].record.name if team else "", role)

@@ -1,4 +1,4 @@
-"""What came in for a team: mail with its parts, and texts. Other people's HTML is shown as the inbox shows it."""
+"""Inbound messages of a team: mail with attachments, SMS and WhatsApp. HTML is sandboxed as in the test inbox."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ VIEWS = {"reply": "Reply", "html": "HTML", "text": "Text", "headers": "Headers"}
 
 
 class Came(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail in the list: so much of its record as a line shows."""
+    """Row of the list of inbound mail: only the fields that the row shows."""
 
     id: str
     from_: str = msgspec.field(name="from")
@@ -49,7 +49,7 @@ async def _mails(visit: Visit, before: str) -> tuple[Sequence[Any], str]:
 
 
 async def _texts(visit: Visit, before: str) -> tuple[Sequence[Any], str]:
-    """List the texts that came in, which are kept as their events."""
+    """Return a page of inbound SMS and WhatsApp messages, stored as events, and the cursor of the next page."""
     page = await visit.store.events.newest(visit.team.record.ref, TEXTS, before or NEWEST, PAGE)
     return [(event, msgspec.json.decode(event.detail or "{}")) for event in page.events], page.before or ""
 
@@ -75,7 +75,7 @@ async def show_one(visit: Visit) -> Answer:
 
 
 async def frame(visit: Visit) -> Answer:
-    """Return the HTML of a mail, for a sandboxed frame, with the pictures that came in it."""
+    """Return the HTML of a mail with its inline images, for a sandboxed iframe."""
     line, mail = await _read(visit)
     if (html := mail.html) is None:
         raise Gone

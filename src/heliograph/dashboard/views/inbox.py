@@ -1,4 +1,4 @@
-"""The test inbox: what simulators delivered to a team, as its recipients would see it; codes are shown here only."""
+"""Test inbox: messages that simulators delivered, as recipients would see them. No other page shows codes."""
 
 import base64
 from email import message_from_bytes
@@ -40,19 +40,19 @@ VIEWS = {
     "links": "Links",
     "check": "HTML check",
 }
-SOURCE_MAX = 200 * KIB  # bytes of a mail that the page shows; the download has all
+SOURCE_MAX = 200 * KIB  # bytes of a mail's source that the page shows; the download is complete
 
 Content = EmailContent | SmsContent | WhatsappContent
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
     line: CodeLine
-    code: str | None = None  # of a magic number; None and no text: none matches
+    code: str | None = None  # code of a magic number; None if no code matches a magic number
     text: str = ""
     segments: Any = None
 
 
-# -- all -------------------------------------------------------------------------------------------------------------
+# -- list ------------------------------------------------------------------------------------------------------------
 
 
 async def show(visit: Visit) -> Answer:
@@ -81,12 +81,12 @@ async def clear(visit: Visit) -> Answer:
 
 
 def simulators(visit: Visit) -> list[str]:
-    """Return the ids of the carriers that send nothing."""
+    """Return the ids of the simulator carriers."""
     return simulator_ids(visit.setup.carriers)
 
 
 def _code(visit: Visit, line: CodeLine) -> Code:
-    """Show a code; its text is there until its verification ends, for those who may send."""
+    """Return the code for display. Its text is available to developers until the verification ends."""
     if line.magic:
         return Code(line=line, code=magic_code(line.phone))
     if line.status != "pending" or not visit.may("developer"):
@@ -95,7 +95,7 @@ def _code(visit: Visit, line: CodeLine) -> Code:
     return Code(line=line, text=text, segments=segment(text))
 
 
-# -- one -------------------------------------------------------------------------------------------------------------
+# -- one message -----------------------------------------------------------------------------------------------------
 
 
 async def show_one(visit: Visit) -> Answer:
@@ -122,7 +122,9 @@ async def show_one(visit: Visit) -> Answer:
 
 
 def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> dict[str, Any]:
-    """Describe what is in a mail, and how it is shown. This is slow for a large one."""
+    """Return the template values that describe a mail: views, code, links, HTML findings, files. Slow for a large
+    mail.
+    """
     links = [check_link(url) for url in find_links(content.html, content.text)]
     views = {
         name: label
@@ -140,7 +142,7 @@ def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> dict[str
         "findings": check_html(content.html) if content.html else [],
         "features": len(FEATURES),
         "clients": ALL,
-        # The size has small attachments in it, as the list counts it.
+        # `item.size` already includes small attachments, as in the list.
         "size": in_bytes(item.size + sum(file.size for file in content.attachments if file.blob)),
         "files": listed(content.attachments),
     }
@@ -157,7 +159,7 @@ async def _source(visit: Visit, item: InboxItem) -> dict[str, Any]:
 
 
 async def frame(visit: Visit) -> Answer:
-    """Show the HTML of a mail, for a sandboxed frame."""
+    """Return the HTML of a mail with its inline images, for a sandboxed iframe."""
     item, content = await _read(visit)
     if not isinstance(content, EmailContent) or (html := content.html) is None:
         raise Gone

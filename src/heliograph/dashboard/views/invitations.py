@@ -1,7 +1,7 @@
-"""Roles that a signed-in person was offered: accepted or declined.
+"""Lets a signed-in user accept or decline an offered role.
 
-Only a proven account answers here. Any other may be held by whoever made its first link: it needs the link of the team
-that invites, and to accept also a new password.
+Only a verified account can answer here. An unverified account may be controlled by the creator of its first link: its
+user needs the link of the inviting team, and a new password to accept.
 """
 
 from heliograph.dashboard.page_request import Answer, Gone, Redirect, Visit
@@ -22,7 +22,7 @@ async def answer(visit: Visit) -> Answer:
 
 
 async def offered(visit: Visit) -> dict[str, str]:
-    """Return what the person may answer without a link: team → role; an empty team: to run the instance."""
+    """Return the invitations that the user can answer without a link: team → role. An empty team means the instance."""
     person = await visit.store.people.get(visit.person.person)
     pending = await visit.store.people.invitations(person.id) if person and person.proven else {}
     return {team: role for team, role in pending.items() if not team or team in visit.setup.teams}

@@ -1,4 +1,4 @@
-"""API keys: making one, what each may do and when it was last used, rotating with an overlap, revoking."""
+"""API keys of a team: creation, permissions and last use, rotation with an overlap, revocation."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ async def create(visit: Visit) -> Answer:
 
 
 async def rotate(visit: Visit) -> Answer:
-    """Make a new key that may do the same; the old one goes on for a day."""
+    """Create a new key with the same permissions; the old key stays valid for a day."""
     id_ = visit.params["key"]
     try:
         made = await keys.rotate(visit.store, visit.actor, id_, visit.team.record.id, visit.tools.seal)
@@ -47,7 +47,7 @@ async def revoke(visit: Visit) -> Answer:
     return Redirect(f"{visit.base}/keys", f"The key {key.name} is revoked.")
 
 
-# -- showing --------------------------------------------------------------------------------------------------
+# -- pages ----------------------------------------------------------------------------------------------------
 
 
 async def _lines(visit: Visit) -> list[KeyLine]:

@@ -1,4 +1,4 @@
-"""Layouts: the list, one of them with its draft and its versions, and the editor."""
+"""Layouts: the list, a layout with its draft and versions, and the editor."""
 
 from collections import Counter
 from typing import Any
@@ -26,7 +26,7 @@ from heliograph.web.read_budget import work
 
 PARTS = ("html", "text")
 EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."
-# What a layout is shown around.
+# Sample content for previews of a layout.
 CONTENT = Template(
     id="tpl_content", team="", channel="email", name="", subject="A message in this layout",
     html="<h1>A message</h1><p>Its words stand here, where the layout has its content.</p>",
@@ -59,7 +59,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def show_version(visit: Visit) -> Answer:
-    """Show a version beside the one before it."""
+    """Show a version and its differences from the previous one."""
     layout, version = _current(visit), number(visit.params["version"])
     found, before = [await visit.store.versions.find_layout(layout.id, one) for one in (version, version - 1)]
     if found is None:
@@ -88,14 +88,14 @@ async def save(visit: Visit) -> Answer:
 
 
 async def expired(visit: Visit) -> Answer:
-    """Show the form of a session that is over again, without saving it."""
+    """Show a form sent with an expired session again, without saving it."""
     base = proposed(visit.setup, _current(visit)) if "layout" in visit.params else _blank(visit)
     page = await _editor(visit, base, visit.form, {"form": EXPIRED})
     return replace(page, status=403)
 
 
 async def publish(visit: Visit) -> Answer:
-    """Publish the draft that was seen."""
+    """Publish the draft that the user saw."""
     layout = _current(visit)
     done = await layouts.publish(*_by(visit), layout.id, by_operator=visit.may("operator"), mark=visit.form.get("mark"))
     return _published(visit, layout.id, done)
@@ -107,7 +107,7 @@ async def archive(visit: Visit) -> Answer:
 
 
 async def preview(visit: Visit) -> Answer:
-    """Answer the document of the preview's frame: a layout as it is kept, its draft or an old version."""
+    """Return the preview document of the saved layout, its draft or an old version, for the iframe."""
     layout = _current(visit)
     if wanted := visit.query.get("version"):
         layout = await visit.store.versions.find_layout(layout.id, number(wanted)) or layout
@@ -117,7 +117,7 @@ async def preview(visit: Visit) -> Answer:
 
 
 async def preview_typed(visit: Visit) -> Answer:
-    """Answer it of what stands in the editor now."""
+    """Return the preview document of the unsaved layout in the editor, for the iframe."""
     known = visit.team.layouts.get(visit.form.get("id", ""))
     typed, _ = await _typed(proposed(visit.setup, known) if known else _blank(visit), visit.form)
     return await _frame(visit, typed)
@@ -141,7 +141,7 @@ async def _document(visit: Visit, layout: Layout) -> bytes:
 
 
 async def _save(visit: Visit, base: Layout, mark: str | None) -> Answer:
-    """Save; `mark` names what the person began with; None: nothing."""
+    """Save the layout. `mark` is the content hash of the version that the user edited; None for a new layout."""
     _, wrong = await _typed(base, visit.form)
     if mark is not None and mark != mark_of(base):
         wrong["form"] = "Somebody changed this layout while you wrote. Save again to replace theirs with yours."
@@ -169,7 +169,8 @@ def _published(visit: Visit, id_: str, done: bool) -> Redirect:
 async def _editor(visit: Visit, base: Layout, form: dict[str, str], errors: dict[str, str] | None = None) -> Page:
     (typed, _), known = await _typed(base, form), visit.team.layouts.get(base.id)
     problems = await work(PARSED * length_of(typed), problems_of_layout, typed)
-    shown = await _document(visit, typed) if visit.form or not known else b""  # else the frame asks for what is saved
+    # otherwise the iframe requests the saved layout
+    shown = await _document(visit, typed) if visit.form or not known else b""
     values: dict[str, Any] = {
         "base": base,
         "known": known is not None,

@@ -1,4 +1,4 @@
-"""Links that let somebody in once: the first operator, an invitation, a forgotten password, the demo."""
+"""One-time links: first operator, invitation, password reset and demo sign-in."""
 
 from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
 from heliograph.dashboard.passwords import complaint, hash_password, is_right
@@ -25,7 +25,10 @@ async def show(visit: Visit) -> Answer:
 
 
 async def follow(visit: Visit) -> Answer:
-    """The demo's link signs in at once; an invitation is accepted or declined; most ask for a new password."""
+    """Use the link: sign in (demo), create the first operator, or accept or decline an invitation.
+
+    Most links require a new password.
+    """
     link, person = await _linked(visit)
     if _is_closed(visit, link):
         raise Gone(CLOSED)
@@ -66,7 +69,7 @@ async def _follow(visit: Visit, link: Link, person: Person) -> Answer:
 
 
 async def _begin(visit: Visit, link: Link) -> Answer:
-    """Make the first operator, who is nobody yet, and the first team where its name is given."""
+    """Create the first operator account, and the first team if its name is given."""
     password = visit.form.get("password", "")
     wrong, given = complaint(password), NewPerson(email=visit.form.get("email", ""), name=visit.form.get("name", ""))
     try:
@@ -88,7 +91,7 @@ async def _begin(visit: Visit, link: Link) -> Answer:
 
 
 async def _linked(visit: Visit) -> tuple[Link, Person | None]:
-    """Find the link and whom it is for, while it is good; a suspended team's are not."""
+    """Return the link and its user. Raises Gone if the link is invalid or expired, or its team is suspended."""
     link = await visit.store.people.find_link(visit.params["token"])
     if link is None or link.purpose in ("ticket", "spent"):
         raise Gone(OVER)
@@ -105,8 +108,9 @@ async def _linked(visit: Visit) -> tuple[Link, Person | None]:
 
 
 def _is_closed(visit: Visit, link: Link) -> bool:
-    """Tell whether a link is closed. Without passwords only the
-    command line's are good: the way in without the provider.
+    """Return whether the link is disabled because password sign-in is off.
+
+    Links made on the command line stay valid: they allow sign-in without the identity provider.
     """
     return not visit.tools.passwords and bool(link.maker)
 
@@ -120,7 +124,7 @@ def _is_signed_in(visit: Visit, person: Person) -> bool:
 
 
 def _actor(visit: Visit, person: str = "") -> Actor:
-    """Whoever followed a link is not signed in yet."""
+    """Return the actor for a user who followed a link and is not signed in yet."""
     return Actor(kind="person", id=person, address=visit.address)
 
 

@@ -1,4 +1,4 @@
-"""The streams of live pages: what each page follows, and how long somebody may listen to it."""
+"""Live streams of pages: the data that each page subscribes to, and the check that the user may still read it."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
@@ -10,7 +10,7 @@ from heliograph.dashboard.page_request import Answer, Gone, Stream, Visit, is_se
 
 Words = Callable[[], Awaitable[dict[str, str]]]
 
-# Pages of a team: which of its words each of them shows.
+# Team page → the version tokens of the team that the page depends on.
 TEAM = {
     "overview": ("accepted", "events", "account", "setup"),
     "messages": ("accepted", "events", "account", "setup"),
@@ -37,7 +37,7 @@ def _of_team(visit: Visit, page: str) -> Watch:
 
 
 def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...]) -> Watch:
-    """Watch these words and, as `setup`, changes of the setup, of circuits and of reputations."""
+    """Return a subscription to the version tokens of `words`, and to `setup`: setup, circuits and reputations."""
 
     async def read() -> Pulse:
         store = visit.store
@@ -48,10 +48,9 @@ def watch(visit: Visit, kind: str, id_: str, words: Words, parts: tuple[str, ...
 
 
 async def stream_address(visit: Visit, path: str, followed: Watch, **query: str) -> str:
-    """Return the address of the stream, with what the page that is being made has seen: ask before reading what it
-    shows.
+    """Return the URL of the live stream, with the page's current version. Call before reading the page's data.
 
-    Empty for the answer to a form: its address is not the page's own, so it cannot be fetched anew.
+    Empty for the response to a form: its URL cannot be fetched again with GET.
     """
     if visit.request.method != "GET":
         return ""
@@ -71,7 +70,7 @@ def stream(visit: Visit, followed: Watch) -> Answer:
 
 
 async def _may_listen(visit: Visit) -> bool:
-    """Tell whether the person is still signed in, and in a role that may look."""
+    """Return whether the user is still signed in with a role that may read the page."""
     id_ = visit.person.person
     person = await visit.store.people.get(id_)
     if person is None or all(one.id != visit.person.session for one in await visit.store.sessions.of(id_)):

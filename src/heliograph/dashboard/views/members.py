@@ -1,4 +1,4 @@
-"""The people of a team: who they are, what they may do, and how others join."""
+"""Members of a team: list, roles, invitations and links."""
 
 from heliograph.dashboard.link_mails import MAILED, mail_or_show, terms_of
 from heliograph.dashboard.page_request import Answer, Gone, Page, Redirect, Visit, errors_of
@@ -21,7 +21,7 @@ async def invite(visit: Visit) -> Answer:
 
 
 async def make_link(visit: Visit) -> Answer:
-    """Make a link for who forgot the password, or lost the invitation."""
+    """Create a new invitation link, or a password reset link for a member who has accepted."""
     member, team, terms = await _member(visit), visit.team.record.id, terms_of(visit)
     person = await visit.store.people.get(member.id)
     if person is None:

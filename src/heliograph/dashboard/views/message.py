@@ -1,4 +1,4 @@
-"""One message: its timeline, live while it moves, its content, and sending it again."""
+"""One message: live timeline, content, and resending."""
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from heliograph.texts.explain import CARRIER_NAMES, SIMULATED, tried_for
 from heliograph.web.read_budget import work
 from heliograph.webhooks.policy.bin import is_bin
 
-LIVE_S = 1.0  # between two looks at a message
+LIVE_S = 1.0  # interval of checks for changes of a message
 KINDS = {"email": EmailContent, "sms": SmsContent, "whatsapp": WhatsappContent}
 WORST = ("bad", "wait", "info", "good")
 
@@ -113,7 +113,7 @@ async def live(visit: Visit) -> Answer:
     return stream(visit, Watch(key=("message", str(team), id_), read=pulse, parts=("events",), every_s=LIVE_S))
 
 
-# -- its content -------------------------------------------------------------------------------------------------
+# -- content -----------------------------------------------------------------------------------------------------
 
 
 async def preview(visit: Visit) -> Answer:
@@ -129,7 +129,7 @@ async def preview(visit: Visit) -> Answer:
 
 
 async def source(visit: Visit) -> Answer:
-    """Show the mail as it is built; only its signature, made at each hand-over, is missing."""
+    """Return the MIME source of the mail; only the DKIM signature is missing, which is added at each send."""
     found = await _email(visit)
     mail = await visit.tools.eml(found.id, found.content, visit.hold)
     if "download" in visit.query:

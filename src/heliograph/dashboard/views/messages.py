@@ -1,4 +1,4 @@
-"""Messages of every channel: the list, its search and filters, all of them in the address, and the list as a file."""
+"""Message list of all channels: search and filters, all of them in the URL, and export."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -35,7 +35,7 @@ from heliograph.storage.search.message_search import (
 PAGE = 50
 EXPORT_PORTION = 1000
 STATUSES = tuple(dict.fromkeys(state for states in STATES.values() for state in states))
-MORE = ("template", "tag", "domain", "key", "from", "until", "sort")  # the filters behind a click
+MORE = ("template", "tag", "domain", "key", "from", "until", "sort")  # filters that are collapsed by default
 COLUMNS = ("id", "channel", "status", "recipients", "to", "from", "subject", "template_id", "created_at")
 _ID_START = re.compile(r"(eml|sms|wam)_[0-9A-Za-z]{1,26}")
 
@@ -92,16 +92,16 @@ def _cells(line: MessageLine) -> tuple[str, ...]:
     )
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------------
+# -- search and filters ------------------------------------------------------------------------------------------------
 
 
 def typed(visit: Visit) -> str:
-    """Return what is searched for."""
+    """Return the search text."""
     return visit.query.get("q", "").strip()
 
 
 def kept(visit: Visit) -> dict[str, str]:
-    """Return what the next page is asked for as well."""
+    """Return the query parameters that links to other pages keep."""
     return {name: value for name, value in visit.query.items() if name != "before" and value}
 
 
@@ -128,7 +128,7 @@ def read_search(visit: Visit) -> tuple[Search, dict[str, str]]:
 
 
 def looked_for(text: str) -> dict[str, Any]:
-    """Search for the beginning of an id, or a part of anything."""
+    """Return the search criteria for a text: the prefix of an id, or a substring."""
     if _ID_START.fullmatch(text):
         return {"id_start": text[:4] + text[4:].upper()}
     return {"needle": read_search_text(text)}
@@ -144,12 +144,12 @@ def _id(visit: Visit, name: str) -> str | None:
 
 
 def is_id(text: str) -> bool:
-    """Tell whether it could be one; anything else is not worth a question to the database."""
+    """Return whether the text could be an id; otherwise no database query is needed."""
     return text.isascii() and text.replace("_", "").isalnum()
 
 
 async def page_of(visit: Visit, text: str) -> str | None:
-    """Return the page of the message or verification whose id was typed."""
+    """Return the page of the message or verification with this id; None if not found."""
     team = visit.team.record.ref
     if not is_id(text):
         return None
@@ -161,7 +161,7 @@ async def page_of(visit: Visit, text: str) -> str | None:
 
 
 def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Search, dict[str, str]]:
-    """Read what messages and verifications have in common, and what is wrong with it."""
+    """Parse the filters shared by messages and verifications; return the search and the errors by field."""
     errors: dict[str, str] = {}
     times: dict[str, int] = {}
     for name in ("from", "until"):
@@ -184,8 +184,9 @@ def read_filter(visit: Visit, statuses: tuple[str, ...]) -> tuple[Search, dict[s
 
 
 def read_moment(text: str, zone: tzinfo, is_end: bool) -> int | None:
-    """Read a day where the reader is, or a time with or without
-    its zone, in ms. A day's end is the next one's start.
+    """Parse a day in the reader's zone or a time with or without a zone, in ms; None if invalid.
+
+    The end of a day is the start of the next day.
     """
     try:
         if len(text) == 10:
@@ -198,7 +199,7 @@ def read_moment(text: str, zone: tzinfo, is_end: bool) -> int | None:
 
 
 def moment_field(text: str, zone: tzinfo) -> tuple[str, str]:
-    """Return the kind of a field for such a time, and what stands in it: a day, or a time where the reader is."""
+    """Return the type and value of the input field for a time filter: a day, or a time in the reader's zone."""
     if len(text) in (0, 10):
         return "date", text
     try:
@@ -209,7 +210,7 @@ def moment_field(text: str, zone: tzinfo) -> tuple[str, str]:
 
 
 def _address(text: str) -> str | None:
-    """Return the normal form of a whole email address or phone number."""
+    """Return the normalized form of a complete email address or phone number; None if `text` is neither."""
     if address := parse_address(text):
         return address.normal
     try:
@@ -218,7 +219,7 @@ def _address(text: str) -> str | None:
         return None
 
 
-# -- what is shown -----------------------------------------------------------------------------------------------------
+# -- display -----------------------------------------------------------------------------------------------------------
 
 
 def paging(visit: Visit, found: SearchPage[Row]) -> dict[str, Any]:
@@ -233,7 +234,7 @@ def paging(visit: Visit, found: SearchPage[Row]) -> dict[str, Any]:
 
 
 async def lines_of(visit: Visit, lines: Any) -> list[dict[str, Any]]:
-    """Describe each line, with what became of its recipients where there are several."""
+    """Return the display values of each row, with outcome counts for messages to several recipients."""
     shown = [line_of(visit, line) for line in lines]
     several = [line["key"] for line in shown if line["others"] > 0]
     outcomes = await visit.store.messages.outcomes(several) if several else {}
@@ -247,7 +248,7 @@ async def lines_of(visit: Visit, lines: Any) -> list[dict[str, Any]]:
 
 
 async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine]) -> str:
-    """Return how many there are, when the page does not show it itself and an index can tell."""
+    """Return the number of matches as text; empty if the page shows all matches or an index cannot count them."""
     is_by_parts = wanted.needle or wanted.key_id or wanted.domain or wanted.oldest_first
     if found.after is None:
         return "" if wanted.before else _plural(len(found.lines))
@@ -260,7 +261,7 @@ async def _counted(visit: Visit, wanted: Search, found: SearchPage[MessageLine])
 
 
 async def _figures(visit: Visit, wanted: Search) -> list[tuple[str, str]]:
-    """Count, of all messages of a template or of a tag, how many are in each state."""
+    """Return the number of messages per state, if the only filter is one template or one tag."""
     others = (wanted.status, wanted.wrong, wanted.address, wanted.needle, wanted.id_start, wanted.key_id, wanted.domain)
     if bool(wanted.template_id) == bool(wanted.tag) or any(others):
         return []

@@ -1,4 +1,4 @@
-"""Notices: what somebody is told of, on their account's page; and the chat of a team, or of the instance."""
+"""Notice settings: a user's own, and the chat webhook of a team or of the instance."""
 
 from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
 from heliograph.domain.operations.notices import INSTANCE
@@ -12,7 +12,7 @@ SENT, REMOVED = "A test is on its way to the chat.", "The chat was removed."
 SAVED = "The chat is saved. Send a test to see whether it arrives."
 
 
-# -- of a person -----------------------------------------------------------------------------------------------
+# -- user ------------------------------------------------------------------------------------------------------
 
 
 async def show(visit: Visit) -> Answer:
@@ -48,12 +48,12 @@ async def choose(visit: Visit) -> Answer:
 
 
 def _own(visit: Visit) -> dict[str, str]:
-    """Map teams to roles; the instance, for those who run it, comes first."""
+    """Return the user's role per team; for operators, the instance comes first."""
     teams = {team: role for team, role in visit.roles.items() if team in visit.setup.teams}
     return ({INSTANCE: "operator"} if visit.person.operator else {}) | teams
 
 
-# -- of a chat -------------------------------------------------------------------------------------------------
+# -- chat ------------------------------------------------------------------------------------------------------
 
 
 async def show_chat(visit: Visit, errors: dict[str, str] | None = None) -> Answer:

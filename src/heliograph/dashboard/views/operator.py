@@ -1,4 +1,4 @@
-"""Teams of the instance: made, suspended, given credit and a plan, let send again."""
+"""Teams of the instance, for operators: creation, suspension, credit, plan, and resuming paused email."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from heliograph.texts.dashboard_links import of_team
 
 NEW = {"name": "", "id": "", "currency": "USD", "email_quota": "10000", "credit": "0"}
 PLAN = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max", "segmenting", "passthrough")
-TABS = ("credit", "plan")  # beside the summary
+TABS = ("credit", "plan")  # tabs besides the summary
 RATES_MS = 30 * DAY_MS
 NUMBERS = ("email_quota", "rate_limit", "marketing_per_day", "octets_per_day", "domains_max")
 
@@ -90,7 +90,7 @@ async def show_new(visit: Visit, given: dict[str, str] | None = None, errors: di
 async def show_team(
     visit: Visit, given: dict[str, str] | None = None, errors: dict[str, str] | None = None, tab: str = ""
 ) -> Page:
-    """Show one of its tabs; with errors, the one whose form was sent."""
+    """Show a tab of the team's page; with errors, the tab whose form was submitted."""
     record = visit.team.record
     account = await visit.store.ledger.account(record.ref)
     counts = (await visit.store.reputation.counts()).get(record.ref, Counts())
@@ -118,14 +118,14 @@ async def show_team(
 
 
 def _unjudged(sends: int) -> str:
-    """Say why there is no judgement; empty: there is one."""
+    """Return why the reputation is not rated yet; empty if it is rated."""
     if not sends:
         return "Nothing to judge yet."
     return "" if sends >= MIN_SENDS else f"Too few to judge ({sends} of {MIN_SENDS})."
 
 
 def _typed(given: dict[str, str]) -> dict[str, Any]:
-    """Read numbers as numbers; what is none stays as it is, and is complained about."""
+    """Convert numeric fields to numbers; an invalid number stays text, so that validation reports it."""
     numbers = {name: whole_number(given[name], 15) for name in NUMBERS if name in given}
     return given | {name: number for name, number in numbers.items() if number is not None}
 

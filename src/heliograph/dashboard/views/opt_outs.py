@@ -1,4 +1,4 @@
-"""The phones that opted out: list, add, remove after a question."""
+"""Phones that opted out: list, add, and remove after confirmation."""
 
 from heliograph.dashboard.page_request import Answer, Page, Redirect, Visit, errors_of
 from heliograph.domain.refusals import OptOutNotFound, Refusal
@@ -39,7 +39,7 @@ async def ask_remove(visit: Visit) -> Answer:
     phone, channel = visit.query.get("phone", ""), visit.query.get("channel", "")
     try:
         (found,) = await opt_outs.find(visit.store, visit.team.record, phone, channel)
-    except Refusal:  # opened again, or without its line
+    except Refusal:  # page reloaded after the removal, or opened without its parameters
         return Redirect(_here(visit), "This phone is not on the list.")
     return Page("opt_out_remove.html", {"found": found})
 

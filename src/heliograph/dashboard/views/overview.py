@@ -1,4 +1,4 @@
-"""A team's first page: what became of its messages, what needs attention, and a test message to begin with."""
+"""Overview of a team: message statistics, alerts, and a form for a first test message."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -27,20 +27,20 @@ from heliograph.storage.stats import QUEUE_MOST, Reached
 
 CHANNELS: dict[str, str] = {"email": "Email", "sms": "SMS", "whatsapp": "WhatsApp"}
 SPANS = {"day": "24 hours", "month": "30 days", "year": "12 months"}
-FEW = 20  # messages of a bar: a rate of fewer says little
+FEW = 20  # a rate of fewer messages per bar is not meaningful
 MAGIC = "delivered@simulator.test"
-STATES = ("delivered", "read", "bounced", "complained", "failed")  # of the table, after `sent`
-# Of emails alone: what its figures are called, the state, and what the reputation guard counts it as.
+STATES = ("delivered", "read", "bounced", "complained", "failed")  # columns of the table after `sent`
+# Statistics of emails only: (title, state, name of the rate in the reputation check).
 BY_EMAIL: tuple[tuple[str, str, Literal["bounces", "complaints"]], ...] = (
     ("Bounce rate", "bounced", "bounces"),
     ("Complaint rate", "complained", "complaints"),
 )
 
-ByChannel = dict[str, list[Reached]]  # one for each bucket
+ByChannel = dict[str, list[Reached]]  # channel → counts, one for each bucket
 
 
 async def send_test(visit: Visit) -> Answer:
-    """Send an email of the team's own, by the same way as the API's."""
+    """Send a test email from the team, through the same code as the API."""
     to = visit.form.get("to", "").strip() or MAGIC
     request = EmailRequest(
         to=to,
@@ -64,7 +64,7 @@ def _in_words(refusal: Refusal) -> str:
 
 
 def _sender(team: Team) -> str | None:
-    """Return a sender of the first approved domain; None: there is none, or the sandbox takes the platform's."""
+    """Return a sender address at the first approved domain; None without one, or in the sandbox (platform sender)."""
     domains = [] if team.sandbox else team.approved_domains
     return f"hello@{domains[0].name}" if domains else None
 
@@ -123,13 +123,13 @@ async def show(visit: Visit, to: str = MAGIC, wrong: str = "") -> Page:
 
 
 def _earlier(times: Sequence[Bucket]) -> int:
-    """Return where the period before begins, which is as long; figures of the year before are not kept."""
+    """Return the start of the preceding period of equal length; `start` for a year: older statistics are not kept."""
     start, finish = times[0].start, times[-1].finish
     return start if finish - start > 60 * DAY_MS else start - (finish - start)
 
 
 def _messages(base: str, start: int, finish: int, **wanted: str) -> str:
-    """Return the page of the messages of a time, in a state, of a channel."""
+    """Return the URL of the message list filtered by time range and `wanted`, such as state and channel."""
     given = {"from": _minute(start), "until": _minute(finish)} | {name: one for name, one in wanted.items() if one}
     return f"{base}/messages?{urlencode(given, safe=':')}"
 
@@ -139,14 +139,14 @@ def _minute(ms: int) -> str:
 
 
 class Tile(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure, judged by the product's own thresholds and beside the period before."""
+    """A figure with its rating by the product's thresholds and its change from the preceding period."""
 
     name: str
     figure: str
     page: str
-    change: str = ""  # since the period before
-    better: bool | None = None  # the change; None: neither
-    state: str = ""  # of its badge
+    change: str = ""  # change from the preceding period
+    better: bool | None = None  # whether the change is an improvement; None if neither
+    state: str = ""  # state of the badge
     judged: str = ""
 
 
@@ -206,7 +206,10 @@ def _change(before: str, more: float, span: str) -> str:
 
 
 def rate(part: int, whole: int) -> float | None:
-    """Return it in percent; outcomes of an earlier hour's sends make it no more than 100. None: nothing was sent."""
+    """Return `part` of `whole` in percent; None if `whole` is 0.
+
+    At most 100: outcomes may belong to sends of an earlier hour.
+    """
     return min(100.0, 100 * part / whole) if whole else None
 
 
@@ -217,7 +220,9 @@ def _sum(counts: Iterable[Reached]) -> Reached:
 def _fold(
     found: dict[tuple[int, str], Reached], times: Sequence[Bucket], width: int, channels: Iterable[str]
 ) -> ByChannel:
-    """Sum up by bar; a sum is of the bar in which its middle lies: summer time may move its beginning by an hour."""
+    """Sum counts per channel and bucket. A count belongs to the bucket that contains the middle of its interval:
+    daylight saving time may shift the start by an hour.
+    """
     starts = [time.start for time in times]
     folded = {channel: [Reached()] * len(times) for channel in channels}
     for (start, channel), counts in found.items():
@@ -237,7 +242,7 @@ def _sends(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) 
 
 
 def _rates(base: str, series: ByChannel, times: Sequence[Bucket], channel: str) -> list[Chart]:
-    """Chart the rates; bounces and complaints are of emails alone, so they are shown where there are emails."""
+    """Return the charts of rates; bounce and complaint rates only if emails are shown."""
     wanted: list[tuple[str, str, list[str], float, float | None]] = [
         ("Delivery rate", "delivered", list(series), 100.0, None)
     ]

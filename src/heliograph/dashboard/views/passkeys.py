@@ -1,7 +1,7 @@
-"""Passkeys: adding and removing them, and signing in with one.
+"""Adds and removes passkeys, and signs users in with a passkey.
 
-A script asks for the question and sends the browser's answer with the form. Until then the challenge is in a sealed
-cookie, for this session alone; it is good once.
+A script fetches the WebAuthn options and submits the browser's response with the form. Until then the challenge is
+kept in an encrypted cookie, bound to this session; it can be used once.
 """
 
 import msgspec
@@ -116,7 +116,7 @@ def _party(visit: Visit) -> Party:
 
 
 def _place(visit: Visit) -> str:
-    """Return what a challenge is sealed for."""
+    """Return the encryption context of a challenge: the session that it is bound to."""
     return f"passkey/{visit.who.session if visit.who else ''}"
 
 

@@ -1,4 +1,4 @@
-"""For operators: everybody on the instance."""
+"""All user accounts of the instance, for operators."""
 
 from urllib.parse import quote
 

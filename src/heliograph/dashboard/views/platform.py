@@ -1,4 +1,4 @@
-"""What holds for every team: how much a sandbox may send for real, and the price list that approvals begin with."""
+"""Settings for all teams: real sends allowed in the sandbox, and the default price list for approvals."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ def _to_form(record: Platform) -> dict[str, str]:
 
 
 def _read_prices(text: str) -> dict[str, Any] | None:
-    """Read the prices as a setup file would write them; None: a line is not four words."""
+    """Parse the price list into the setup file's structure; None if a line does not have four words."""
     prices: dict[str, Any] = {}
     for words in (line.split() for line in text.splitlines() if line.strip()):
         if len(words) != 4:

@@ -1,4 +1,4 @@
-"""Other people's HTML and files, shown where they can do nothing: no script, no form, nothing loaded by itself."""
+"""Shows untrusted HTML and files safely: no scripts, no forms, and no remote content without consent."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from heliograph.web.request import Headers
 ALONE = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; frame-ancestors 'self'"
 WITH_IMAGES = ALONE.replace("img-src data:", "img-src data: https: http:")
 FILE_ALONE = "default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; sandbox"
-# What a browser may show by itself: it runs nothing in them. All else is saved.
+# Types that browsers show without executing any content. All other types are downloaded.
 SHOWN_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain"})
 
 
@@ -22,13 +22,13 @@ F = TypeVar("F", File, AttachmentRecord)
 
 
 def framed(html: str, *, images: bool) -> Download:
-    """Answer for a sandboxed iframe of our own; with `images`, those of the world are loaded."""
+    """Return untrusted HTML for a sandboxed iframe of our pages; `images` allows remote images."""
     policy = WITH_IMAGES if images else ALONE
     return Download(html.encode("utf-8", "replace"), "text/html; charset=utf-8", headers=_kept_alone(policy))
 
 
 def with_pictures(html: str, files: Iterable[tuple[Attached, bytes]]) -> str:
-    """Return the HTML with the pictures that came in the mail, as the frame can show them."""
+    """Return the HTML with `cid:` references replaced by data URIs of the mail's inline images."""
     for file, octets in files:
         data = base64.b64encode(octets).decode()
         html = html.replace(f"cid:{file.content_id}", f"data:{file.content_type};base64,{data}", 1)
@@ -40,19 +40,19 @@ def pictures_in(files: Iterable[F]) -> list[F]:
 
 
 def listed(files: Sequence[F]) -> list[tuple[F, str, bool]]:
-    """Return each file with its size for people, and whether a browser may show it."""
+    """Return each file with its formatted size and whether a browser may show it."""
     return [(file, in_bytes(file.size), file.content_type in SHOWN_TYPES) for file in files]
 
 
 def in_bytes(size: int) -> str:
-    """Write the size of a file, for people."""
+    """Format the size of a file."""
     if size < KIB:
         return f"{size} B"
     return f"{size / KIB:.1f} KB" if size < MIB else f"{size / MIB:.1f} MB"
 
 
 def shown_or_saved(visit: Visit, file: Attached, body: bytes) -> Download:
-    """Show a file where a browser runs nothing in it, else save it; whatever it calls itself, it is never a page."""
+    """Return a file to be shown if its type is safe, otherwise to be downloaded; never as an HTML page."""
     headers = _kept_alone(FILE_ALONE)
     if file.content_type not in SHOWN_TYPES or "save" in visit.query:
         return Download(body, "application/octet-stream", file.filename or "attachment", headers=headers)

@@ -1,6 +1,6 @@
-"""Signing in with an identity provider: there, and back again; also to show that it is still the same person.
+"""Sign-in with the identity provider, also for re-authentication of a signed-in user.
 
-What binds the answer to this browser is in a sealed cookie until it comes; it is good once.
+The state that binds the provider's response to this browser is kept in an encrypted cookie; it can be used once.
 """
 
 import hmac
@@ -20,8 +20,9 @@ from heliograph.manage import people
 from heliograph.texts.dashboard_links import ACCOUNT
 
 COOKIE = "heliograph_provider"
-WAIT_MS = 10 * MINUTE_MS  # how long somebody may take there
-LASTS_MS = 12 * HOUR_MS  # a session, however much it is used: who is let in and with which groups is asked again
+WAIT_MS = 10 * MINUTE_MS  # time a user may spend at the provider
+# session lifetime regardless of activity: access and groups are then checked again at the provider
+LASTS_MS = 12 * HOUR_MS
 AWAY = "{} does not answer just now. Try again in a moment."
 REFUSED = "{} did not let you in."
 NOT_BELIEVED = "This sign-in with {} did not work. Try again."
@@ -39,14 +40,14 @@ log = structlog.get_logger()
 
 
 class Journey(msgspec.Struct, frozen=True):
-    """Of a browser that is at the provider."""
+    """Pending authorization request of a browser, stored in the cookie."""
 
     state: str
     nonce: str
     verifier: str
     next: str
     until: int
-    session: str = ""  # of somebody who is signed in, and shows it again
+    session: str = ""  # session of a signed-in user who re-authenticates; otherwise empty
 
 
 async def begin(visit: Visit) -> Answer:
@@ -94,7 +95,7 @@ async def finish(visit: Visit) -> Answer:
 
 
 async def _prove(visit: Visit, provider: Provider, visitor: Visitor, journey: Journey) -> Answer:
-    """Judge by the time that it names: who sits at an open browser could leave `prompt=login` out of the address."""
+    """Confirm re-authentication by `auth_time`: a user could remove `prompt=login` from the URL."""
     known = await visit.store.people.identities(visit.person.person)
     if (visitor.identity.issuer, visitor.identity.subject) not in [(one.issuer, one.subject) for one in known]:
         return await _stay(visit, SOMEBODY_ELSE.format(provider.options.name))
@@ -118,7 +119,7 @@ async def _admit(visit: Visit, provider: Provider, visitor: Visitor, journey: Jo
 
 
 async def leave(visit: Visit) -> Answer:
-    """Sign out of the provider as well, for who asks: others on this machine could come back without a password."""
+    """Also sign out at the provider, if the user asks: otherwise the next user of the browser could sign in again."""
     provider = _provider(visit)
     try:
         place = await provider.leaving(f"{visit.context.base_url}/dashboard/sign-in")
@@ -148,7 +149,7 @@ async def _away(visit: Visit, provider: Provider, error: ProviderAway) -> Page:
 
 
 async def _stay(visit: Visit, problem: str, status: int = 403) -> Page:
-    """Show the page where somebody came from."""
+    """Show the error on the page that the user came from: the account, or the sign-in page."""
     if visit.who:
         return msgspec.structs.replace(await account.show(visit, {"anew": problem}), status=status)
     return page(visit, problem=problem, status=status)

@@ -1,4 +1,4 @@
-"""Queues of the instance: what waits, what is dead, and delivery as a whole held back."""
+"""Queues of the instance: waiting messages, dead letters, and pausing of all delivery."""
 
 import msgspec
 
@@ -123,7 +123,7 @@ async def drop_all(visit: Visit) -> Answer:
 
 
 def _sure_until(visit: Visit) -> int | None:
-    """Return when the page had counted them; None: the box is not ticked."""
+    """Return the time at which the page counted the dead letters; None if the confirmation box is not ticked."""
     return whole_number(visit.form.get("until", ""), 15) if visit.form.get("sure") == "yes" else None
 
 

@@ -1,4 +1,6 @@
-"""Whether somebody who is signed in has proven it just now: an open session must not become another's for ever."""
+"""Re-authentication of a signed-in user before sensitive changes, so that an open session cannot take over the
+account.
+"""
 
 from heliograph.dashboard.page_request import Visit
 from heliograph.dashboard.passwords import is_right
@@ -14,7 +16,7 @@ UNPROVEN = "Confirm it's you first."
 
 
 async def why_unproven(visit: Visit, person: Person, password: str) -> str:
-    """Say why it may be somebody else; empty: it is this person."""
+    """Return why the user could not be re-authenticated; empty on success."""
     if not person.password:
         return UNPROVEN if must_prove(visit, person) else ""
     attempt = await begin_try(visit, person.email, person)
@@ -27,9 +29,9 @@ async def why_unproven(visit: Visit, person: Person, password: str) -> str:
 
 
 def must_prove(visit: Visit, person: Person) -> bool:
-    """Tell whether the person must show it at the provider: who has no password does.
+    """Return whether the user must re-authenticate at the provider, because the account has no password.
 
-    Without a provider there is nobody to ask: the demo's link, for one.
+    False without a provider, for example for the demo account.
     """
     return visit.tools.provider is not None and not person.password and not _is_proven(visit)
 
@@ -43,7 +45,7 @@ def _is_proven(visit: Visit) -> bool:
 
 
 def cookie(visit: Visit) -> str:
-    """Make a cookie for a Redirect: from now on it is proven, in this session alone."""
+    """Return the cookie for a Redirect that marks this session as re-authenticated from now on."""
     until = visit.context.clock.now() + LASTS_MS
     return f"{COOKIE}={visit.tools.seal(str(until).encode(), _place(visit))}; Max-Age={LASTS_MS // SECOND_MS}"
 

@@ -1,4 +1,4 @@
-"""The request log: every call of the team's keys, and of refused ones what the error means and how to mend it."""
+"""Request log: all API calls with the team's keys; for rejected calls, the meaning of the error and its fix."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ EXPLAINED = {refusal.code: {"meaning": refusal.meaning(), "fix": refusal.fix} fo
 CLASSES = (("", "Any status"), ("2", "Succeeded (2xx)"), ("4", "Refused (4xx)"), ("5", "Failed (5xx)"))
 SPANS = {"hour": HOUR_MS, "day": DAY_MS}
 TIMES = (("", "Last 7 days"), ("day", "Last 24 hours"), ("hour", "Last hour"))
-# Where what a request made or asked for is shown, by the beginning of its id.
+# Prefix of an id → path of the page that shows the object which a request created or read.
 PLACES = {
     **dict.fromkeys(("eml", "sms", "wam"), "messages"),
     "vrf": "verifications",
@@ -29,7 +29,8 @@ FILTERS = ("class", "code", "key", "route", "time")
 async def show(visit: Visit) -> Answer:
     wanted = visit.query.get("id", "").strip()
     store, team = visit.store.requests, visit.team.record.ref
-    await visit.context.state.requests.write(store)  # of other processes, those of the last second may be missing
+    # flush this process; entries of other processes may lag by a second
+    await visit.context.state.requests.write(store)
     if wanted and await store.find(team, wanted):
         return Redirect(f"{_here(visit)}/{wanted}")
     given = {name: visit.query.get(name, "").strip() for name in FILTERS}
@@ -68,7 +69,8 @@ async def show_one(visit: Visit) -> Answer:
     explained = EXPLAINED.get(one.code)
     values: dict[str, Any] = {
         "one": one,
-        "answer": one.message.removesuffix(explained["fix"]).strip() if explained else "",  # what to do stands below it
+        # the fix is shown separately
+        "answer": one.message.removesuffix(explained["fix"]).strip() if explained else "",
         "place": _place(visit, one),
         "explained": explained,
         "key": _keys(visit).get(one.key, ""),
@@ -82,12 +84,12 @@ async def live(visit: Visit) -> Answer:
 
 
 async def live_address(visit: Visit) -> str:
-    """Return the stream's address for a page that shows the newest."""
+    """Return the URL of the live stream for a page that shows the newest requests."""
     return await stream_address(visit, f"{_here(visit)}/live", _watch(visit))
 
 
 async def newest_requests(visit: Visit, count: int) -> list[tuple[LoggedRequest, str]]:
-    """List the newest, each with the place of what it made."""
+    """Return the newest requests, each with the page of the object that it created or read."""
     store = visit.store.requests
     await visit.context.state.requests.write(store)
     return [(one, _place(visit, one)) for one in (await store.page(visit.team.record.ref, limit=count))[:count]]
@@ -113,17 +115,17 @@ def _wanted(given: dict[str, str], now: int) -> WantedRequests:
 
 
 def _choices(anything: str, names: Any, chosen: str) -> list[tuple[str, str]]:
-    """List the choices with the one that was chosen, also when it is none of these."""
+    """Return the options of a filter, including the selected value even if it is unknown."""
     return [("", anything), *((name, name) for name in sorted({*names, chosen} - {""}))]
 
 
 def _keys(visit: Visit) -> dict[str, str]:
-    """Map the public parts of the team's keys to their names."""
+    """Return the public id and name of each API key of the team."""
     own = (caller.key for caller in visit.setup.callers.values() if caller.team.record.id == visit.team.record.id)
     return {key.id: key.name for key in own}
 
 
 def _place(visit: Visit, one: LoggedRequest) -> str:
-    """Return where what it made is shown; empty: nowhere."""
+    """Return the page of the object that the request created or read; empty if there is none."""
     kind = PLACES.get(one.subject.partition("_")[0])
     return f"{visit.base}/{kind}/{one.subject}" if kind and one.subject else ""

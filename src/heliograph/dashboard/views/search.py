@@ -1,4 +1,4 @@
-"""One search over everything of a team that the visitor may see: what they may not open is not looked for."""
+"""Search over all objects of a team; objects that the user may not open are not searched."""
 
 from collections.abc import Iterable
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from heliograph.domain.search.trigrams import NEEDLE_MAX, fold
 from heliograph.manage.keys import keys_of
 from heliograph.storage.search.message_search import Search
 
-MOST = 5  # of each kind
+MOST = 5  # maximum number of hits per kind
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,12 +29,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class HitGroup(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     hits: list[Hit]
-    more: str = ""  # where all of them are
+    more: str = ""  # link to all hits of this kind
     more_text: str = ""
 
 
 async def show(visit: Visit) -> Answer:
-    text, is_part = typed(visit)[:NEEDLE_MAX], "part" in visit.query  # which a script asks for, while one types
+    # a script requests only the hits while the user types
+    text, is_part = typed(visit)[:NEEDLE_MAX], "part" in visit.query
     if text and not is_part and (page := await page_of(visit, text)):
         return Redirect(page)
     groups = [group for group in await _groups(visit, text) if group.hits]
@@ -60,7 +61,7 @@ async def _groups(visit: Visit, text: str) -> list[HitGroup]:
 
 
 def _has(part: str, *texts: str) -> bool:
-    """Tell whether each word of it is somewhere in these texts."""
+    """Return whether each word of `part` occurs in one of the texts."""
     whole = fold(" ".join(texts))
     return all(word in whole for word in part.split())
 
@@ -74,7 +75,7 @@ def _actions(visit: Visit, part: str) -> list[Hit]:
 
 
 def _places(visit: Visit, part: str, places: Iterable[MenuPlace]) -> list[Hit]:
-    """List those whose name has it before those that other words lead to."""
+    """Return matching pages; matches in the name come before matches in the keywords."""
     known = [
         (not _has(part, one.name), Hit(name=one.name, to=one.address(visit.base), icon=one.icon))
         for one in places

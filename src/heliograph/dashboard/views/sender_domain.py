@@ -1,4 +1,4 @@
-"""One sending domain: added by its name, the records to set, whether they are there, its keys and its brand."""
+"""One sending domain: adding, required DNS records and their check results, DKIM keys and brand."""
 
 from collections.abc import Mapping
 
@@ -38,19 +38,19 @@ PLATFORM = of_instance("domain")
 
 
 class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A record as the table shows it."""
+    """A DNS record as a row of the table."""
 
     record: Record
-    name: str  # within the zone
-    priority: str  # of an MX
+    name: str  # relative to the zone
+    priority: str  # priority of an MX record
     value: str
-    split: str  # in quoted strings; empty where one string is enough
+    split: str  # value as quoted strings; empty if one string is enough
     parts: int
     kept: KeptVerdict | None
 
     @property
     def state(self) -> tuple[str, str]:
-        """Return a state's word and what it is called here."""
+        """Return the state and its label on this page."""
         if self.kept is None:
             return "checking", "Not checked yet"
         verdict = self.kept.verdict
@@ -62,7 +62,7 @@ class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mend(self) -> str:
-        """Say what is wrong with what was found; the value stands above it in the table."""
+        """Return how to fix a wrong record; the table shows the expected value above."""
         if self.kept is None or (self.kept.verdict.answered and not self.kept.verdict.found):
             return ""
         mend = self.kept.verdict.fix
@@ -71,7 +71,7 @@ class RecordLine(msgspec.Struct, frozen=True, kw_only=True):
         return mend
 
 
-# -- added, checked, changed ----------------------------------------------------------------------------------------
+# -- adding, checking, changing -------------------------------------------------------------------------------------
 
 
 async def new(visit: Visit, **errors: str) -> Page:
@@ -108,7 +108,7 @@ async def check(visit: Visit) -> Answer:
 
 
 async def zone(visit: Visit) -> Answer:
-    """Answer the records as a file to import at the DNS provider."""
+    """Return the records as a zone file, for import at the DNS provider."""
     domain = await _domain(visit)
     if not _domains(visit).is_public:
         raise Gone("There are no records to download before this service has a public name.")
@@ -146,7 +146,7 @@ async def remove(visit: Visit) -> Answer:
 
 
 async def set_mail_host(visit: Visit) -> Answer:
-    """Set the public name that all domains' records lead to, said where its lack is seen."""
+    """Set the public host name that the DNS records of all domains refer to."""
     host = visit.form.get("mail_host", "").strip().lower().removesuffix(".")
     back = visit.form.get("back", "")
     there = back if back.startswith("/dashboard/") and back.isprintable() else PLATFORM
@@ -159,7 +159,7 @@ async def set_mail_host(visit: Visit) -> Answer:
     return Redirect(there, f"DNS records now name {host}.")
 
 
-# -- showing ----------------------------------------------------------------------------------------------------------
+# -- pages ------------------------------------------------------------------------------------------------------------
 
 
 def _domains(visit: Visit) -> Domains:
@@ -167,8 +167,9 @@ def _domains(visit: Visit) -> Domains:
 
 
 async def _domain(visit: Visit) -> Domain:
-    """Return the team's domain; on the operator's page that of
-    the platform's own sender, or of whoever has proved it theirs.
+    """Return the team's domain; on the operator's page, the domain of the platform's sender.
+
+    If a team has verified the platform's domain, its domain is returned.
     """
     if visit.team_found:
         return own_domain(visit)
@@ -189,7 +190,7 @@ def _watch(visit: Visit, domain: Domain) -> Watch:
 
 
 def _zone(visit: Visit, domain: Domain, looked: LookedUp) -> str:
-    """Return the zone that was chosen, or is known."""
+    """Return the DNS zone that the user selected, otherwise the detected zone."""
     wanted = visit.query.get("zone", "")
     return wanted if wanted in zones(domain.name) else looked.zone
 
@@ -214,7 +215,7 @@ def _lines(looked: LookedUp, zone: str) -> list[RecordLine]:
 
 
 def _silence(lines: list[RecordLine]) -> str:
-    """Say why none of the records could be looked up; empty: some could, or none was tried."""
+    """Return why no record could be looked up; empty if a lookup was answered or a record was not checked yet."""
     verdicts = [line.kept.verdict for line in lines if line.kept]
     if not verdicts or len(verdicts) < len(lines) or any(verdict.answered for verdict in verdicts):
         return ""
@@ -222,7 +223,7 @@ def _silence(lines: list[RecordLine]) -> str:
 
 
 def _every(looked: LookedUp) -> str:
-    """Say how often it is looked up just now."""
+    """Return the current interval of DNS checks as text; empty if the domain is not being checked frequently."""
     if not looked.is_watched or not looked.next_at or not looked.checked_at:
         return ""
     ms = looked.next_at - looked.checked_at

@@ -1,8 +1,8 @@
-"""Recipients of a sandbox team: each shows by a code that it wants the team's messages.
+"""Verified recipients of a sandbox team: each confirms by a code that they want the team's messages.
 
-A mail with a code is handed over inside the request and kept nowhere: the team must not find the code among its own
-messages. A phone is verified as POST /v1/verify does, with all its limits. Where a channel is only simulated nothing
-can reach anybody, so the page shows the code itself.
+A mail with a code is sent within the request and not stored, so that the team cannot read the code among its messages.
+A phone is verified like POST /v1/verify, with all its limits. If a channel is simulated, no message reaches the
+recipient, so the page shows the code.
 """
 
 from urllib.parse import urlencode
@@ -23,7 +23,7 @@ from heliograph.manage import platform_mail, recipients
 
 
 async def ask(visit: Visit) -> Answer:
-    """Send the code."""
+    """Send a code to the new recipient."""
     if not visit.team.sandbox:
         raise Gone
     try:
@@ -48,7 +48,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def confirm(visit: Visit) -> Answer:
-    """Add the recipient when the code is right."""
+    """Add the recipient if the code is correct."""
     form, context, team = visit.form, visit.context, visit.team.record
     address, tries = _address(visit, form), {f"recipient code {team.id}": recipients.CODES_MAX}
     if await visit.store.tries.begin(tries, context.clock.now()):
@@ -76,7 +76,7 @@ def _page(visit: Visit, given: dict[str, str], error: str = "") -> Page:
 
 
 def is_simulated(visit: Visit, address: str) -> bool:
-    """Tell whether no carrier of the channel is real, not even one that is disabled or out of reach now."""
+    """Return whether the address's channel has no real carrier, not even a disabled or unreachable one."""
     return platform_mail.is_simulated(visit.setup, "email" if "@" in address else "sms")
 
 
@@ -90,11 +90,11 @@ def _address(visit: Visit, given: dict[str, str]) -> str:
     return address
 
 
-# -- a phone ------------------------------------------------------------------------------------------------
+# -- phone --------------------------------------------------------------------------------------------------
 
 
 def _caller(visit: Visit, phone: str) -> Caller:
-    """Return the team as if it might verify this phone, whatever its plan."""
+    """Return the team as a caller that may verify this phone, regardless of its plan."""
     team = visit.team
     record = replace(team.record, features=("verify",))
     return replace(visit.caller, team=replace(team, record=record, recipients=frozenset({phone})))
@@ -108,7 +108,7 @@ async def _send_sms(visit: Visit, phone: str) -> dict[str, str]:
 
 
 async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
-    """Tell whether the code is right, and the verification is one of this phone."""
+    """Return whether the code is correct. Raises Gone if the verification is not for this phone."""
     found = await visit.context.store.verifications.get(visit.team.record.ref, id_)
     if found is None or found.phone != phone:
         raise Gone
@@ -116,10 +116,10 @@ async def _is_verified(visit: Visit, id_: str, phone: str) -> bool:
     return (await check_verification(visit.context, _caller(visit, phone), id_, request)).verified
 
 
-# -- an email address ---------------------------------------------------------------------------------------
+# -- email address ------------------------------------------------------------------------------------------
 
 
-NAME_MAX = 60  # characters of the team's name in the mail
+NAME_MAX = 60  # maximum length of the team's name in the mail, in characters
 
 
 async def _send_mail(visit: Visit, address: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Who a team's messages come from: domains, display names, SMS sender ids; and whom a sandbox may send to."""
+"""Senders of a team: domains, display names and SMS sender ids; and verified recipients of a sandbox team."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ async def show(visit: Visit) -> Page:
 
 
 def new_page(visit: Visit, kind: str, **errors: str) -> Page:
-    """Show the form for one more; with errors, what was typed stays."""
+    """Show the form for a new sender or recipient; with errors, the typed values are kept."""
     domains = sorted((domain.id, domain.name) for domain in visit.team.domains.values())
     countries = [("", "Choose a country"), *((code, f"{name} ({code})") for code, name in country_names().items())]
     values = {"kind": kind, "domains": domains, "countries": countries, "errors": errors, "typed": visit.form}
@@ -85,7 +85,7 @@ async def ask_again(visit: Visit) -> Answer:
 
 
 async def decide(visit: Visit) -> Answer:
-    """Write an operator's word, given where the team sees it."""
+    """Approve or refuse a pending sender from the team's page."""
     record, approve, reason = _named(visit), visit.form.get("approve") == "yes", visit.form.get("reason", "")
     try:
         await senders.decide(visit.store, visit.actor, visit.team.record.id, record, approve, reason)
@@ -95,7 +95,7 @@ async def decide(visit: Visit) -> Answer:
 
 
 def _named(visit: Visit) -> RecordId:
-    """Return what the form is about."""
+    """Return kind and id of the record that the form is about."""
     return visit.form.get("kind", ""), visit.form.get("id", "")
 
 

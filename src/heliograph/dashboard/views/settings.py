@@ -1,4 +1,4 @@
-"""A team's settings: its name, when low credit is told, what is kept how long, from sandbox to live and back."""
+"""Settings of a team: name, threshold for low-credit notices, retention, sandbox and live mode."""
 
 import re
 
@@ -48,7 +48,7 @@ async def set_test_clock(visit: Visit) -> Answer:
 
 
 async def advance(visit: Visit) -> Answer:
-    """It goes on by itself: the page does not wait for what becomes due."""
+    """Advance the team's test clock; work that becomes due is processed in the background."""
     hours = visit.form.get("hours", "").strip()
     try:
         seconds = int(hours) * HOUR_S if re.fullmatch("[0-9]{1,5}", hours) else 0

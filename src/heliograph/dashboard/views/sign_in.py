@@ -1,4 +1,4 @@
-"""Signing in and out: a password and, for those who turned it on, a code. Other ways in share the end of it."""
+"""Sign-in with password and optional second factor, and sign-out; also the steps shared by all sign-in methods."""
 
 from urllib.parse import urlencode
 
@@ -16,9 +16,9 @@ from heliograph.domain.mail.address import parse_address
 from heliograph.domain.network.client_address import network_of
 from heliograph.encryption import CannotOpen
 
-NETWORK_TRIES_MAX = 100  # wrong ones from a network, for whatever account: a whole office may share one
-FAMILIAR_TRIES_MAX = 20  # for an account, from a browser or a network that it was signed in from before
-DEVICE = "heliograph_device"  # the cookie by which a browser is known again
+NETWORK_TRIES_MAX = 100  # wrong attempts per network, for any account: a whole office may share an address
+FAMILIAR_TRIES_MAX = 20  # wrong attempts per account from a browser or network that it was signed in from before
+DEVICE = "heliograph_device"  # cookie that identifies a known browser
 DEVICE_S = 180 * 24 * 3600
 BUSY = "Very many people sign in just now. Try again in a moment."
 WRONG = "This address and password do not belong together."
@@ -67,9 +67,10 @@ async def enter(visit: Visit) -> Answer:
 
 
 async def _enter_code(visit: Visit) -> Answer:
-    """Take the second step, with a ticket that says whose password was right.
+    """Check the second factor, using a ticket that identifies the user whose password was correct.
 
-    It is good for one try, and goes with the password; a wrong code gives the next one, for what is left of the time.
+    A ticket is valid for one attempt and is revoked when the password changes. A wrong code returns a new ticket with
+    the remaining lifetime.
     """
     ticket = await visit.store.people.use_link(visit.form["ticket"], "ticket")
     person = await visit.store.people.get(ticket.person) if ticket else None
@@ -84,7 +85,7 @@ async def _enter_code(visit: Visit) -> Answer:
 def page(
     visit: Visit, email: str = "", wrong: str = "", *, ticket: str = "", problem: str = "", status: int = 200
 ) -> Page:
-    """Show the form; `wrong` tells what is wrong with what was typed, `problem` with another way in."""
+    """Show the sign-in form. `wrong` is the error of the typed values, `problem` that of another sign-in method."""
     provider, next_page = visit.tools.provider, visit.query.get("next", "")
     values = {
         "email": email,
@@ -101,18 +102,20 @@ def page(
     return Page("sign_in.html", values, status)
 
 
-# -- what every kind of entry shares -----------------------------------------------------------------------
+# -- shared by all sign-in methods -------------------------------------------------------------------------
 
 
 class Try(msgspec.Struct, frozen=True):
-    names: tuple[str, ...]  # it is counted under these; none: there can be no try now
-    instead: str = ""  # of why it was wrong: it must not show who was here before
+    names: tuple[str, ...]  # limiter keys under which the attempt is counted; empty if no attempt is allowed now
+    instead: str = ""  # error shown instead of the reason: must not reveal which clients are known
     is_familiar: bool = False
 
 
 async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
-    """Wrong tries make strangers wait, by account and by network. Whoever signed in before with this browser, or from
-    this network, then has tries of their own: guessing elsewhere keeps nobody out.
+    """Count a sign-in attempt against the limits of the account and of the network.
+
+    If a limit is reached, a browser or network from which the user signed in before has a separate limit, so that an
+    attacker elsewhere cannot lock the user out.
     """
     network, now = network_of(visit.address), visit.context.clock.now()
     limits = {f"account {email}": TRIES_MAX, f"network {network}": NETWORK_TRIES_MAX}
@@ -129,13 +132,13 @@ async def begin_try(visit: Visit, email: str, person: Person | None) -> Try:
 
 
 def _marks(visit: Visit, device: str = "") -> list[str]:
-    """Return how a visitor may be known again, the surest first."""
+    """Return the marks by which a known client is recognized, most reliable first: device, then network."""
     device = device or visit.cookies.get(DEVICE, "")
     return [*([f"device {device}"] if device else []), f"network {network_of(visit.address)}"]
 
 
 async def wrong_code(visit: Visit, person: Person, typed: str) -> str:
-    """Say why this code does not do; empty: it does, and is used up. A recovery code does as well."""
+    """Return why the TOTP or recovery code is rejected; empty if it is valid, in which case it is used up."""
     attempt = await begin_try(visit, person.email, person)
     if not attempt.names:
         return attempt.instead
@@ -165,9 +168,9 @@ async def let_in(
     lasts_ms: int | None = None,
     spends: str = "",
 ) -> Answer:
-    """Let a person in; `how` is what the audit log says of it; empty: an entry of what was just done says it.
+    """Sign the user in. `how` is the text for the audit log; empty if the action just done has its own entry.
 
-    Others are as of `sessions.sign_in`.
+    See `sessions.sign_in` for the other parameters.
     """
     agent = visit.request.headers.get(b"user-agent", b"").decode("latin-1")
     device = visit.cookies.get(DEVICE, "")

@@ -1,4 +1,4 @@
-"""The quick start: one request for each channel, in three languages, filled with the team's own ids."""
+"""Quick start: a sample request for each channel in three languages, with the team's own ids."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,14 +15,14 @@ from heliograph.templates.policy.values import asked_names
 from heliograph.web import snippets
 from heliograph.web.snippets import LANGUAGES
 
-EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # the simulator answers for them, whatever the mode
+EMAIL, PHONE = f"delivered@{DOMAIN}", "+15005550006"  # handled by the simulator, even for live teams
 PATHS: dict[Channel, str] = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
 KEYS_SHOWN = 3
-SEEN = 5  # requests that are shown as they come
+SEEN = 5  # number of recent requests shown live
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    id: str  # in the address
+    id: str  # id used in the URL
     title: str
     hint: str = ""
     path: str
@@ -57,7 +57,7 @@ async def show(visit: Visit) -> Answer:
 
 
 async def own(visit: Visit) -> Answer:
-    """Tell the script of /docs what it fills into examples: the team's own sender, and which keys it has."""
+    """Return the values that the script of /docs inserts into examples: the team's sender and key names."""
     keys = [f"{key.name} (hk_{key.id}_…)" for key in keys_of(visit.setup, visit.team.record.id) if not key.revoked]
     told = {
         "team": visit.team.record.name,
@@ -69,7 +69,7 @@ async def own(visit: Visit) -> Answer:
 
 
 def examples(visit: Visit) -> list[Example]:
-    """Return what this team can send now."""
+    """Return sample requests that this team can send now."""
     sender = sender_of(visit)
     found = []
     if sender:
@@ -107,9 +107,7 @@ def examples(visit: Visit) -> list[Example]:
 
 
 def sender_of(visit: Visit) -> str | None:
-    """Return from whom this team's emails come: the platform's
-    in the sandbox, else from its first domain that may send.
-    """
+    """Return the sender of the team's emails: the platform's in the sandbox, otherwise at the first approved domain."""
     if visit.team.sandbox:
         return visit.setup.platform.sender
     usable = visit.team.approved_domains
@@ -117,7 +115,7 @@ def sender_of(visit: Visit) -> str | None:
 
 
 def template_of(visit: Visit, channel: str) -> Template | None:
-    """Choose one that shows variables, and may be sent as often as one likes."""
+    """Return an approved template, preferably not marketing (limited per day) and with variables; None if not found."""
     found = [one for one in visit.team.templates.values() if (one.channel, one.status) == (channel, "approved")]
     return min(found, key=lambda one: (one.category == "MARKETING", not one.variables), default=None)
 

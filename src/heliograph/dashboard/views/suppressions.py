@@ -1,4 +1,4 @@
-"""The suppression list: search, add, remove after a question, export, and import of a CSV file in the background."""
+"""Suppression list: search, add, remove after confirmation, export, and CSV import in the background."""
 
 from collections.abc import AsyncGenerator
 
@@ -121,7 +121,7 @@ async def _import(visit: Visit) -> Import:
     return begun
 
 
-# -- reading and answering ----------------------------------------------------------------------------------
+# -- parsing and responses ----------------------------------------------------------------------------------
 
 
 async def show(visit: Visit) -> Answer:
@@ -138,7 +138,7 @@ async def show(visit: Visit) -> Answer:
 
 
 def part_of(text: str) -> str:
-    """Read a part of an address on the list, which is in its normal form whatever its case and script."""
+    """Normalize a part of an address for the search, because the list stores normalized addresses."""
     whole = parse_address(text)
     return whole.normal if whole else text.lower()
 

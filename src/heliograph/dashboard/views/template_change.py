@@ -1,4 +1,4 @@
-"""What becomes of a template: published, restored, archived, approved, refused."""
+"""State changes of a template: publish, restore, archive, approve, refuse."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from heliograph.templates.policy.template_approvals import find_draft
 
 
 async def publish(visit: Visit) -> Answer:
-    """Publish the draft that was seen."""
+    """Publish the draft that the user saw."""
     mark, terms = visit.form.get("mark", ""), _terms(visit)
     done = await templates.publish(visit.store, visit.actor, *_named(visit), mark, **terms)
     return saved(visit, visit.params["template"], done)
 
 
 async def restore(visit: Visit) -> Answer:
-    """An old version's content becomes the newest version."""
+    """Publish the content of an old version as the newest version."""
     version, terms = number(visit.form.get("version", "")), _terms(visit)
     done = await templates.restore(visit.store, visit.actor, *_named(visit), version, **terms)
     return saved(visit, visit.params["template"], done)
@@ -43,7 +43,7 @@ async def discard(visit: Visit) -> Answer:
 
 
 async def approve(visit: Visit) -> Answer:
-    """Approve a phone template at the prices of the form; an email's is not asked for."""
+    """Approve an SMS or WhatsApp template at the form's prices; email templates need no price."""
     form = visit.form
     mark, prices, free = form.get("mark", ""), prices_given(form), is_free(form)
     try:
@@ -62,7 +62,7 @@ async def refuse(visit: Visit) -> Answer:
 
 
 def saved(visit: Visit, id_: str, done: bool) -> Redirect:
-    """Say what the change means for the template."""
+    """Redirect to the template with a notice that tells whether the change is published or submitted."""
     told = f"Published. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is in use."
     if find_draft(visit.setup, id_):
         told = "Submitted. It is used when an operator approves it."

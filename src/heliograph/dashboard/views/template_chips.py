@@ -1,10 +1,10 @@
-"""Chips: the names of variables that have no example, drawn into a preview where their values would stand."""
+"""Chips: names of variables without example values, highlighted in a preview in place of the values."""
 
 import re
 
 from heliograph.templates.policy.markup import tags
 
-# Characters of private use around a name, as it is and as an address writes it.
+# Private-use characters around a variable's name: as plain text, and percent-encoded in a URL.
 _CHIP = re.compile("\ue000([a-z0-9_.]{1,64})\ue001")
 _QUOTED = re.compile("%EE%80%80([a-z0-9_.]{1,64})%EE%80%81")
 _STYLE = "background:#eef0ff;color:#4338ca;border-radius:4px;padding:0 4px;font-family:monospace"
@@ -15,12 +15,12 @@ def chip(name: str) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Return text and names in turn."""
+    """Split a text into plain text and variable names, alternating."""
     return _CHIP.split(text)
 
 
 def drawn(html: str) -> str:
-    """Draw chips in the text; inside of tags a name stays a name."""
+    """Replace marked names in the text of the HTML by chips; inside tags, only remove the marks."""
     html = _QUOTED.sub(r"\1", html)
     inside = iter(tags(html, len(html)))
     tag = next(inside, None)

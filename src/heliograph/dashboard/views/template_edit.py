@@ -1,4 +1,4 @@
-"""The editor of a template: what was typed is never lost, whatever becomes of it."""
+"""Template editor: typed content is kept on every error, conflict or expired session."""
 
 from typing import Any
 
@@ -33,12 +33,12 @@ from heliograph.templates.service import find, proposed
 from heliograph.templates.service import save as save_template
 from heliograph.web.read_budget import work
 
-WARNINGS_MAX = 10  # about a field that are told
+WARNINGS_MAX = 10  # maximum number of warnings shown per field
 EXPIRED = "This page had expired, so nothing was saved. Your text is still here: save it again."
 
 
 async def new(visit: Visit) -> Answer:
-    """Show an empty one, or a copy; without a channel, the choice of one."""
+    """Show the editor with an empty template or a copy; without a channel, show the choice of channels."""
     if source := visit.query.get("from"):
         template = proposed(visit.setup, find(visit.setup, visit.team.record.id, source))
         copied = to_form(template) | {"name": f"Copy of {template.name}"}
@@ -68,7 +68,7 @@ async def save(visit: Visit) -> Answer:
 
 
 async def expired(visit: Visit) -> Answer:
-    """Show the form of a session that is over again, without saving it."""
+    """Show a form sent with an expired session again, without saving it."""
     try:
         base = _editable(visit) if "template" in visit.params else _blank(visit)
     except Refusal as refusal:
@@ -78,25 +78,26 @@ async def expired(visit: Visit) -> Answer:
 
 
 async def _without(visit: Visit, refusal: Refusal) -> Page:
-    """Keep the text of a template that went while somebody wrote."""
+    """Show the typed content as a new template if the edited template was removed meanwhile."""
     told = f"{refusal.message} Your text is still here: save it as a new template."
     return await _editor(visit, _blank(visit), visit.form, lines_of(visit.form), errors={"form": told})
 
 
 async def preview(visit: Visit) -> Answer:
-    """Answer the document of the preview's frame, of what stands in the editor now."""
+    """Return the preview document of the unsaved template in the editor, for the iframe."""
     template = visit.team.templates.get(visit.form.get("id", ""))
     base = proposed(visit.setup, template) if template else _blank(visit)
     return await frame(visit, *_shown(visit, await _typed(visit, base, visit.form), is_told="told" in visit.query))
 
 
 async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
-    """Save; `mark` names what the person began with; None: nothing."""
+    """Save the template. `mark` is the content hash of the version that the user edited; None for a new template."""
     done, lines = await _typed(visit, base, visit.form), lines_of(visit.form)
     if visit.form.get("do") == "locale":
         return await _with_locale(visit, base, lines)
     errors, publish = done.errors, visit.form.get("do") != "draft"
-    if not errors and done.added and publish:  # a draft is saved with them; what every send must give is seen first
+    # before publishing, show new variables, which every send must then supply; a draft is saved with them
+    if not errors and done.added and publish:
         lines += [
             replace(line, example=guess(line.name)) for line in lines_for(done.template) if line.name in done.added
         ]
@@ -115,7 +116,7 @@ async def _save(visit: Visit, base: Template, mark: str | None) -> Answer:
 
 
 async def _with_locale(visit: Visit, base: Template, lines: list[FormLine]) -> Page:
-    """Show the form with another language; nothing is saved."""
+    """Show the form with an added language; nothing is saved."""
     try:
         return await _editor(visit, base, with_locale(visit.form, base.channel), lines)
     except InvalidRequest as refusal:
@@ -123,7 +124,7 @@ async def _with_locale(visit: Visit, base: Template, lines: list[FormLine]) -> P
 
 
 def _kept(visit: Visit, id_: str, added: list[str]) -> Redirect:
-    """Go on with a saved draft in the editor."""
+    """Redirect to the editor after a draft was saved."""
     told = "Draft saved."
     if added:
         told += f" Added {'these variables' if added[1:] else 'the variable'}: {', '.join(added)}. Give an example."
@@ -131,7 +132,7 @@ def _kept(visit: Visit, id_: str, added: list[str]) -> Redirect:
 
 
 async def _told_of_another(visit: Visit, typed: Template, lines: list[FormLine]) -> Page:
-    """Somebody saved it meanwhile: both are shown, and the next save is over theirs."""
+    """Show a save conflict: the other user's version and the differences. The next save overwrites that version."""
     base = _editable(visit)
     other = await written(visit, base.id)
     differences = await compared(base, typed)
@@ -150,14 +151,12 @@ async def _editor(
     other: Written | None = None,
     differences: list[Difference] | None = None,
 ) -> Page:
-    """Show the editor; `form` and `lines` are what stands in
-    it. `other`: who saved it meanwhile, and how that differs.
-    """
+    """Show the editor with the contents of `form` and `lines`. `other` and `differences` describe a save conflict."""
     live = visit.team.templates.get(base.id)
     draft = find_draft(visit.setup, base.id)
     is_typed = bool(visit.form)
     shown, written_now = b"", base
-    if is_typed or live is None:  # else the frame asks for what is saved
+    if is_typed or live is None:  # otherwise the iframe requests the saved template
         done = await _typed(visit, base, form)
         written_now = done.template
         shown = await document(visit, *_shown(visit, done, is_told=True))
@@ -181,20 +180,20 @@ async def _editor(
         "added": added or [],
         "other": other,
         "differences": differences or [],
-        "typed": is_typed or "from" in visit.query,  # it is saved nowhere
+        "typed": is_typed or "from" in visit.query,  # the content is not saved yet
         "shown": shown.decode(),
     }
     return Page("template_edit.html", values, 400 if errors else 200, _size(form) + len(shown))
 
 
 def _tab(form: dict[str, str], errors: dict[str, str]) -> str:
-    """Choose the language that is shown: one that has something to mend, or the one that was."""
+    """Return the language tab to show: the first with an error, otherwise the previously shown tab."""
     wrong = [tag for tag in locales_of(form) if any(field.startswith(f"locales.{tag}") for field in errors)]
     return wrong[0] if wrong else form.get("shown", "")
 
 
 def _by_field(problems: list[TemplateProblem]) -> dict[str, list[TemplateProblem]]:
-    """Map fields to their warnings; errors are told when they refuse a save."""
+    """Return the warnings by field; errors are shown when they prevent saving."""
     found: dict[str, list[TemplateProblem]] = {}
     for problem in problems:
         own = found.setdefault(problem.field, [])
@@ -213,7 +212,7 @@ def _size(form: dict[str, str]) -> int:
 
 
 def _shown(visit: Visit, done: Edited, *, is_told: bool) -> tuple[Template, dict[str, str], str | None]:
-    """Return what a preview is made of. `is_told`: the page says itself what is wrong."""
+    """Return template, errors and language for a preview. `is_told`: the page already shows the errors."""
     template = done.template if visit.may("operator") else offered(visit.setup, done.template)
     return template, {} if is_told else done.errors, visit.form.get("shown") or None
 

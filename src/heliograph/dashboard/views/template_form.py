@@ -1,4 +1,4 @@
-"""The editor's form: what its fields mean for a template, and how a template fills them."""
+"""Conversion between the fields of the editor's form and a template."""
 
 import re
 from typing import Any
@@ -16,23 +16,25 @@ PARTS: dict[Channel, tuple[str, ...]] = {
     "sms": ("body",),
     "whatsapp": ("body", "category", "language", "upstream_name"),
 }
-# What a template has of its own in another language.
+# Channel → the parts of a template that are translated.
 TRANSLATED: dict[Channel, tuple[str, ...]] = PARTS | {"whatsapp": ("body", "language", "upstream_name")}
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
 class FormLine(msgspec.Struct, frozen=True):
-    """A declared variable as the form shows it."""
+    """A declared variable as a row of the form."""
 
     name: str
     optional: bool = False
     example: str = ""
-    length: str = ""  # characters that it has at most
-    fields: str = ""  # of a list's items
-    most: str = ""  # items of the list
+    length: str = ""  # maximum length in characters
+    fields: str = ""  # field names of a list's items
+    most: str = ""  # maximum number of items of a list
 
     def declared(self) -> dict[str, Any]:
-        """Return it as a setup file declares it; what is no number is told as one that is wrong."""
+        """Return the variable's declaration as in a setup file; an invalid number stays text, so that validation
+        reports it.
+        """
         fields = self.fields.replace(",", " ").split()
         table: dict[str, Any] = {"name": self.name, **({"list": fields} if fields else {})}
         numbers = {"max_length": self.length, **({"max": self.most} if fields else {})}
@@ -53,13 +55,13 @@ def to_form(template: Template) -> dict[str, str]:
 
 
 def locales_of(form: dict[str, str]) -> list[str]:
-    """List the other languages that stand in the form."""
+    """Return the additional languages in the form."""
     names = (name.split(".") for name in form if name.startswith("locales."))
     return list(dict.fromkeys(name[1] for name in names if len(name) == 3))
 
 
 def with_locale(form: dict[str, str], channel: Channel) -> dict[str, str]:
-    """Add the language that is asked for, as a copy of the template's own words."""
+    """Return the form with the requested language added, as a copy of the default language."""
     tag = read_locale(form.get("add_locale", "").strip())
     copied = {f"locales.{tag}.{part}": form.get(part, "") for part in TRANSLATED[channel]}
     return {**copied, **form, "add_locale": "", "shown": tag or ""}
@@ -77,7 +79,7 @@ def _line(template: Template, name: str) -> FormLine:
 
 
 def lines_of(form: dict[str, str]) -> list[FormLine]:
-    """Return the variables that were typed, in their order."""
+    """Return the variables in the form, in their order."""
     found = [
         FormLine(
             form.get(f"variable.{i}", "").strip().removeprefix("customer."),
@@ -85,17 +87,17 @@ def lines_of(form: dict[str, str]) -> list[FormLine]:
             form.get(f"example.{i}", ""),
             *(form.get(f"{field}.{i}", "").strip() for field in ("length", "fields", "most")),
         )
-        for i in range(VARIABLES_MAX + 1)  # one too many is seen, and refused
+        for i in range(VARIABLES_MAX + 1)  # one more than allowed, so that validation rejects it
     ]
     return [line for line in found if line.name]
 
 
 def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
-    """Return the template's fields as a setup file would write them; None: without."""
+    """Return the template's fields as in a setup file; None for an empty part."""
     lines = lines_of(form)
-    # Browsers end lines with CR LF; a template keeps what was typed.
+    # Browsers submit CR LF line ends; a template stores the typed ones.
     given: dict[str, Any] = {part: _typed(form, part) or None for part in PARTS[channel]}
-    if tags := locales_of(form):  # one whose parts are all cleared is gone
+    if tags := locales_of(form):  # a language with only empty parts is removed
         written = {tag: _translated(form, tag, channel) for tag in tags}
         given["locales"] = {tag: parts for tag, parts in written.items() if parts}
     given |= {"layout": form["layout"] or None} if "layout" in form else {}
@@ -128,5 +130,4 @@ def prices_given(form: dict[str, str]) -> dict[str, Any]:
 
 
 def is_free(form: dict[str, str]) -> bool:
-    """Tell whether the box is ticked."""
     return form.get("free") == "yes"

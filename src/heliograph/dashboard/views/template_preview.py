@@ -1,4 +1,4 @@
-"""What a template becomes with example values: shown, priced, and as a curl line."""
+"""Preview of a template with example values: content, price, and a curl command."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from heliograph.templates.policy.values import asked_names, with_brand
 from heliograph.web.read_budget import work
 from heliograph.web.request import Headers
 
-# The frame shows a mail with its own styles: no script, nothing loaded from elsewhere, and only our pages frame it.
+# The iframe allows a mail's own styles, but no scripts and no remote content; only our pages may embed it.
 HEADERS: Headers = [
     (
         b"content-security-policy",
@@ -38,13 +38,13 @@ HEADERS: Headers = [
 ]
 RECIPIENTS: dict[Channel, str] = {"email": start.EMAIL, "sms": start.PHONE, "whatsapp": start.PHONE}
 PROBLEMS_MAX = 30
-NAMED_MAX = 5  # characters outside the alphabet that are told
+NAMED_MAX = 5  # maximum number of characters outside the GSM alphabet that are listed
 
 
 async def frame(
     visit: Visit, template: Template, errors: dict[str, str] | None = None, locale: str | None = None
 ) -> Download:
-    """Return the document of the preview's frame."""
+    """Return the preview document for the iframe."""
     return Download(await document(visit, template, errors, locale), "text/html; charset=utf-8", headers=HEADERS)
 
 
@@ -63,7 +63,8 @@ def preview_of(
 ) -> dict[str, Any]:
     brand = usual_brand(team, setup.platform)
     layout = team.layouts.get(template.layout or "")
-    problems = [one for one in problems_of(template, layout) if one.code != "more_segments"]  # counted below
+    # segments are counted below
+    problems = [one for one in problems_of(template, layout) if one.code != "more_segments"]
     template = in_locale(template, locale)
     given = example_values(template, chip) if template.channel == "email" else example_values(template)
     errors = errors or {}
@@ -104,7 +105,7 @@ def preview_of(
 
 
 def _encoding(text: str, team: Team) -> dict[str, Any]:
-    """Describe where the text leaves the GSM alphabet, and what it would take without."""
+    """Return the characters outside the GSM alphabet, and the number of segments after replacing them."""
     plainer = segment(plain(text))
     names = outside(text)
     return {
@@ -116,13 +117,13 @@ def _encoding(text: str, team: Team) -> dict[str, Any]:
 
 
 def _room(parts: Segments, count: int, team: Team) -> int:
-    """Return the units that so many segments hold."""
+    """Return the capacity of `count` segments, in units of the encoding."""
     size = PART if team.record.segmenting == "udh" and count > 1 else SINGLE
     return size[parts.encoding] * count
 
 
 def _unbranded(template: Template) -> list[str]:
-    """Return what it wants of the brand that no brand has: it stays empty."""
+    """Return the brand fields that the template uses but that do not exist; they are rendered empty."""
     texts = [text for part in PARTS if (text := getattr(template, part))]
     slots = {slot[2] for text in texts for slot in PLACEHOLDER.finditer(text) if slot[1] == "brand"}
     return sorted(slots - set(BRAND))

@@ -1,4 +1,4 @@
-"""Finding templates: the one of the path, its versions, and who wrote it last."""
+"""Lookup of the template in the path, its versions and its last author."""
 
 import msgspec
 
@@ -10,15 +10,15 @@ from heliograph.templates.service import find
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Who saved a template or its draft last, and since when its version is live. None: not known."""
+    """Last author and save time of a template or its draft, and the time of the live version; None if unknown."""
 
     by: str
     at: int | None
-    since: int | None  # of the newest version
+    since: int | None  # when the newest version was published
 
 
 def current(visit: Visit) -> Template:
-    """Return the template of the path."""
+    """Return the template named in the path."""
     return find(visit.setup, visit.team.record.id, visit.params["template"])
 
 

@@ -1,4 +1,4 @@
-"""A test send from a template's page: the version in use to anybody, the draft only to whom the team has verified."""
+"""Test send of a template: the live version to any recipient, the draft only to the team's verified recipients."""
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from heliograph.templates.policy.template_approvals import find_draft
 from heliograph.templates.policy.template_edit import trial
 from heliograph.templates.policy.values import asked_names
 
-FIELDS = ("to", "from")  # an error elsewhere stands above the form
+FIELDS = ("to", "from")  # errors of other fields are shown above the form
 
 
 async def send(visit: Visit) -> Answer:
@@ -43,7 +43,7 @@ async def send(visit: Visit) -> Answer:
 
 
 async def _send(visit: Visit, caller: Caller, template: Template, from_: str | None) -> str:
-    """Send as the API would; answers the message's id."""
+    """Send through the same code as the API; return the message id."""
     given = {name: visit.form.get(f"value.{name}", "") for name in asked_names(template)}
     asked = ((name, text) for name, text in given.items() if text or name not in template.optional)
     variables = {name: given_value(template, name, text) for name, text in asked}

@@ -1,4 +1,4 @@
-"""Templates: the list, one of them with its draft and its preview, its versions, and the form of a test send."""
+"""Templates: the list, a template with its draft and preview, its versions, and the test form."""
 
 from typing import Any
 
@@ -17,14 +17,15 @@ from heliograph.templates.policy.values import BRAND_NAME
 from heliograph.templates.service import proposed
 from heliograph.templates.store import PAGE
 
-SHOWN = 100  # templates on a page of the list
+SHOWN = 100  # templates per page of the list
 
 
 async def index(visit: Visit) -> Answer:
     channel, status, after, q = (visit.query.get(name, "").strip() for name in ("channel", "status", "after", "q"))
     everything = sorted(visit.team.templates.values(), key=_place)
     found = [t for t in everything if channel in ("", t.channel) and _is_in(visit, t, status) and _has(t, q)]
-    name, _, id_ = after.rpartition("/")  # where the page before ended, whether that template is still there or not
+    # position after the last template of the previous page, which may no longer exist
+    name, _, id_ = after.rpartition("/")
     found = [t for t in found if _place(t) > (name, id_)]
     drafts = {t.id: approvals.find_draft(visit.setup, t.id) for t in found[:SHOWN]}
     values: dict[str, object] = {"found": found[:SHOWN], "drafts": drafts, "channel": channel, "status": status, "q": q}
@@ -38,7 +39,7 @@ def _place(template: Template) -> tuple[str, str]:
 
 
 def _is_in(visit: Visit, template: Template, status: str) -> bool:
-    """Tell whether it has this status; a change of one that is live is a draft too."""
+    """Return whether the template has this status; a live template with unpublished changes also counts as a draft."""
     is_changing = status == "draft" and ("template_draft", template.id) in visit.setup.records
     return is_changing or status in ("", template.status)
 
@@ -48,7 +49,7 @@ def _has(template: Template, q: str) -> bool:
 
 
 async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    """Show a template, with what is wrong with an approval when one was refused."""
+    """Show a template; `errors` are those of a rejected approval."""
     template = current(visit)
     draft = approvals.find_draft(visit.setup, template.id)
     values = _shared(visit, template, draft, errors) | {
@@ -68,7 +69,7 @@ async def show_template(visit: Visit, errors: dict[str, str] | None = None) -> P
 
 
 async def show_test(visit: Visit, errors: dict[str, str] | None = None) -> Page:
-    """Show the form of a test send, with what is wrong with one that was refused."""
+    """Show the form of a test send; `errors` are those of a rejected one."""
     template = current(visit)
     draft = approvals.find_draft(visit.setup, template.id)
     own = lines_for(template)
@@ -108,7 +109,7 @@ async def show_versions(visit: Visit) -> Answer:
 
 
 async def show_version(visit: Visit) -> Answer:
-    """Show a version beside the one before it."""
+    """Show a version and its differences from the previous one."""
     template = current(visit)
     version = number(visit.params["version"])
     found, before = [await visit.store.versions.find(template.id, one) for one in (version, version - 1)]
@@ -119,7 +120,7 @@ async def show_version(visit: Visit) -> Answer:
 
 
 async def preview(visit: Visit) -> Answer:
-    """Answer the document of the preview's frame: a template as it is kept, or its draft or an old version."""
+    """Return the preview document of the saved template, its draft or an old version, for the iframe."""
     template = current(visit)
     if wanted := visit.query.get("version"):
         template = await visit.store.versions.find(template.id, number(wanted)) or template
@@ -129,6 +130,6 @@ async def preview(visit: Visit) -> Answer:
 
 
 async def compared(old: Template | None, new: Template) -> list[Difference]:
-    """Compare in a thread: long texts take their time."""
+    """Return the differences between two templates, computed in a thread because long texts are slow."""
     nothing = Template(id=new.id, team=new.team, channel=new.channel, name="")
     return await LOOKING.run(differences, old or nothing, new)

@@ -1,4 +1,4 @@
-"""Verifications with their outcome; their codes are nowhere."""
+"""Verifications with their outcome; their codes are never shown."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Webhooks: endpoints and their health, secrets shown once, what each was told and how it answered, replays."""
+"""Webhooks: endpoints and their health, secrets (shown once), deliveries with their responses, and replays."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,9 @@ from heliograph.webhooks.policy.webhook_url import parse_target, split_login
 from heliograph.webhooks.service import WebhookChange, WebhookRequest, Webhooks
 from heliograph.webhooks.store import REPLAY_MAX, StoredDelivery, WantedEvents
 
-PAGE = 25  # deliveries
-SECRET = ("signature", "signature-256", "signature-kid", "authorization")  # headers that are not shown end so
+PAGE = 25  # deliveries per page
+# suffixes of the names of headers whose values are hidden
+SECRET = ("signature", "signature-256", "signature-kid", "authorization")
 FIELDS = ("url", "events", "description", "format")
 GROUP_NAMES = {
     "email": "Email",
@@ -74,7 +75,7 @@ async def create(visit: Visit) -> Answer:
 
 
 async def create_bin(visit: Visit) -> Answer:
-    """Make a bin, and send it a test event: the page shows it arrive."""
+    """Create a webhook bin and send a test event to it, whose arrival the page shows."""
     try:
         made = await _webhooks(visit).create_bin(visit.actor, visit.team.record.id, visit.context.base_url)
     except InvalidRequest as refusal:
@@ -124,7 +125,7 @@ async def remove(visit: Visit) -> Answer:
     return Redirect(f"{visit.base}/webhooks", "The webhook is deleted.")
 
 
-# -- what it was told -----------------------------------------------------------------------------------------
+# -- deliveries -----------------------------------------------------------------------------------------------
 
 
 async def test(visit: Visit) -> Answer:
@@ -134,7 +135,7 @@ async def test(visit: Visit) -> Answer:
 
 
 async def replay(visit: Visit) -> Answer:
-    """Send again one event, everything that failed, or a span of time."""
+    """Replay one event, all failed events, or the events of a time range."""
     hook, given = _own(visit), visit.form
     wanted = WantedEvents(failed_only=bool(given.get("failed_only")))
     if event := given.get("event"):
@@ -178,20 +179,20 @@ async def show_delivery(visit: Visit) -> Answer:
 
 
 async def _delivery(visit: Visit, hook: Webhook, event: str) -> StoredDelivery | None:
-    """Return the newest delivery that is not newer than this event: itself, when there is one."""
+    """Return the delivery of this event to the webhook; None if not found."""
     found = await visit.store.deliveries.page(hook.id, event + "!", 1)
     return found[0] if found and found[0].event == event else None
 
 
 def _headers(hook: Webhook, delivery: StoredDelivery, body: bytes) -> dict[str, str]:
-    """Return the headers of the last attempt; its signatures are not kept."""
+    """Return the headers of the last attempt; signatures are hidden because they are not stored."""
     at = delivery.attempts[-1].at if delivery.attempts else delivery.created_at
     signing = Signing(secrets=[""], url=hook.url, event=delivery.event, t=at // SECOND_MS, body=body)
     told = FORMATS[hook.format].headers(signing) | {"Content-Length": str(len(body))}
     return HEADERS | {name: "…" if name.lower().endswith(SECRET) else value for name, value in told.items()}
 
 
-# -- showing --------------------------------------------------------------------------------------------------
+# -- pages ----------------------------------------------------------------------------------------------------
 
 
 def _webhooks(visit: Visit) -> Webhooks:
@@ -205,7 +206,7 @@ def _typed(visit: Visit) -> dict[str, Any]:
 
 
 def _chosen(form: Mapping[str, str]) -> list[str]:
-    """Return the boxes that are ticked: everything, whole groups, single types of the others."""
+    """Return the selected event types: all, whole groups, or single types of the other groups."""
     if form.get("all"):
         return ["*"]
     chosen = list[str]()
@@ -238,7 +239,7 @@ def _errors(refusal: InvalidRequest) -> dict[str, str]:
 
 
 def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: Mapping[str, str] = {}) -> Page:
-    """Show the form of a new webhook, or of one that is changed. No hook: a new one."""
+    """Show the form of a webhook; without `hook`, of a new one."""
     url = form.get("url", "")
     values = {
         "hook": hook,
@@ -247,7 +248,8 @@ def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: M
         "groups": {
             group: (GROUP_NAMES.get(group, group), types)
             for group, types in GROUPS.items()
-            if group != "webhook" or any(name.startswith("webhook.") for name in form)  # a test is told anyway
+            # test events are always delivered
+            if group != "webhook" or any(name.startswith("webhook.") for name in form)
         },
         "formats": FORMAT_NAMES,
         "is_local": "url" in errors and is_local(url),
@@ -257,7 +259,7 @@ def _form(visit: Visit, hook: Webhook | None, form: Mapping[str, str], errors: M
 
 
 def is_local(url: str) -> bool:
-    """Tell whether it leads to the machine, or the network, of whoever wrote it."""
+    """Return whether the URL leads to the user's own machine or a private network."""
     try:
         target = parse_target(split_login(url)[0])
         return target.host.endswith("localhost") or (target.ip is not None and is_denied(ip_address(target.ip)))
@@ -271,7 +273,7 @@ def _listen(visit: Visit, url: str) -> str:
 
 
 def _utc(text: str) -> str:
-    """Read what a browser's field for a time holds as UTC: 2026-11-15T09:30 with or without seconds."""
+    """Convert the value of a datetime-local field to a UTC timestamp: 2026-11-15T09:30, with or without seconds."""
     return f"{text}:00Z" if text.count(":") == 1 else f"{text}Z"
 
 
