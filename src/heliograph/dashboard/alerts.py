@@ -20,6 +20,8 @@ from heliograph.texts.dashboard_links import of_instance as place_of
 
 
 class Concern(msgspec.Struct, frozen=True):
+    """An alert with its badge, text and link."""
+
     word: str  # status label of the badge
     what: str
     mend: str  # text of the link

@@ -60,6 +60,8 @@ log = structlog.get_logger()
 
 
 class Dashboard:
+    """Handles all page requests: routing, authentication, authorization, rendering."""
+
     def __init__(self, tools: PageTools, budget: ByteBudget | None = None) -> None:
         self._tools = tools
         self._store = tools.context.store

@@ -11,6 +11,8 @@ Need = Literal["anyone", "person", "viewer", "developer", "owner", "operator"]
 
 
 class MenuPlace(msgspec.Struct, frozen=True):
+    """A page that the menu or the search links to."""
+
     name: str
     path: str  # relative to the team's pages, unless it begins with /dashboard
     icon: str

@@ -85,6 +85,8 @@ class Visitor(msgspec.Struct, frozen=True):
 
 
 class Provider:
+    """Client of the configured identity provider; caches its discovery document and keys."""
+
     def __init__(self, options: ProviderOptions, ask: Ask, now: Callable[[], int]) -> None:
         self.options = options
         self._ask = ask

@@ -50,6 +50,8 @@ class PageTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """One page request with its session, roles, team, query and form."""
+
     tools: PageTools
     request: Request
     params: dict[str, str]

@@ -58,6 +58,8 @@ IMPORT_MAX = 12 * MIB  # bytes; a suppression list
 
 
 class PageRoute(msgspec.Struct, frozen=True):
+    """A route: method, path, view and the role that it requires."""
+
     method: str
     path: str
     view: View

@@ -47,7 +47,9 @@ Content = EmailContent | SmsContent | WhatsappContent
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
     line: CodeLine
-    code: str | None = None  # code of a magic number; None if no code matches a magic number
+    code: str | None = (
+        None  # code of a magic number; None for other numbers, or if every code is rejected for this number
+    )
     text: str = ""
     segments: Any = None
 

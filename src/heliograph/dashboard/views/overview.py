@@ -145,7 +145,7 @@ class Tile(msgspec.Struct, frozen=True, kw_only=True):
     figure: str
     page: str
     change: str = ""  # change from the preceding period
-    better: bool | None = None  # whether the change is an improvement; None if neither
+    better: bool | None = None  # whether the change is an improvement; None if it is neutral
     state: str = ""  # state of the badge
     judged: str = ""
 

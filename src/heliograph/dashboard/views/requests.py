@@ -126,6 +126,6 @@ def _keys(visit: Visit) -> dict[str, str]:
 
 
 def _place(visit: Visit, one: LoggedRequest) -> str:
-    """Return the page of the object that the request created or read; empty if there is none."""
+    """Return the page of the object that the request created or read; empty if it has no page."""
     kind = PLACES.get(one.subject.partition("_")[0])
     return f"{visit.base}/{kind}/{one.subject}" if kind and one.subject else ""

@@ -223,7 +223,7 @@ def _silence(lines: list[RecordLine]) -> str:
 
 
 def _every(looked: LookedUp) -> str:
-    """Return the current interval of DNS checks as text; empty if the domain is not being checked frequently."""
+    """Return the current interval of DNS checks as text; empty if no frequent checks are scheduled."""
     if not looked.is_watched or not looked.next_at or not looked.checked_at:
         return ""
     ms = looked.next_at - looked.checked_at

@@ -62,7 +62,7 @@ async def refuse(visit: Visit) -> Answer:
 
 
 def saved(visit: Visit, id_: str, done: bool) -> Redirect:
-    """Redirect to the template with a notice that tells whether the change is published or submitted."""
+    """Redirect to the template with a notice whether the change is published or submitted for approval."""
     told = f"Published. Version {visit.setup.teams[visit.team.record.id].templates[id_].version} is in use."
     if find_draft(visit.setup, id_):
         told = "Submitted. It is used when an operator approves it."

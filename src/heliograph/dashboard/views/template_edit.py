@@ -78,7 +78,7 @@ async def expired(visit: Visit) -> Answer:
 
 
 async def _without(visit: Visit, refusal: Refusal) -> Page:
-    """Show the typed content as a new template if the edited template was removed meanwhile."""
+    """Show the typed content as a new template if the edited template was archived or removed meanwhile."""
     told = f"{refusal.message} Your text is still here: save it as a new template."
     return await _editor(visit, _blank(visit), visit.form, lines_of(visit.form), errors={"form": told})
 

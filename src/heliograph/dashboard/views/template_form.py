@@ -95,7 +95,7 @@ def lines_of(form: dict[str, str]) -> list[FormLine]:
 def to_given(form: dict[str, str], channel: Channel, *, with_prices: bool) -> dict[str, Any]:
     """Return the template's fields as in a setup file; None for an empty part."""
     lines = lines_of(form)
-    # Browsers submit CR LF line ends; a template stores the typed ones.
+    # `_typed` converts the CR LF line ends that browsers submit to LF.
     given: dict[str, Any] = {part: _typed(form, part) or None for part in PARTS[channel]}
     if tags := locales_of(form):  # a language with only empty parts is removed
         written = {tag: _translated(form, tag, channel) for tag in tags}
