@@ -1,6 +1,4 @@
-"""Alerts shown to a team or an operator, most severe first, each with a link to the page that fixes it. Pure
-functions.
-"""
+"""Alerts for teams and operators, most severe first, each with a link to the page that fixes the problem."""
 
 from collections.abc import Iterable, Iterator
 

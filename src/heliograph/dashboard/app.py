@@ -160,9 +160,7 @@ class Dashboard:
             return None
 
     async def _with_form(self, route: PageRoute, visit: Visit) -> Visit:
-        """Read and parse the form, after the role check. Unexpected content types are rejected before the body is
-        read.
-        """
+        """Read the form, after the role check. Unexpected content types are rejected before reading."""
         kind = visit.request.headers.get(b"content-type", b"").decode("latin-1")
         check_kind(kind, route.files)
         body = await visit.request.read_body(route.form_max, self._budget, visit.params.get("team", ""))
@@ -188,9 +186,7 @@ class Dashboard:
         return _error(403, "Your role does not allow this. Ask an owner of the team.")
 
     def _is_own_form(self, visit: Visit) -> bool:
-        """Return whether the form was sent from our pages: by CSRF token, or by the Origin header if there is no
-        session.
-        """
+        """Return whether the form came from our pages: by CSRF token, or without a session by the Origin header."""
         if visit.who is not None:
             return hmac.compare_digest(visit.form.get("csrf", "").encode(), visit.who.csrf.encode())
         origin = visit.request.headers.get(b"origin")
@@ -215,9 +211,7 @@ class Dashboard:
     # -- responses ------------------------------------------------------------------------------------------
 
     async def _told(self, answer: Answer, visit: Visit | None) -> list[ToldDecision]:
-        """Return the approval decisions not yet shown to the user. Empty for script fetches: only page loads show
-        decisions.
-        """
+        """Return approval decisions not yet shown to the user; empty unless a browser loads a page."""
         if not isinstance(answer, Page) or visit is None or visit.who is None or visit.request.method != "GET":
             return []
         headers = visit.request.headers  # on plain http, browsers send only Accept

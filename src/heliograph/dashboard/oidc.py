@@ -224,9 +224,7 @@ class Provider:
         return claims
 
     async def _opened(self, found: Discovery, token: str) -> dict[str, Any]:
-        """Verify the token's signature with the cached keys. If that fails, fetch the keys again: the provider may have
-        rotated them.
-        """
+        """Verify the token with the cached keys; if that fails, with newly fetched keys (key rotation)."""
         from joserfc import jwt
         from joserfc.errors import JoseError
 

@@ -48,9 +48,7 @@ _people = PasswordQueue(1000)
 
 @cache
 def _any() -> str:
-    """Return the hash of a password that no account has; created on first use, because hashing would slow down
-    startup.
-    """
+    """Return the hash of a password that no account has; cached, and computed on first use to keep startup fast."""
     return _hasher.hash("nobody has this password")
 
 

@@ -109,9 +109,7 @@ def normal_addresses(found: MessageDetails) -> list[str]:
 
 
 def said(detail: Mapping[str, Any]) -> Words:
-    """Return the reply text with its status code from an event's detail; `err` and `state` come from a delivery
-    receipt.
-    """
+    """Return the reply text with its status code; `err` and `state` come from a delivery receipt."""
     text = str(detail.get("said") or detail.get("text") or "")
     known = [str(detail[name]) for name in ("code", "enhanced", "state") if detail.get(name) is not None]
     words = " ".join([*(code for code in known if code not in text), text])

@@ -47,9 +47,7 @@ Content = EmailContent | SmsContent | WhatsappContent
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
     line: CodeLine
-    code: str | None = (
-        None  # code of a magic number; None for other numbers, or if every code is rejected for this number
-    )
+    code: str | None = None  # fixed code of a magic number; None for other numbers, or if no code is valid
     text: str = ""
     segments: Any = None
 
@@ -124,9 +122,7 @@ async def show_one(visit: Visit) -> Answer:
 
 
 def _looked_at(visit: Visit, item: InboxItem, content: EmailContent) -> dict[str, Any]:
-    """Return the template values that describe a mail: views, code, links, HTML findings, files. Slow for a large
-    mail.
-    """
+    """Return the page's values for a mail: views, code, links, HTML findings, files. Slow for a large mail."""
     links = [check_link(url) for url in find_links(content.html, content.text)]
     views = {
         name: label

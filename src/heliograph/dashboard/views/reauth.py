@@ -1,6 +1,4 @@
-"""Re-authentication of a signed-in user before sensitive changes, so that an open session cannot take over the
-account.
-"""
+"""Re-authentication before sensitive changes, so that an open session cannot be used to take over the account."""
 
 from heliograph.dashboard.page_request import Visit
 from heliograph.dashboard.passwords import is_right

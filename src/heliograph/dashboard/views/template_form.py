@@ -32,9 +32,7 @@ class FormLine(msgspec.Struct, frozen=True):
     most: str = ""  # maximum number of items of a list
 
     def declared(self) -> dict[str, Any]:
-        """Return the variable's declaration as in a setup file; an invalid number stays text, so that validation
-        reports it.
-        """
+        """Return the variable's declaration as in a setup file; an invalid number stays text, for validation."""
         fields = self.fields.replace(",", " ").split()
         table: dict[str, Any] = {"name": self.name, **({"list": fields} if fields else {})}
         numbers = {"max_length": self.length, **({"max": self.most} if fields else {})}
