@@ -1,1 +1,1 @@
-"""From a request to a durable row: check, decide, write, answer. One file an endpoint."""
+"""Accepts requests: validate, decide, write durably, respond. One module per endpoint."""

@@ -1,4 +1,7 @@
-"""The one door of every edge: key → team → scope → network → rate limit (contract 2), and the request log."""
+"""Authenticates, authorises and rate-limits requests of every protocol (contract 2), and writes the request log.
+
+The order is key → team → scope → network → rate limit.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,18 +24,18 @@ from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.requests import LoggedRequest
 from heliograph.webhooks.policy.signature import is_signed
 
-MESSAGE_MAX = 500  # characters of a refusal that are remembered
+MESSAGE_MAX = 500  # longest refusal message in the request log, in characters
 
 
 class Admission:
-    """Of one process. Nobody else asks whose a key is, or takes from its rate limit."""
+    """Authenticates, authorises and rate-limits every request of this process."""
 
     def __init__(self, context: Context, rates: RateLimits) -> None:
         self._context = context
         self._rates = rates
 
     def find(self, token: bytes) -> Caller:
-        """Find who holds the key now; InvalidApiKey: nobody does."""
+        """Return the caller that owns the API key `token`; raise InvalidApiKey if the key is unknown or invalid."""
         context = self._context
         try:
             given = token.decode("ascii").strip()
@@ -41,7 +44,10 @@ class Admission:
         return keys.find_caller(given, context.store.setup.current.callers, context.clock.now())
 
     async def signer(self, team: str, given: Mapping[str, str], body: bytes) -> Caller:
-        """Find whose hook's key of the team has signed the request, by the newest setup; `given` are its headers."""
+        """Return the caller whose hook key of `team` signed the request.
+
+        Reloads the setup once if no key matches. `given`: the request's headers.
+        """
         setup, seen = self._context.store.setup, self._context.store.setup.current
         try:
             return self._find_signer(team, given, body)
@@ -53,7 +59,7 @@ class Admission:
     def _find_signer(self, team: str, given: Mapping[str, str], body: bytes) -> Caller:
         setup, now = self._context.store.setup.current, self._context.clock.now()
         for key in setup.teams[team].hook_keys if team in setup.teams else ():
-            with suppress(ValueError):  # cannot be opened: the service's secret was changed
+            with suppress(ValueError):  # skip a key that cannot be decrypted: the master secret was changed
                 if keys.works(key, now) and is_signed([self._secret(key)], given, body, now // SECOND_MS):
                     return setup.callers[key.id]
         raise InvalidApiKey("The signature does not match a hook's key of this team that works.")
@@ -62,7 +68,7 @@ class Admission:
         return self._context.unseal(key.secret, f"hook/{key.id}").decode().removeprefix(keys.HOOK)
 
     def admit(self, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
-        """Return what the key has left, after this request was taken from it; or a Refusal."""
+        """Count the request against the key's rate limit and return the decision; raise a Refusal if not allowed."""
         key, record = caller.key, caller.team.record
         now = self._context.clock.of(record.ref)
         self._context.state.used[key.id] = now
@@ -84,8 +90,9 @@ class Admission:
         return turn
 
     async def enter(self, token: bytes, scopes: tuple[str, ...], address: str) -> tuple[Caller, Turn]:
-        """Return who holds the key, and what it has left after
-        this request; by the newest setup, before it is refused.
+        """Authenticate and admit a request; return its caller and rate-limit decision.
+
+        Before a refusal is raised, the setup is refreshed and the request is decided again.
         """
         seen = self._context.store.setup.current
         try:
@@ -99,34 +106,32 @@ class Admission:
         return caller, await self.agreed(turn, caller, scopes, address) if turn.asks else turn
 
     async def agreed(self, turn: Turn, caller: Caller, scopes: tuple[str, ...], address: str) -> Turn:
-        """Wait until the processes have told each other what they let through, where the key's share asks for it."""
+        """Sync rate-limit counts with the other processes and decide again, until the decision needs no sync."""
         while turn.asks:
             await self._rates.agree()
             turn = self.admit(caller, scopes, address)
         return turn
 
     async def learned(self, refusal: Refusal, token: bytes, seen: Setup) -> bool:
-        """Tell whether another process has changed something
-        since: then it is known now, and is to be decided again.
-        """
+        """Return whether the setup has changed since `seen`, so that a refused request must be decided again."""
         setup = self._context.store.setup
-        if isinstance(refusal, InvalidApiKey):  # of one that is known, and of what is none, no more can be learned
+        if isinstance(refusal, InvalidApiKey):  # no newer setup helps if the key is malformed or already known
             public = keys.parse_token(token.decode("ascii", "replace").strip())
             if public is None or public in seen.callers:
                 return False
         return isinstance(refusal, OF_SETUP) and await setup.learned_since(seen)
 
     def newest(self, caller: Caller) -> Caller:
-        """Return the same key by the newest setup."""
+        """Return the caller with the same key from the newest setup."""
         return self._context.store.setup.current.callers.get(caller.key.id, caller)
 
     def look(self, caller: Caller) -> Turn:
-        """Return what the key has left, where nothing is taken from it."""
+        """Return the key's rate-limit status without taking a token."""
         record = caller.team.record
         return self._rates.take(caller.key.id, record.rate_limit, self._context.clock.of(record.ref), cost=0)
 
     def keeps(self, caller: Caller) -> bool:
-        """Tell whether a request that was answered goes into the team's log: so many in a second."""
+        """Return whether to log this request; at most `log_requests_per_second` per team are logged."""
         most = self._context.store.setup.current.platform.log_requests_per_second
         return self._context.state.requests.keeps(caller.team.record.ref, most)
 
@@ -141,9 +146,9 @@ class Admission:
         replayed: bool = False,
         refusal: Refusal | None = None,
     ) -> None:
-        """Write into the team's log every refusal, and of the others what `keeps` has chosen.
+        """Log a request of a team: every refusal, and the successful requests that `keeps` has selected.
 
-        A platform key has no team, and no log.
+        Requests with a platform key belong to no team and are not logged.
         """
         clock, requests, team = self._context.clock, self._context.state.requests, caller.team.record.ref
         if not team:

@@ -1,4 +1,4 @@
-"""POST /v1/emails/batch and its like: up to 500 sends of a channel in one transaction (contract 16)."""
+"""POST /v1/emails/batch and the same for SMS and WhatsApp: up to 500 sends in one transaction (contract 16)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ from heliograph.domain.sending.acceptance import Acceptance, BatchAcceptance, Id
 from heliograph.domain.sending.batch import check_content, check_count
 from heliograph.domain.setup.records import Caller
 
-BREATH_S = 0.02  # of sends, after which others get their turn
+BREATH_S = 0.02  # yield to the event loop after preparing sends for this long
 
 Emails = Annotated[list[Any], limited(items={"$ref": f"{REF}EmailRequest"}, minItems=1, maxItems=BATCH_MAX)]
 PhoneMessages = Annotated[list[Any], limited(items={"$ref": f"{REF}PhoneRequest"}, minItems=1, maxItems=BATCH_MAX)]
@@ -36,9 +36,10 @@ class PhoneBatchRequest(BatchRequest, frozen=True, kw_only=True, forbid_unknown_
     messages: Annotated[PhoneMessages, SENDS]
 
 
-Prepare = Callable[[Context, Caller, Any], Awaitable[Acceptance]]  # a channel's own: a typed send, up to the store
+# Validates one send of a channel and returns the record to store
+Prepare = Callable[[Context, Caller, Any], Awaitable[Acceptance]]
 Fates = Sequence[Sent[Any] | Refusal]
-Respond = Callable[[str, Fates], bytes]  # the batch's id, what became of each → the answer
+Respond = Callable[[str, Fates], bytes]  # (batch id, result of each send) → response body
 
 
 async def send_batch(
@@ -51,12 +52,15 @@ async def send_batch(
     respond: Respond,
     retry_key: IdempotencyKey | None,
 ) -> Sent[Fates]:
-    """Send a batch; each of `sends` makes a typed send, or refuses it."""
+    """Accept a batch of sends in one transaction.
+
+    Each of `sends` returns a typed send request or raises a Refusal.
+    """
     check_count(len(sends))
     id_, setup = context.clock.new_id(PREFIXES["batch"]), context.store.setup
     seen = setup.current
     made = await _prepared(context, caller, id_, sends, prepare, strict=strict)
-    # The refusal of a strict one is the whole answer: whoever gives it looks whether it still holds.
+    # A refusal of a strict batch is the whole response; its caller refreshes the setup and decides again.
     if not strict and any(isinstance(one, OF_SETUP) for one in made) and await setup.learned_since(seen):
         known = setup.current.callers.get(caller.key.id, caller)
         made = await _prepared(context, replace(caller, team=known.team), id_, sends, prepare, strict=strict)
@@ -91,6 +95,6 @@ async def _prepared(
             made.append(replace(acceptance, batch=id_))
         except Refusal as refusal:
             made.append(refusal)
-            if strict:  # what comes before it may be refused yet
+            if strict:  # an earlier send may still be refused by the store
                 break
     return made

@@ -1,4 +1,4 @@
-"""What every accepting endpoint works with."""
+"""Dependencies and state shared by all accepting endpoints."""
 
 import asyncio
 from collections import Counter
@@ -14,22 +14,23 @@ from heliograph.storage.store import Store
 
 
 class State(msgspec.Struct):
-    """What changes while the process runs."""
+    """Mutable state of the process."""
 
-    leaving: bool = False  # about to shut down: not ready, but all is answered
-    draining: bool = False  # shutting down: nothing new is accepted
-    waits: Counter[str] = msgspec.field(default_factory=Counter)  # API key → requests that wait for the test inbox
-    measuring: asyncio.Future[bytes] | None = None  # the metrics, for all who ask for them now
-    used: dict[str, int] = {}  # API key → its last request, until that is written down
-    requests: RequestLog = msgspec.field(default_factory=RequestLog)  # until they are written down
+    leaving: bool = False  # shutdown announced: reports not ready, still answers every request
+    draining: bool = False  # shutting down: rejects new requests
+    # API key → number of requests that wait for the test inbox
+    waits: Counter[str] = msgspec.field(default_factory=Counter)
+    measuring: asyncio.Future[bytes] | None = None  # metrics collection in progress, shared by concurrent readers
+    used: dict[str, int] = {}  # API key → time of its last request, until written to the database
+    requests: RequestLog = msgspec.field(default_factory=RequestLog)  # logged requests, until written to the database
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the process runs, for the metrics; None: there is none, or nobody knows."""
+    """Host figures for the metrics; None if absent or unknown."""
 
-    disk_free: Callable[[], int] = lambda: 0  # bytes, where attachments are
-    certificate_until: Callable[[], int | None] = lambda: None  # of SMTP submission
-    backup_at: Callable[[], int | None] = lambda: None  # the last one
+    disk_free: Callable[[], int] = lambda: 0  # free bytes on the disk that holds attachments
+    certificate_until: Callable[[], int | None] = lambda: None  # expiry of the SMTP submission certificate
+    backup_at: Callable[[], int | None] = lambda: None  # time of the last backup
 
 
 def _unseal(_sealed: str, _context: str) -> bytes:
@@ -39,23 +40,26 @@ def _unseal(_sealed: str, _context: str) -> bytes:
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
-    handover: Handover  # to the carriers: Verify asks them inside the request
-    base_url: str  # how the world reaches us
-    code_key: bytes  # the key of the codes' digests, kept outside the database
-    reply_key: bytes = b""  # signs the Reply-To of mails that want replies, and links to files of mails
-    unseal: Callable[[str, str], bytes] = _unseal  # sealed, its context → plain; ValueError: it cannot be opened
-    test_token: bytes = b""  # what a service's well-known test token stands for; empty: it is none
-    running: dict[tuple[str, str], str] = {}  # API key, hash of Idempotency-Key → fingerprint, while it runs
-    process: int | None = None  # its number among several of one parent
-    about: Mapping[str, str] = {}  # version, python and database, for the metrics
+    handover: Handover  # carrier failover; Verify sends through it inside the request
+    base_url: str  # public URL of the service
+    code_key: bytes  # HMAC key of the code digests, stored outside the database
+    reply_key: bytes = b""  # signs Reply-To addresses of mails with `replies`, and links to attachments
+    # (ciphertext, context) → plaintext; ValueError if it cannot be decrypted
+    unseal: Callable[[str, str], bytes] = _unseal
+    # API key used for the well-known test token of a foreign API (POSTMARK_API_TEST); empty if disabled
+    test_token: bytes = b""
+    # (API key, hash of Idempotency-Key) → fingerprint of the request in progress
+    running: dict[tuple[str, str], str] = {}
+    process: int | None = None  # number of this process among the children of one parent
+    about: Mapping[str, str] = {}  # version, Python version and database kind, for the metrics
     machine: Machine = Machine()
-    is_worker: bool = False  # delivers, and answers no requests but health checks
-    metrics_allow: tuple[str, ...] = ()  # ranges beside loopback that may read the metrics
-    metrics_token: str = ""  # anyone who has it may read them too; empty: there is none
+    is_worker: bool = False  # delivers messages; answers only health checks
+    metrics_allow: tuple[str, ...] = ()  # IP ranges besides loopback that may read the metrics
+    metrics_token: str = ""  # bearer token that also permits reading the metrics; empty if disabled
     state: State = msgspec.field(default_factory=State)
 
 
 def first_status(context: Context, timing: Timing, now: int) -> str:
-    """Return what a send is answered: it goes out at once, or waits for its time or for an operator."""
+    """Return the status in the response: "queued" if scheduled for later or the platform is paused, else "sending"."""
     waits = (timing.due_at or 0) > now or context.store.setup.current.platform.paused
     return "queued" if waits else "sending"

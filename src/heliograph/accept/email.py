@@ -113,7 +113,7 @@ TEMPLATE = says("`tpl_` id of an email template, in place of `subject`, `html` a
 
 
 class EmailRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    # Where it is missing, `invalid_email` refuses it at its place in the order.
+    # Optional in the schema: a missing `to` is rejected with `invalid_email` in the documented order of checks.
     to: Annotated[EmailAddress | Annotated[Addresses, limited(minItems=1)] | None, TO] = None
     cc: Annotated[Addresses | None, says("Cc addresses, up to 50.")] = None
     bcc: Annotated[Addresses | None, BCC] = None
@@ -172,29 +172,29 @@ class EmailPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What the To and Cc of the mail say, where that is not who gets it: with names, and with those who do not.
+    """Header values of a mail that differ from its recipients, as foreign APIs and resends need them.
 
-    Shapes of other services have more to say beside the request.
+    To and Cc may contain display names, and addresses that do not receive this message.
     """
 
     to: list[str]
     cc: list[str]
-    subject: str | None = None  # in place of the template's
-    sender: str | None = None  # as the caller wrote it, with its name
-    named: list[str] = []  # addresses of To and Cc that have a display name, as name-addrs
-    drop_suppressed: bool = False  # whoever is suppressed is left out, as a blind copy is
-    alternatives: tuple[int, ...] = ()  # attachments that are alternatives to the text
+    subject: str | None = None  # replaces the template's subject
+    sender: str | None = None  # From header as the caller wrote it, with the display name
+    named: list[str] = []  # To and Cc addresses with a display name, as RFC 5322 name-addrs
+    drop_suppressed: bool = False  # drop suppressed To and Cc recipients, as is done for Bcc
+    alternatives: tuple[int, ...] = ()  # indexes of attachments that are alternatives to the text
 
 
 class EmailDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """An email as far as memory can decide it."""
+    """An email after all checks that need no database query."""
 
     recipients: Recipients
     sender: Sender
     template: Template | None
     content: Rendered
     attachments: tuple[Attachment, ...]
-    replies_to: str = ""  # the domain that replies come to; empty: they are not ours
+    replies_to: str = ""  # domain that receives the replies; empty if replies are not received here
     added: Added = Added()
     timing: Timing = Timing()
 
@@ -235,7 +235,7 @@ async def prepare_email(
 
 
 def weigh_email(caller: Caller, request: EmailRequest) -> int:
-    """Estimate the most bytes that its text and files will have, before anything is rendered or decoded."""
+    """Estimate the maximum size of the mail's text and files in bytes, before rendering and decoding."""
     size = len(request.html or "") + len(request.text or "")
     if request.attachments:
         size += weigh_files(request.attachments)
@@ -274,7 +274,7 @@ async def preview_email(context: Context, caller: Caller, request: EmailRequest)
 
 
 def draft_email(context: Context, caller: Caller, request: EmailRequest) -> EmailDraft:
-    """Make every check that memory can make, in the order of contract 2."""
+    """Run every check that needs no database query, in the order of contract 2."""
     setup = context.store.setup.current
     if request.attachments:
         check_shape(request.attachments)
@@ -312,7 +312,7 @@ def draft_email(context: Context, caller: Caller, request: EmailRequest) -> Emai
 def _content(
     request: EmailRequest, variables: Values, locale: str | None, caller: Caller, sender: Sender, platform: Platform
 ) -> tuple[Template | None, Layout | None, Rendered]:
-    """Return what it says, and the template and the layout that it is rendered from."""
+    """Return the template and layout, if any, and the rendered content."""
     if request.template_id is None:
         check_size(octets(request.html) + octets(request.text), "html and text have", param="html")
         return None, None, Rendered(subject=request.subject, html=request.html, text=request.text, body=None)
@@ -323,14 +323,14 @@ def _content(
     layout = team.layouts.get(template.layout) if template.layout is not None else None
     check_variables(template, variables)
     check_size_of_variables(request.variables)
-    domain = sender.domain or brand_domain(team, caller.key, None)  # the platform sender has no domain of a team
+    domain = sender.domain or brand_domain(team, caller.key, None)  # the platform sender has no team domain
     content = render(template, variables, brand_of(domain, platform), layout)
     check_subject(content.subject or "")
     return template, layout, content
 
 
 def _replies_to(setup: Setup, team: Team, request: EmailRequest) -> str:
-    """Choose a domain of the team's own that it takes all mail for, the sender's first."""
+    """Return a verified wildcard inbound domain of the team for replies; one of the sender's domain is preferred."""
     if request.reply_to:
         raise InvalidRequest("replies sets the Reply-To: remove reply_to, or replies.", param="replies")
     domains = sorted(one.removeprefix("*@") for one in team.inbound if one.startswith("*@"))
@@ -373,7 +373,7 @@ def _check_subject(subject: str | None) -> None:
 
 
 async def _keep_files(context: Context, attachments: tuple[Attachment, ...]) -> list[File]:
-    """Large attachments become files, durable before the transaction that names them."""
+    """Store large attachments as blobs, durably before the transaction that refers to them."""
     files = []
     for attachment in attachments:
         size = len(attachment.content)
@@ -404,7 +404,10 @@ def email_acceptance(
     shown: Shown | None = None,
     id_: str = "",
 ) -> Acceptance:
-    """Build what is stored; it has an `id_` of its own when made in a thread: ids are given on the event loop alone."""
+    """Build the acceptance of an email.
+
+    A thread must pass `id_`, because ids are generated on the event loop only.
+    """
     team, now, id_ = caller.team, context.clock.of(caller.team.record.ref), id_ or context.clock.new_id("eml_")
     template, status = draft.template, first_status(context, draft.timing, now)
     reply_to = [address.given for address in draft.recipients.reply_to] if draft.recipients.reply_to else []
@@ -449,7 +452,7 @@ def email_acceptance(
 
 
 class Undecided(msgspec.Struct, frozen=True, kw_only=True):
-    """An email until the store has said who is suppressed and what is left of quota and credit."""
+    """An email that awaits the store's decision on suppressions, quota and credit."""
 
     id: str
     created_at: int
@@ -486,7 +489,10 @@ class Undecided(msgspec.Struct, frozen=True, kw_only=True):
 def _stored(
     draft: EmailDraft, files: list[File], reply_to: list[str], shown: Shown | None, *, may_share: bool
 ) -> tuple[bytes, SharedText | None]:
-    """Write what is handed over; what is free, and made large by a template, shares its text with others like it."""
+    """Encode the content to store.
+
+    With `may_share`, a body above SHARED_MIN is returned separately, so that equal bodies are stored once.
+    """
     recipients, content = draft.recipients, draft.content
     mail = EmailContent(
         from_name=draft.sender.name,
@@ -508,7 +514,7 @@ def _stored(
 
 
 def _take_money(team: Team, template: Template | None, kept: Recipients, found: Found, now: int) -> int:
-    """Count the quota, and hold the template's price when the send begins past it (contract 7)."""
+    """Count billable recipients against the monthly quota; past the quota, hold and return the price (contract 7)."""
     if team.sandbox:
         return 0
     billed = 0

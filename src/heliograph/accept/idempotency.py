@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: one message for one key, the first answer for every retry (spec 4.1.3, contract 9)."""
+"""`Idempotency-Key`: one message per key; retries receive the first response (spec 4.1.3, contract 9)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ R = TypeVar("R")
 async def send_once(
     context: Context, key_id: str, retry: Retry | None, send: Callable[[IdempotencyKey | None], Awaitable[Sent[R]]]
 ) -> Sent[R]:
-    """Return the first answer again, when the key has one."""
+    """Run `send`, or replay the stored response of its Idempotency-Key."""
     if retry is None:
         return await send(None)
     retry_key = IdempotencyKey(idempotency.key_hash(retry.key), await _fingerprint(retry))
@@ -33,9 +33,9 @@ async def _fingerprint(retry: Retry) -> str:
 async def run_idempotent(
     context: Context, key_id: str, retry_key: IdempotencyKey, run: Callable[[], Awaitable[Sent[R]]]
 ) -> Sent[R]:
-    """Replay the first answer, or run and let the accept transaction remember the key.
+    """Replay the stored response, or call `run`, whose accept transaction stores the key.
 
-    Two requests of this process meet here; those of two processes meet in the transaction.
+    Concurrent requests are detected here within this process, and in the transaction between processes.
     """
     request = (key_id, retry_key.hash)
     running = context.running.get(request)

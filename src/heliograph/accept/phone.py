@@ -1,4 +1,4 @@
-"""What SMS and WhatsApp sends share: a template, rendered for one phone, held at a price (spec 4.2, 4.3)."""
+"""Shared by SMS and WhatsApp sends: render a template for one phone and hold its price (spec 4.2, 4.3)."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeVar
@@ -54,7 +54,7 @@ from heliograph.templates.policy.values import (
 )
 
 C = TypeVar("C", bound=SmsContent | WhatsappContent)
-LastCheck = Callable[[Found, int], None]  # found, now
+LastCheck = Callable[[Found, int], None]  # (state from the store, now); raises a Refusal
 
 
 TEMPLATE = says("`tpl_` id of an approved template of this channel.", needed=True)
@@ -62,14 +62,14 @@ BRAND = says("`dom_` id of the verified domain whose brand the template shows.")
 
 
 class PhoneRequest(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    to: Phone = None  # missing: `invalid_phone`, at its place in the order
+    to: Phone = None  # optional here: a missing `to` is rejected with `invalid_phone` in the documented order
     template_id: Annotated[TemplateId | None, TEMPLATE] = None
     variables: Variables = None
     brand_domain_id: Annotated[DomainId | None, BRAND] = None
 
 
 class FreeText(msgspec.Struct, frozen=True, kw_only=True):
-    """Words that no template has, of a message that is caught."""
+    """Text without a template, for captured (sandbox) messages only."""
 
     body: str
     sender_id: str = ""
@@ -89,7 +89,7 @@ class PhoneRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhoneDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as far as memory can decide it."""
+    """An SMS or WhatsApp message after all checks that need no database query."""
 
     to: str
     country: str | None
@@ -108,8 +108,9 @@ def draft_message(
     free: FreeText | None = None,
     origin: dict[str, str] | None = None,
 ) -> PhoneDraft:
-    """Make the checks of contract 2 up to the rendered body;
-    `origin` is what only the shape that it came in shows again.
+    """Run the checks of contract 2 up to the rendered body.
+
+    `origin`: fields of the foreign API that only its own responses show.
     """
     if free and caller.caught:
         return _draft_free(context, caller, channel, request, free, origin)
@@ -177,8 +178,9 @@ def check_phone_allowed(caller: Caller, phone: str) -> None:
 def carriers_for(
     context: Context, caller: Caller, channel: Channel, phone: str, country: str | None
 ) -> list[CarrierRecord]:
-    """Return who can take it now, in order; magic numbers, and
-    what only simulators may have, always go to the simulator.
+    """Return the available carriers in order of preference.
+
+    Magic numbers and captured or simulated messages always use the built-in simulator.
     """
     if magic_recipients.is_magic_phone(phone):
         no_carrier = magic_recipients.phone_behaviour(phone) == "no_carrier"
@@ -189,7 +191,10 @@ def carriers_for(
 
 
 def check_destination(context: Context, caller: Caller, channel: Channel, draft: PhoneDraft) -> LastCheck:
-    """Returns what the transaction decides: opt-outs and the sandbox's share of the day come before the carriers."""
+    """Check that the phone may be sent to, and return the checks that the transaction must run.
+
+    Those are, in order: opt-outs, the sandbox's daily quota, and whether a carrier is available.
+    """
     check_phone_allowed(caller, draft.to)
     unserved = None
     if not carriers_for(context, caller, channel, draft.to, draft.country):
@@ -235,7 +240,7 @@ def phone_acceptance(
     marketing_to: str | None = None,
     check: LastCheck,
 ) -> Acceptance:
-    """Build what is stored; `check` is the channel's own last rules, asked before the price is held."""
+    """Build the acceptance of a message; `check` runs the channel's last checks before the price is held."""
     team, id_ = caller.team, context.clock.new_id(PREFIXES[channel])
     now = context.clock.of(team.record.ref)
     status = first_status(context, draft.timing, now)
@@ -274,7 +279,7 @@ def phone_acceptance(
 
 
 class PhoneSends(msgspec.Struct, Generic[C], frozen=True):
-    """What sends of a channel have in common around its own acceptance."""
+    """Send, prepare and dry-run operations of a phone channel, built on the channel's `accept` function."""
 
     channel: Channel
     accept: Callable[[Context, Caller, PhoneDraft, IdempotencyKey | None], tuple[Acceptance, C]]
@@ -289,8 +294,10 @@ class PhoneSends(msgspec.Struct, Generic[C], frozen=True):
         free: FreeText | None = None,
         origin: dict[str, str] | None = None,
     ) -> Sent[PhoneRecord]:
-        """Send; `callback` is where its own events are told,
-        `free` stands in place of a template, where it is caught.
+        """Accept a message.
+
+        `callback`: URL that receives the events of this message. `free`: text used instead of a template if the message
+        is captured.
         """
         item = await self.prepare(context, caller, request, retry_key, free, origin)
         return await context.store.messages.accept(replace(item, callback=callback) if callback else item)
@@ -308,7 +315,7 @@ class PhoneSends(msgspec.Struct, Generic[C], frozen=True):
         return self.accept(context, caller, draft, retry_key)[0]
 
     async def rehearse(self, context: Context, caller: Caller, request: PhoneRequest) -> tuple[C, dict[str, Any]]:
-        """Return the content, and what every preview shows."""
+        """Return the content of a dry run, and the fields common to all previews."""
         draft = draft_message(context, caller, self.channel, request)
         item, content = self.accept(context, caller, draft, None)
         accepted = await context.store.messages.rehearse(item)

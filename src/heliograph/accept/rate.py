@@ -1,4 +1,4 @@
-"""Token buckets, one a key: so many requests a second, a burst of twice that (contract 11), over all processes."""
+"""Token bucket per API key, shared by all processes: a rate per second and a burst of twice that (contract 11)."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,16 +11,16 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Whether the request may continue, the headers that say how many are left, and else how long to wait."""
+    """Rate-limit decision: whether the request may continue, its response headers, and the seconds to wait if not."""
 
     allowed: bool
     headers: Headers
     wait_s: int = 0
-    asks: bool = False  # not decided: first the processes have to tell each other what they let through
+    asks: bool = False  # undecided: sync the counts between processes first, then take again
 
 
 FREE = Turn(True, [])
-TENTH = 10  # of a burst: as much all processes together may let through before they tell each other
+TENTH = 10  # all processes together may allow a tenth of a burst before they sync
 
 
 async def _nobody() -> None:
@@ -28,22 +28,23 @@ async def _nobody() -> None:
 
 
 class RateLimits:
-    """The buckets of this process. What other processes let through is taken out of them as it becomes known.
+    """The token buckets of this process, reduced by the requests that other processes allowed.
 
-    Each lets a small share of a burst through without a word, and is told of every quarter of a second; before more,
-    `agree` is to be awaited. So the bucket is one, within a tenth, however many processes there are.
+    Each process allows a small share of a burst without a sync, and syncs every quarter of a second. To allow more,
+    `agree` must be awaited first. The shared limit is therefore exact within a tenth, whatever the number of processes.
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[str, tuple[float, int]] = {}  # key → tokens, at ms
-        self.spent: Counter[str] = Counter()  # key → requests let through here since the start
-        self._told: dict[str, int] = {}  # of these, what the others know
-        self._others = 0  # how many there are; 0 as well while the database is away: each counts for itself
+        self._buckets: dict[str, tuple[float, int]] = {}  # key → (tokens, time of that count in ms)
+        self.spent: Counter[str] = Counter()  # key → requests allowed by this process since it started
+        self._told: dict[str, int] = {}  # key → the part of `spent` that other processes know
+        # Number of other processes; 0 while the database is unavailable, when each process counts alone
+        self._others = 0
         self.agree: Callable[[], Awaitable[None]] = _nobody
-        self._heard: dict[tuple[str, str], int] | None = None  # process, key → what it had let through
+        self._heard: dict[tuple[str, str], int] | None = None  # (process, key) → last count reported by that process
 
     def take(self, key_id: str, rate: int, now: int, cost: int = 1) -> Turn:
-        """Take a token when there is one; a refusal takes nothing. With cost 0 it only looks."""
+        """Take `cost` tokens if available. A rejected call takes none; `cost=0` only peeks."""
         if rate == 0:
             return FREE
         burst, tokens = 2 * rate, self._tokens(key_id, rate, now)
@@ -60,8 +61,9 @@ class RateLimits:
     def hear(
         self, heard: Sequence[Spent], rate_of: Callable[[str], int], now: int, told: Mapping[str, int] | None = None
     ) -> None:
-        """Learn what other processes have let through, and what
-        they were told. What came before the first report is past.
+        """Subtract the requests that other processes allowed.
+
+        Counts before the first report are ignored. `told`: own counts that the other processes now know.
         """
         self._others = len({one.process for one in heard})
         self._told |= told or {}
@@ -69,15 +71,16 @@ class RateLimits:
         for one in heard:
             before = known.get((one.process, one.key), one.count if first else 0)
             known[one.process, one.key] = one.count
-            since = one.count - before if one.count >= before else one.count  # less than before: it was restarted
+            # A lower count means that the process restarted
+            since = one.count - before if one.count >= before else one.count
             if since and (rate := rate_of(one.key)):
                 _, at = self._buckets.get(one.key, (0.0, now))
-                # Time never goes back here: a team's test clock may be ahead of everybody's.
+                # A bucket's time never moves back: the test clock of a team may be ahead of real time.
                 self._buckets[one.key] = (max(-2 * rate, self._tokens(one.key, rate, now) - since), max(at, now))
         self._heard = known
 
     def forget(self, works: Callable[[str], bool]) -> None:
-        """Drop the counts of keys that were revoked, have expired or are gone."""
+        """Drop the counts of keys that are revoked, expired or deleted."""
         for counts in (self._buckets, self.spent, self._told):
             for key in [key for key in counts if not works(key)]:
                 del counts[key]
@@ -85,7 +88,7 @@ class RateLimits:
             self._heard = {place: count for place, count in self._heard.items() if works(place[1])}
 
     def count_alone(self) -> None:
-        """Count alone, as the others cannot be asked."""
+        """Stop syncing and count only this process, because the database is unavailable."""
         self._others = 0
 
     def _tokens(self, key: str, rate: int, now: int) -> float:

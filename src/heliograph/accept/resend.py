@@ -1,6 +1,6 @@
-"""Send once more what failed: the content as it was, in a new message, to those who did not get it.
+"""Resends a failed message: the original content in a new message, to the recipients that were not reached.
 
-Every check of a send is made again, on the setup of now: sender, template, allowed and suppressed recipients, credit.
+Every check of a send runs again on the current setup: sender, template, allowed and suppressed recipients, credit.
 """
 
 from typing import Any
@@ -33,30 +33,31 @@ UNREACHED = ("failed", "bounced")
 
 
 class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as it was sent, and those of its recipients that it did not reach."""
+    """The content of a sent message, and the recipients that were not reached."""
 
     channel: Channel
     content: bytes
     template_id: str | None
     template_version: int | None
     country: str | None
-    unreached: list[tuple[str, str]]  # address as given, kind
+    unreached: list[tuple[str, str]]  # (address as given, kind)
     added: Added = Added()
 
 
 def can_resend(unreached: list[tuple[str, str]]) -> bool:
-    """Tell whether it can be sent again: a mail needs somebody in To, and blind copies must not move there."""
+    """Return whether a resend is possible: at least one unreached recipient is in To. Bcc must not move to To."""
     return any(kind == "to" for _, kind in unreached)
 
 
 async def resend(context: Context, caller: Caller, sent: Undelivered) -> Sent[Any]:
-    """Accept it as a new message; raises the refusal that a send would."""
+    """Accept a copy as a new message; raises the same refusals as a send."""
     template = None
     if sent.template_id is not None:
         template = in_locale(find_template(caller.team, sent.template_id, sent.channel), sent.added.locale)
         check_available(caller.team, template)
     build = _email if sent.channel == "email" else _phone
-    sent = replace(sent, added=replace(sent.added, scheduled_at=None, expires_at=None))  # those times were the other's
+    # The original's schedule and expiry do not apply
+    sent = replace(sent, added=replace(sent.added, scheduled_at=None, expires_at=None))
     id_ = context.clock.new_id(PREFIXES[sent.channel])
     made = await ACCEPTING.run_large(len(sent.content), build, context, caller, sent, template, id_)
     return await context.store.messages.accept(made)
@@ -82,7 +83,7 @@ def _email(context: Context, caller: Caller, sent: Undelivered, template: Templa
         attachments=(),
         added=sent.added,
     )
-    shown = Shown(to=content.to, cc=content.cc)  # as it said: who got it blind is not named now
+    shown = Shown(to=content.to, cc=content.cc)  # headers as first sent; Bcc recipients stay hidden
     return email_acceptance(context, caller, draft, content.attachments, None, shown, id_)
 
 

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: move them, or call them back (contract 16)."""
+"""Reschedules or cancels scheduled messages (contract 16)."""
 
 from typing import Annotated, Any
 

@@ -55,7 +55,7 @@ class SmsPreview(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
 
 
-# Neither white space nor a character that no phone shows.
+# Matches a visible character: neither white space nor a character that phones do not display.
 _SEEN = re.compile(
     r"[^\s\x00-\x1f\xad\u034f\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     r"\ufe00-\ufe0f\ufeff\uffa0]"

@@ -1,4 +1,4 @@
-"""POST /v1/verify/:id/check: is this the code? (spec 4.5)"""
+"""POST /v1/verify/:id/check: checks a code that a user typed (spec 4.5)."""
 
 from typing import Annotated, Any
 

@@ -1,6 +1,6 @@
-"""A code on its way: by which channel, from whom and in which words; asked for inside the request (contract 8 and 16).
+"""Sends one-time codes inside the request: chooses channel, sender and text (contract 8 and 16).
 
-What is not refused and has another channel behind it waits for a receipt; `send_due` is for when none came.
+A code that was accepted and has a further channel waits for a receipt; `send_due` uses the next channel if none came.
 """
 
 import asyncio
@@ -32,36 +32,36 @@ from heliograph.templates.policy.locales import in_locale, language_used
 from heliograph.templates.policy.render import render_body
 from heliograph.templates.policy.values import Values, asked_names, with_brand
 
-CARRIERS_S = 8.0  # for all carriers of a channel together (contract 8)
+CARRIERS_S = 8.0  # timeout for all carriers of a channel together (contract 8)
 CARRIERS_MAX = 2
-AT_ONCE = 20  # codes that one round sends by their next channels
-SENDER = "no-reply"  # at the team's domain, in codes by email
+AT_ONCE = 20  # codes sent per round by `send_due`
+SENDER = "no-reply"  # local part of the sender address of codes by email
 NO_CARRIER = "No carrier serves this destination now."
 MAGIC_OFF = (
     "This is a magic number or address, and this live team does not verify those. Use a real one, or ask the operator "
     "to set verify.magic for the team."
 )
-NO_CODE = "no code matches"  # longer than any candidate can be
+NO_CODE = "no code matches"  # longer than any code that a user can submit
 
 CarriersByChannel = dict[Channel, list[CarrierRecord]]
 
 
 class CodeTo(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a code is for, and how it may get there."""
+    """The recipient of a code, and the channels that may be used."""
 
     given: str
     normal: str
     channels: list[Channel]
-    locale: str | None  # None: the team's
+    locale: str | None  # None for the team's default
 
 
 class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """Result of sending a code."""
 
-    channel: Channel  # the one used last
+    channel: Channel  # the last channel used
     asked: Sequence[Asked]
-    error: str | None  # None: it was sent, or maybe it was, and then it must work
-    next_at: int | None  # when the next channel's turn comes, unless a receipt comes first
+    error: str | None  # None if sent or possibly sent; the code must then be valid
+    next_at: int | None  # time to use the next channel, unless a receipt arrives first
 
     def finish(self, id_: str, team: int, key_id: str, at: int, owner: str, response: bytes = b"") -> Finish:
         last = self.asked[-1] if self.asked else None
@@ -87,11 +87,11 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True):
 async def send_code(
     context: Context, caller: Caller, id_: str, to: CodeTo, carriers: CarriersByChannel, expires_at: int
 ) -> Dispatched:
-    """Send the code by the first channel whose carriers do not refuse it."""
+    """Send the code by the first channel whose carriers do not refuse the message."""
     code, left, asked, error = code_of(context, id_, to.normal), list(carriers), list[Asked](), None
     while left:
         channel = left.pop(0)
-        # Each mail has an id of its own: bounces come back to it, and one that came before is dropped as the same.
+        # Each mail needs a new id: bounces refer to it, and a mail with a known id is dropped as a duplicate.
         named = context.clock.new_id(PREFIXES["email"]) if channel == "email" else id_
         build = partial(_parcel, context, caller, named, to, channel, code, expires_at)
         choose = context.handover.first_of_current(carriers[channel][:CARRIERS_MAX])
@@ -100,13 +100,13 @@ async def send_code(
         error = _error(said, MAGIC_OFF if is_shut(caller, to.normal) else NO_CARRIER)
         if error is None:
             break
-    error = error and error.replace(code, "…")  # some repeat what they refuse
+    error = error and error.replace(code, "…")  # some carriers quote the refused message
     next_at = _next_at(context.clock.of(caller.team.record.ref), asked[-1]) if left else None
     return Dispatched(channel=channel, asked=asked, error=error, next_at=next_at)
 
 
 async def send_due(context: Context) -> None:
-    """Send the codes whose last channel told no receipt in time, or a failure, by the next one."""
+    """Send codes by their next channel if the last one reported a failure or no receipt in time."""
     store, clock = context.store, context.clock
 
     async def send(due: Claimed) -> None:
@@ -114,7 +114,8 @@ async def send_due(context: Context) -> None:
         sent = Dispatched(channel=due.channel, asked=(), error=None, next_at=None)
         if caller and due.sandbox == CAUGHT:
             caller = replace(caller, caught=True)
-        if caller and clock.of(due.team) < due.expires_at:  # else its key is gone or it is over: it stays as it is
+        # Otherwise the key was deleted or the code expired: leave the status unchanged
+        if caller and clock.of(due.team) < due.expires_at:
             channels = channels_from(due.channels, due.channel)[1:]
             to = CodeTo(given=due.to, normal=due.phone, channels=channels, locale=locale_in(due.added))
             carriers = carriers_by_channel(context, caller, to)
@@ -125,16 +126,17 @@ async def send_due(context: Context) -> None:
 
 
 def is_shut(caller: Caller, normal: str) -> bool:
-    """Tell whether a magic recipient is shut out.
+    """Return whether verifying this magic recipient is forbidden.
 
-    Everybody knows the code of one: in a live team it verifies only where an operator wants that.
+    The codes of magic recipients are public, so a live team verifies them only if an operator enabled that.
     """
     return magic_recipients.is_magic(normal) and not caller.team.sandbox and not caller.team.record.verify.magic
 
 
 def carriers_by_channel(context: Context, caller: Caller, to: CodeTo) -> CarriersByChannel:
-    """Return who is asked. A sandbox team's code goes to
-    simulators or to real carriers, never from one to the other.
+    """Return the candidate carriers of each channel.
+
+    The code of a sandbox team uses only simulators or only real carriers, as the first candidate decides.
     """
     reachable = {channel: _carriers(context, caller, to.normal, channel) for channel in to.channels}
     first = next((carrier for carriers in reachable.values() for carrier in carriers), None)
@@ -160,25 +162,25 @@ def is_simulator(carrier: CarrierRecord) -> bool:
 
 
 def code_of(context: Context, id_: str, normal: str) -> str:
-    """Derive the code: it may have to be said again, so it is stored nowhere but as its hash."""
+    """Return the code. A code is derived from the id, because a resend repeats it and only its hash is stored."""
     if magic_recipients.no_code_matches(normal):
         return NO_CODE
     return magic_recipients.magic_code(normal) or derived_code(context.code_key, id_)
 
 
 def code_text(caller: Caller, platform: Platform, code: str, locale: str | None) -> str:
-    """Return the text of an SMS, which the inbox shows too."""
+    """Return the text of the SMS; the test inbox shows the same text."""
     chosen, brand = caller.team.record.verify, usual_brand(caller.team, platform)["name"]
     return verify_text(platform.verify_text, locale or chosen.language, brand, code, chosen.webotp)
 
 
 def locale_in(added: str) -> str | None:
-    """Return the language that was asked for when it began."""
+    """Return the locale requested when the verification was started."""
     return msgspec.json.decode(added, type=Added).locale
 
 
 def locale_used(context: Context, caller: Caller, channels: Sequence[Channel], locale: str | None) -> str | None:
-    """Return the nearest language that these channels have; None: none was asked for, and the team's is taken."""
+    """Return the best supported locale for these channels; None if none was requested (the team's default applies)."""
     if locale is None:
         return None
     template = code_template(caller.team) if "whatsapp" in channels else None
@@ -224,7 +226,7 @@ def _parcel(
 
 
 def mail_sender(caller: Caller, platform: Platform) -> Platform:
-    """Return who codes come from: the team's own domain; for a sandbox team the platform, as with all its mail."""
+    """Return the sender of code mails: the team's own domain, or the platform for sandbox teams."""
     domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
     if domain is None:
         return platform
@@ -232,7 +234,7 @@ def mail_sender(caller: Caller, platform: Platform) -> Platform:
 
 
 def _error(asked: Sequence[Asked], nobody: str) -> str | None:
-    """Say why the code was not sent; None: it was, or maybe it was, and then it must work."""
+    """Return why the code was not sent; None if sent or possibly sent, as the code must then be valid."""
     if not asked:
         return nobody
     said = asked[-1].outcome
@@ -242,8 +244,9 @@ def _error(asked: Sequence[Asked], nobody: str) -> str | None:
 
 
 def _next_at(now: int, last: Asked) -> int | None:
-    """Return when the next channel is due; a carrier that
-    already knows what its receipt will be is taken at its word.
+    """Return when the next channel is due.
+
+    A carrier that already reports a later failure (a simulator) sets that time; None if delivery is certain.
     """
     taken = last.outcome if isinstance(last.outcome, Accepted) else Accepted()
     for after_ms, report in taken.reports:

@@ -1,6 +1,6 @@
-"""POST /v1/verify: make a code, ask carriers inside the request, answer what they said (spec 4.4, contract 8 and 16).
+"""POST /v1/verify: creates a code, sends it inside the request, returns the result (spec 4.4, contract 8 and 16).
 
-And its sequel: the same code once more, and the code called back.
+Also resends the same code and cancels a verification.
 """
 
 from typing import Annotated
@@ -71,7 +71,7 @@ class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     to: Annotated[
         str | None,
         says("Phone in E.164 form, for example `+14155550123`; by `email`, an email address.", needed=True),
-    ] = None  # missing: `invalid_phone`, at its place in the order
+    ] = None  # optional here: a missing `to` is rejected with `invalid_phone` in the documented order
     channel: Annotated[CodeChannel | list[CodeChannel] | None, CHANNEL] = None
     tags: Tags = None
     metadata: Metadata = None
@@ -82,7 +82,7 @@ class VerificationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verification of spec 2.5."""
 
     id: Id
-    channel: Annotated[ChannelName, such_as("sms")]  # the one used last
+    channel: Annotated[ChannelName, such_as("sms")]  # the last channel used
     to: To
     status: VerificationStatus
     sandbox: Sandbox
@@ -134,12 +134,10 @@ async def start_verification(
 async def resend_verification(
     context: Context, caller: Caller, id_: str, retry_key: IdempotencyKey | None
 ) -> Sent[VerificationRecord]:
-    """Send the same code with the same expiry, by the channel
-    used last and those behind it; it is not charged again.
-    """
+    """Send the same code with the same expiry, by the last used channel and those after it, without a new charge."""
     found = await find_verification(context, caller, id_)
     if found.sandbox == CAUGHT:
-        caller = replace(caller, caught=True)  # it stays so, whoever asks for it
+        caller = replace(caller, caught=True)  # a captured verification stays captured, whichever key resends it
     channels = channels_from(found.channels, found.channel)
     to = CodeTo(given=found.to, normal=found.phone, channels=channels, locale=locale_in(found.added))
     await _check_recipient(context, caller, to)
@@ -160,7 +158,7 @@ async def resend_verification(
 
 
 async def cancel_verification(context: Context, caller: Caller, id_: str) -> VerificationRecord:
-    """End a verification: its code works no more. What has ended stays as it is."""
+    """Cancel a verification, so that its code is no longer valid. A final status does not change."""
     await context.store.verifications.cancel(caller.team.record.ref, id_)
     return to_record(await find_verification(context, caller, id_))
 
@@ -185,7 +183,7 @@ def to_record(found: VerificationLine) -> VerificationRecord:
 
 
 def inbox_text(context: Context, caller: Caller, verification: str, added: str) -> str:
-    """Return what a simulator delivered to a recipient of a sandbox team."""
+    """Return the text that a simulator delivered to a recipient of a sandbox team."""
     code = derived_code(context.code_key, verification)
     return code_text(caller, context.store.setup.current.platform, code, locale_in(added))
 
@@ -251,7 +249,8 @@ def _start(
     record, platform = caller.team.record, context.store.setup.current.platform
     now, salt = context.clock.of(record.ref), context.clock.entropy(16)
     asked = [carrier for found in carriers.values() for carrier in found]
-    is_counted = caller.team.sandbox and bool(asked) and routing.leaves(asked)  # one that no carrier takes is not
+    # Starts that no carrier serves do not use up the daily quota
+    is_counted = caller.team.sandbox and bool(asked) and routing.leaves(asked)
     is_mail = "email" in to.channels
     limits = replace(record.verify, countries=("*",)) if is_mail else record.verify
 
@@ -293,7 +292,7 @@ def _start(
 
 
 def _price(context: Context, caller: Caller, to: CodeTo) -> int:
-    """Return the platform's rate, or what the WhatsApp template costs there if that is dearer."""
+    """Return the platform's price of a verification, or that of the WhatsApp template if higher."""
     prices = [pricing.verify_price(context.store.setup.current.platform, caller.team.record.currency)]
     if "whatsapp" in to.channels and (template := code_template(caller.team)):
         prices.append(pricing.price_for(template, country_of(to.normal)))

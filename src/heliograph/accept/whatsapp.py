@@ -1,4 +1,4 @@
-"""POST /v1/whatsapp: one approved template to one phone (spec 4.3)."""
+"""POST /v1/whatsapp: sends one approved template to one phone (spec 4.3)."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -53,8 +53,9 @@ class WhatsappPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def whatsapp_content(template: Template, values: Mapping[str, str], body: str | None) -> WhatsappContent:
-    """Fill in Meta's form; its AUTHENTICATION templates have a
-    button that copies the code, which is to be told once more.
+    """Return the parameters of Meta's template message.
+
+    AUTHENTICATION templates have a copy-code button, which needs the code a second time.
     """
     codes = [values.get(name, "") for name in asked_names(template)] if template.category == "AUTHENTICATION" else []
     return WhatsappContent(
