@@ -1,7 +1,7 @@
-"""What an operator decided about a team's wish, said to whoever asked.
+"""Notifies requesters of an operator's decision.
 
-`decided` is the one place: every approval and refusal of a domain, name, sender id, team name, template or layout comes
-here, after it was written, from pages, commands and routes.
+Every approval and refusal of a domain, display name, sender id, team name, template or layout calls `decided` after the
+change was written, from pages, commands and routes.
 """
 
 import msgspec
@@ -18,11 +18,11 @@ PERSON = "usr_"
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     kind: str  # domain, display_name, sender_id, team, template, layout
-    text: str  # what was asked for
-    approved: bool | None  # None: an earlier word was taken back
-    reason: str  # of a refusal
-    asked_by: str  # usr_…; empty: not a person, or not known
-    id: str  # of what was asked for
+    text: str  # description of the request
+    approved: bool | None  # None if an earlier decision was undone
+    reason: str  # reason of a refusal
+    asked_by: str  # usr_…; empty if unknown or not a person
+    id: str  # id of the requested object
 
     @property
     def sentence(self) -> str:
@@ -33,12 +33,12 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asker(actor: Actor) -> str:
-    """Return who is told of the decision: people, not keys."""
+    """Return the id of the person to notify of the decision; empty for API keys."""
     return actor.id if actor.kind == "person" else ""
 
 
 async def decided(store: Store, actor: Actor, decision: Ruling) -> None:
-    """Tell the asker on their next page; whoever decides about their own wish knows it."""
+    """Notify the requester on their next page, unless they made the decision themselves."""
     if decision.asked_by.startswith(PERSON) and decision.asked_by != actor.name:
         await store.decisions.tell(
             decision.asked_by, decision.sentence, of_team(decision.team, decision.kind, decision.id)
@@ -46,7 +46,7 @@ async def decided(store: Store, actor: Actor, decision: Ruling) -> None:
 
 
 async def reopen(store: Store, actor: Actor, earlier: Decided) -> bool:
-    """Take an operator's word back; False: it no longer holds, or has no way back."""
+    """Undo an operator's decision; return False if it no longer applies or cannot be undone."""
     before = store.setup.current
     asked_by, (_, id_) = asker_of(before, earlier), list_reversible(before).get(earlier, ("", ""))
     done = await change_rows(

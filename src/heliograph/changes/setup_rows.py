@@ -1,4 +1,4 @@
-"""A change of the setup that is some rows of it, with its audit entry."""
+"""Changes rows of the setup together with an audit entry."""
 
 from collections.abc import Callable
 
@@ -17,9 +17,9 @@ async def change_rows(
     rows_of: Callable[[Setup], list[Row]],
     detail: str = "",
 ) -> bool:
-    """Change rows and tell whether anything was changed.
+    """Change rows of the setup; return whether any changed.
 
-    Without rows there is no entry. No team: the entry is the instance's.
+    Without rows, no audit entry is written. If `team` is None, the entry belongs to the instance.
     """
 
     def decide(setup: Setup, _: int) -> SetupChange:

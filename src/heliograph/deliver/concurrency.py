@@ -1,6 +1,6 @@
-"""How many hand-overs of each queue are in work at once: no more than get a connection soon.
+"""Limits concurrent sends per queue, so that claimed messages get a connection soon.
 
-What waits in the outbox can still be ordered, called back and taken by another process; what is claimed cannot.
+Messages in the outbox can still be reordered, cancelled or claimed by another process; claimed messages cannot.
 """
 
 from collections import Counter
@@ -22,15 +22,19 @@ LEAST_URGENT_FIRST = PRIORITIES[::-1]
 
 class Windows:
     def __init__(self, ring: Callable[[str], object]) -> None:
-        """Make windows; `ring` tells a lane that there is room."""
+        """`ring`: wakes a lane when one of its full queues has capacity again."""
         self._ring = ring
         self._size = {queue: min(WINDOW_FIRST, SLOTS[lane]) for queue, (lane, _) in QUEUES.items()}
-        self._wary = dict.fromkeys(QUEUES, 0)  # so many in a row must not wait before its window is another's
+        # Consecutive sends without queueing needed before a queue may use a larger window of a less urgent queue
+        self._wary = dict.fromkeys(QUEUES, 0)
         self._used: Counter[str] = Counter()
         self._full: set[str] = set()
 
     def room(self, lane: str) -> dict[Priority, int]:
-        """Return how many may be claimed; what is seldom sent is not passed by what is less urgent and has grown."""
+        """Return how many messages of each priority may be claimed.
+
+        A rarely used queue may use the larger window of a less urgent queue of the same lane.
+        """
         room, least = {}, 0
         for priority in LEAST_URGENT_FIRST:
             queue = QUEUE_OF[lane, priority]
@@ -49,7 +53,7 @@ class Windows:
             self._look(QUEUES[queue][0])
 
     def waited(self, queue: str, seconds: float) -> None:
-        """Note that one hand-over waited for a connection."""
+        """Adapt the window of `queue` to how long a send waited for a connection."""
         lane = QUEUES[queue][0]
         self._size[queue] = next_window(self._size[queue], SLOTS[lane], seconds)
         if seconds > SOON_S:
@@ -60,7 +64,7 @@ class Windows:
             self._look(lane)
 
     def _look(self, lane: str) -> None:
-        """Ring when one that was full has room, its own or that of a less urgent one which has grown."""
+        """Wake the lane if a full queue has capacity again, in its own window or that of a less urgent queue."""
         free = {QUEUE_OF[lane, priority] for priority, left in self.room(lane).items() if left}
         if not self._full.isdisjoint(free):
             self._full -= free

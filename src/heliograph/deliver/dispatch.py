@@ -1,4 +1,4 @@
-"""One claimed message to one recorded outcome: the page to read first."""
+"""Delivers one claimed message and records its outcome. Start reading the delivery code here."""
 
 import asyncio
 import math
@@ -36,9 +36,10 @@ from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.templates.policy.meta_status import category_of, unavailable
 
 RECORD_AGAIN_S = 0.5
-SURE_S = (LEASE_MS - HEARTBEAT_MS) / SECOND_MS  # how long after a heartbeat nobody else can have claimed our messages
-SPREAD_MS = 1000  # over which those that met a dead carrier come back
-REST_MS = 30_000  # … and those that were not even tried, for a probe needs one; all of them when the carrier is back
+# Our claims cannot have been taken by another worker for this long after a heartbeat
+SURE_S = (LEASE_MS - HEARTBEAT_MS) / SECOND_MS
+SPREAD_MS = 1000  # retries after an unreachable carrier are spread over this time
+REST_MS = 30_000  # the same for messages deferred without an attempt; a probe needs one, and recovery releases all
 NO_CARRIER = "no carrier serves this destination now"
 OUT_OF_REACH = "no carrier for this destination can be reached now"
 SUSPENDED = "the team was suspended before the message was handed over"
@@ -50,7 +51,7 @@ log = structlog.get_logger()
 
 
 class LeaseLost(Barred):
-    """Another worker has claimed the message, or its outcome is recorded."""
+    """Raised when another worker has claimed the message or its outcome is already recorded."""
 
     def __init__(self) -> None:
         super().__init__(Refused())
@@ -64,18 +65,18 @@ class Dispatch:
         clock: Clock,
         waited: Callable[[str, float], None] = lambda queue, seconds: None,
     ) -> None:
-        """`waited` is told how long a hand-over of a queue waited for a connection."""
+        """`waited`: called with a queue and the seconds that a send waited for a connection."""
         self._store = store
         self._handover = handover
         self._clock = clock
         self.waited = waited
         self.suppressed = Suppressed(store)
-        self.unrecorded: set[int] = set()  # outcomes that the store could not take yet, by outbox key
-        self.renewed_at = math.inf  # when the last successful heartbeat began, by the event loop's clock
+        self.unrecorded: set[int] = set()  # outbox keys of outcomes that the database could not record yet
+        self.renewed_at = math.inf  # event-loop time at which the last successful heartbeat began
         self.lost: set[int] = set()  # outbox keys of claims that the last heartbeat did not renew
 
     async def deliver(self, claim: Claim) -> bool:
-        """Deliver in a task of its own; True when the outcome is recorded, False when the claim was no longer ours."""
+        """Deliver a claim in the current task; return True if the outcome was recorded, False if the claim was lost."""
         bind_contextvars(message=claim.message_id)
         if claim.reports:
             self.waited(claim.queue, 0.0)
@@ -97,7 +98,7 @@ class Dispatch:
         return await self._record(claim, change)
 
     async def _hear(self, claim: Claim) -> None:
-        """Take what a simulated phone answers, before it is crossed off; it is known when it is taken again."""
+        """Store the reply of a simulated phone before its report is recorded; a repeated reply is recognised."""
         text = claim.reports[0].report.text
         while text and claim.channel != "email":
             carrier = routing.builtin_simulator(claim.channel).id
@@ -129,7 +130,7 @@ class Dispatch:
         return to_change(claim, carrier, outcome, now, self._jitter, asked)
 
     async def renew(self, claim: Claim) -> None:
-        """Renew one claim's lease; raises LeaseLost."""
+        """Renew the lease of one claim; raises LeaseLost."""
         while True:
             try:
                 if await self._store.outbox.heartbeat([claim]):
@@ -139,7 +140,7 @@ class Dispatch:
                 await asyncio.sleep(RECORD_AGAIN_S)
 
     def bar(self, claim: Claim, suppressed: bool) -> Refused | None:
-        """Return why it is not handed over any more (contract 16)."""
+        """Return why the message must not be sent any more, or None if it may be sent (contract 16)."""
         if claim.expires_at is not None and self._clock.of(claim.team) >= claim.expires_at:
             return Refused(detail=own("expired", TOO_LATE))
         team = self._store.setup.current.teams_by_ref.get(claim.team)
@@ -155,7 +156,7 @@ class Dispatch:
         )
 
     async def _was_suppressed(self, claim: Claim) -> bool:
-        """Tell whether it is suppressed, also as what is left of an erased address; a phone when it opted out."""
+        """Return whether the recipient is suppressed (also as an erased address) or, for a phone, opted out."""
         store = self._store
         while True:
             try:
@@ -168,7 +169,7 @@ class Dispatch:
                 await asyncio.sleep(RECORD_AGAIN_S)
 
     def _unavailable(self, claim: Claim, team: Team | None) -> UpstreamTemplate | None:
-        """Return what Meta says now of the template of a message that was scheduled, if it does not take it."""
+        """Return Meta's status of a scheduled message's template if Meta rejects the template now, else None."""
         if not (claim.channel == "whatsapp" and team and team.upstream):
             return None
         return unavailable(team, *_upstream_name(claim))
@@ -178,7 +179,7 @@ class Dispatch:
         return category_of(team, *_upstream_name(claim)) if team and claim.channel == "whatsapp" else None
 
     def _said(self, claim: Claim, asked: Sequence[Asked]) -> tuple[CarrierRecord | None, Outcome]:
-        """Return the carrier whose answer counts, if any, and the answer, with what earlier ones said as `missed`."""
+        """Return the deciding carrier, if any, and its outcome, with the answers of earlier carriers as `missed`."""
         if not asked:
             return None, _nobody(self._closed_to(claim), self._clock.now(), self._clock.below(REST_MS))
         *missed, last = asked
@@ -193,13 +194,13 @@ class Dispatch:
         return last.carrier, outcome
 
     def _closed_to(self, claim: Claim) -> dict[str, int]:
-        """Return those of the carriers that could take it that may not be asked now, and until when."""
+        """Return the carriers of this route that must not be tried now, with the time at which each may be tried again."""
         carriers = self._store.setup.current.routes[claim.channel, claim.country]
         closed = self._handover.closed_to()
         return {carrier.id: closed[carrier.id] for carrier in carriers if carrier.id in closed}
 
     async def _record(self, claim: Claim, change: Change) -> bool:
-        """Record it until the store takes it or says that the claim is lost: what was sent must not be sent again."""
+        """Record the outcome, retrying until stored or the claim is lost: a sent message must not be sent again."""
         try:
             while True:
                 try:
@@ -211,7 +212,7 @@ class Dispatch:
                     self.unrecorded.add(claim.key)
                     await asyncio.sleep(RECORD_AGAIN_S)
         except Exception as error:
-            # The lease runs out and the claim stays counted, so this ends in quarantine rather than in a loop.
+            # The lease expires and the claim stays counted, so the message is quarantined instead of looping.
             log.error("outcome not recorded", message=claim.message_id, error=type(error).__name__)
             return False
         finally:
@@ -222,7 +223,7 @@ class Dispatch:
 
 
 class _Passage(Passage):
-    """A claim's way out: whether it may still go is asked again when the connection is there."""
+    """Hooks of one claim: queue time, and a last check whether to send once the connection is open."""
 
     def __init__(self, dispatch: Dispatch, claim: Claim) -> None:
         self._dispatch = dispatch
@@ -240,7 +241,7 @@ class _Passage(Passage):
     async def admit(self) -> None:
         claim, dispatch = self._claim, self._dispatch
         in_doubt = asyncio.get_running_loop().time() - dispatch.renewed_at > SURE_S
-        if claim.reclaimed or in_doubt or claim.key in dispatch.lost:  # another worker may have sent it
+        if claim.reclaimed or in_doubt or claim.key in dispatch.lost:  # another worker may have sent the message
             await dispatch.renew(claim)
         self.judge(self._claim.channel == "email" and await self._dispatch.suppressed.has(self._claim))
 
@@ -259,13 +260,13 @@ def choose_carrier(claim: Claim, setup: Setup, closed: Collection[str] = ()) -> 
     if claim.caught or magic_recipients.is_magic(claim.address) or (team and team.simulated):
         return routing.builtin_simulator(claim.channel)
     asked = setup.routes[claim.channel, claim.country]
-    if claim.uncertain:  # another one might send it a second time
+    if claim.uncertain:  # another carrier might send a duplicate
         asked = [carrier for carrier in asked if carrier.id == claim.uncertain] or asked
     return routing.choose(asked, claim.deferrals, closed)
 
 
 def _nobody(closed: Mapping[str, int], now: int, spread_ms: int) -> Outcome:
-    """Defer it, since no carrier can be asked: it waits until the first of them may be."""
+    """Defer a message that no carrier can take now, until the first circuit may be tried."""
     if not closed:
         return Deferred(detail=own("no_carrier", NO_CARRIER), held=True, retry_after_ms=MOST_MS)
     wait_ms = _until_open(closed, now) + spread_ms
@@ -273,7 +274,7 @@ def _nobody(closed: Mapping[str, int], now: int, spread_ms: int) -> Outcome:
 
 
 def _until_open(closed: Mapping[str, int], now: int) -> int:
-    """Return how long nobody may ask a carrier; while one is being probed, or too few have missed it, for a moment."""
+    """Return the ms until a carrier may be tried; FIRST_MS while one is probed or its circuit is not yet open."""
     return min((until - now for until in closed.values() if until > now), default=FIRST_MS)
 
 
@@ -301,9 +302,10 @@ def to_change(
     jitter: Callable[[], float],
     asked: Sequence[Asked] = (),
 ) -> Change:
-    """Return what a carrier's answer means for the recipient, the money and the outbox."""
+    """Return the effect of a carrier's answer on the recipient, the account and the outbox."""
     if isinstance(outcome, Refused) and outcome.absent and (wait := absent_wait(claim.absent_at, now)):
-        outcome = Deferred(detail=outcome.detail, retry_after_ms=wait, absent=True)  # it may be a name server's mistake
+        # A missing domain may be a DNS error
+        outcome = Deferred(detail=outcome.detail, retry_after_ms=wait, absent=True)
     if carrier and carrier.kind == "simulator":
         outcome = replace(outcome, detail=marked(outcome.detail))
     change = partial(
@@ -367,10 +369,10 @@ def _try_again(
 
 
 def _hold(claim: Claim, change: Callable[..., Change], outcome: Deferred, now: int) -> Change:
-    """Let it wait for a reason on our own side: that is no attempt, and it leaves before what came later."""
+    """Defer for a reason on our side: not counted as an attempt, and sent before messages that came later."""
     waits = claim.held_at is not None
     first_at = claim.first_at if claim.attempt or waits else now
-    # Without a wish it stays in its place: it was claimed before its carrier had room for it.
+    # Without a retry time it keeps its position: it was claimed before the carrier had capacity.
     until = now + outcome.retry_after_ms if outcome.retry_after_ms else claim.due_at
     due_at = hold_until(claim.channel, first_at, now, until)
     if due_at is None:

@@ -1,6 +1,6 @@
-"""Whether recipients were suppressed since their claim: asked for all that wait to go at once, now and then.
+"""Re-checks suppressions just before sending, with one query for all waiting recipients.
 
-A look for each message would cost a sixth of all that a mail costs, where every one of them waits for a connection.
+A query per message would cost a sixth of the total cost of a mail when every message waits for a connection.
 """
 
 import asyncio
@@ -11,20 +11,21 @@ from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store, StoreUnavailable
 from heliograph.storage.suppressions import Listing
 
-FRESH_S = 0.1  # how old the answer may be
-AGAIN_S = 0.5  # after the store could not be reached
+FRESH_S = 0.1  # maximum age of a result
+AGAIN_S = 0.5  # retry delay while the database is unavailable
 
 
 class Suppressed:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[int, tuple[Claim, float]] = {}  # by outbox key: who is still to go, and since when
+        # Outbox key → (claim still to be sent, time of its last known result)
+        self._waiting: dict[int, tuple[Claim, float]] = {}
         self._found: set[int] = set()
         self._looked = 0.0
         self._looking = asyncio.Lock()
 
     def enter(self, claim: Claim) -> None:
-        self._found.discard(claim.key)  # by a look that ended after the try before
+        self._found.discard(claim.key)  # stale result of a check from the previous attempt
         self._waiting[claim.key] = (claim, asyncio.get_running_loop().time())
 
     def leave(self, claim: Claim) -> None:
@@ -32,16 +33,17 @@ class Suppressed:
         self._found.discard(claim.key)
 
     async def has(self, claim: Claim) -> bool:
-        """Tell whether the address was suppressed since its claim, which told whether it was then.
+        """Return whether the address was suppressed after the claim (the claim itself checked earlier suppressions).
 
-        It goes then, however long that takes: nobody looks for it any longer, unless a carrier asks again.
+        The claim then leaves the batch, however long sending takes; a carrier that checks again causes a query of its
+        own.
         """
         if claim.key not in self._waiting:
             while await self._look([claim]) is None:
                 pass
         elif self._is_old(claim):
             async with self._looking:
-                while self._is_old(claim):  # whoever came during a look that failed is looked for by the next
+                while self._is_old(claim):  # claims that arrived during a failed query are part of the next query
                     self._looked = await self._look([claim for claim, _ in self._waiting.values()]) or self._looked
         self._waiting.pop(claim.key, None)
         return claim.key in self._found
@@ -51,7 +53,7 @@ class Suppressed:
         return asyncio.get_running_loop().time() - seen > FRESH_S
 
     async def _look(self, claims: Sequence[Claim]) -> float | None:
-        """Look who of them is on a list; returns when that was so, or None after a while if nobody could say."""
+        """Query which claims are suppressed; return the query's start time, or None after a delay if it failed."""
         places = defaultdict[Listing, list[int]](list)
         for claim in claims:
             places[Listing(claim.team, claim.address)].append(claim.key)

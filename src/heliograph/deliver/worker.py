@@ -1,4 +1,4 @@
-"""The claim loop: each lane fills its own slots with due work until it is stopped."""
+"""The claim loop: each lane fills its slots with due messages until stopped."""
 
 import asyncio
 from collections import Counter
@@ -20,15 +20,15 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.outbox import Claim
 from heliograph.storage.store import Store
 
-CLAIM_MOST = 100  # rows in one claim: half a queue, so that one batch is claimed while another is recorded
-PAUSE_S = 0.01  # after a claim that left nothing due: what comes meanwhile becomes one claim
-AWAY_S = 0.5  # after the store could not be reached
-SUSPECTS_S = 5.0  # from the start to the first look for suspects, and between two looks
-ALONE_S = 15.0  # how long the lanes wait for a suspect, and at first a suspect for them
-ALONE_MOST_S = 600.0  # longer than a hand-over takes
+CLAIM_MOST = 100  # rows per claim: half a queue, so that one batch is claimed while another is recorded
+PAUSE_S = 0.01  # pause after a claim that left nothing due, so that new messages are claimed together
+AWAY_S = 0.5  # retry delay while the database is unavailable
+SUSPECTS_S = 5.0  # delay before the first poll for poison-message candidates, and between polls
+ALONE_S = 15.0  # how long the lanes wait for a candidate in isolation, and initially a candidate for the lanes to drain
+ALONE_MOST_S = 600.0  # longer than any send takes
 STOP_S = 30.0
 
-ALONE = "alone"  # not a lane: where suspects are in work
+ALONE = "alone"  # key of isolated poison-message candidates in `_work`; not a lane
 Work = dict["asyncio.Task[bool]", Claim]
 
 log = structlog.get_logger()
@@ -41,14 +41,14 @@ class Worker:
         self._windows = Windows(lambda lane: store.hints.bells[lane].ring())
         self._dispatch = Dispatch(store, handover, clock, self._windows.waited)
         self._work: dict[str, Work] = {lane: {} for lane in (*SLOTS, ALONE)}
-        self._looked = dict.fromkeys(SLOTS, clock.now())  # when each lane last did
-        self._suspects_first = False  # the lanes pause while suspects are tried
+        self._looked = dict.fromkeys(SLOTS, clock.now())  # lane → time of its last claim loop
+        self._suspects_first = False  # lanes pause while poison-message candidates are retried in isolation
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
 
     async def run(self) -> None:
-        """Deliver until `stop`."""
+        """Claim and deliver messages until `stop` is called."""
         self._ended.clear()
         self._dispatch.renewed_at = asyncio.get_running_loop().time()
         leases = asyncio.create_task(self._keep_leases())
@@ -62,7 +62,7 @@ class Worker:
             self._ended.set()
 
     async def stop(self) -> None:
-        """Stop claiming, wait for the hand-overs in flight and record them."""
+        """Stop claiming, wait for the sends in flight and record their outcomes."""
         self._stopping.set()
         self._store.hints.hear()
         await self._ended.wait()
@@ -78,7 +78,8 @@ class Worker:
                 self._windows.enter(claim.queue)
                 self._start(claim, work)
             taken = Counter([claim.priority for claim in claims])
-            filled = [priority for priority, count in taken.items() if count == room[priority]]  # more may wait
+            # Priorities with possibly more due messages
+            filled = [priority for priority, count in taken.items() if count == room[priority]]
             now = self._windows.room(lane)
             if len(claims) == CLAIM_MOST or any(now[priority] for priority in filled):
                 continue
@@ -87,7 +88,7 @@ class Worker:
             await self._store.hints.bells[lane].wait(self._store.hints.poll_s)
 
     def _may_claim(self) -> bool:
-        # What cannot be recorded must not be sent: while an outcome waits for the store, nothing new begins.
+        # A message whose outcome cannot be recorded must not be sent: claim nothing while an outcome is unrecorded.
         return not (self._suspects_first or self._dispatch.unrecorded or self._resting())
 
     def _resting(self) -> bool:
@@ -117,9 +118,9 @@ class Worker:
             self._windows.leave(claim.queue)
 
     async def _try_suspects(self) -> None:
-        """Try alone the messages whose workers died with them, so that they take no other with them (P14).
+        """Retry in isolation the messages whose workers died, so that no other message is affected (P14).
 
-        Not before this process has lived for a while: in a crash loop they would be what each kill meets (P22).
+        Starts only after this process has run for a while: in a crash loop, each crash would count against them (P22).
         """
         rest_s, patience_s = SUSPECTS_S, ALONE_S
         while not await happens(self._stopping, rest_s):
@@ -127,20 +128,21 @@ class Worker:
                 empty = self._resting() or not await self._store.outbox.suspects()
                 if empty or await self._stand_still(patience_s):
                     rest_s, patience_s = SUSPECTS_S, ALONE_S
-                else:  # slow hand-overs: the lanes run for as long as they paused, then pause longer
+                else:  # slow sends: the lanes run for as long as they paused, then pause longer
                     rest_s, patience_s = patience_s, min(2 * patience_s, ALONE_MOST_S)
             except Exception as error:
                 log.warning("cannot look for suspects", error=type(error).__name__)
 
     async def _stand_still(self, patience_s: float) -> bool:
-        """Let the lanes run dry and try suspects one by one; return False when they did not run dry."""
+        """Drain the lanes and retry candidates one by one; return False if the lanes did not drain in time."""
         self._suspects_first = True
         try:
             if not await self._end(self._in_flight(), patience_s):
                 return False
             while not self._stopping.is_set() and (claims := await self._store.outbox.claim_suspect()):
                 if not await self._end([self._start(claim, self._work[ALONE]) for claim in claims], ALONE_S):
-                    await self._store.outbox.join(claims)  # the lanes resume; and a stop is no death
+                    # The lanes resume; a shutdown does not count as a worker death
+                    await self._store.outbox.join(claims)
                     break
             return True
         finally:
@@ -148,7 +150,7 @@ class Worker:
             self._store.hints.hear()
 
     async def _end(self, tasks: "Collection[asyncio.Task[Any]]", within_s: float) -> bool:
-        """Tell whether all tasks end in time, and before a stop."""
+        """Wait for `tasks`; return True if all finished before the timeout and before shutdown."""
         ending, stop = asyncio.create_task(wait_for_all(tasks)), asyncio.create_task(self._stopping.wait())
         await asyncio.wait([ending, stop], timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         ended = ending.done()
@@ -174,7 +176,7 @@ class Worker:
     async def _finish(self) -> None:
         unfinished = await wait_for_all(self._in_flight(), STOP_S)
         if unfinished:
-            # Their leases stay: whether they were sent is not known, and the next start claims them again.
+            # Keep their leases: whether they were sent is unknown, and the next start claims them again.
             log.warning("stopped with hand-overs in flight", count=len(unfinished))
 
     def _in_flight(self) -> list["asyncio.Task[bool]"]:

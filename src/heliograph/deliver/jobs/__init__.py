@@ -1,1 +1,1 @@
-"""What the service does by itself, again and again: a file for each duty with logic. `app.py` has the table."""
+"""Periodic background jobs, one module per job with logic. The job table is in `app.py`."""

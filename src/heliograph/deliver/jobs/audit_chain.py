@@ -1,4 +1,4 @@
-"""Brings entries of the audit log that were written without its chain into it, and tells its end to the log."""
+"""Links unchained audit entries into the hash chain, and writes the chain's last link to the log."""
 
 import structlog
 
@@ -16,7 +16,7 @@ async def link_audit(store: Store, clock: Clock) -> None:
 
 
 def telling(store: Store) -> Round:
-    """Makes a round that tells an end once: a log that is kept elsewhere shows a chain that was hashed anew."""
+    """Return a job that logs each new last link once: an external copy of the log reveals a rewritten chain."""
     told = ""
 
     async def tell() -> None:

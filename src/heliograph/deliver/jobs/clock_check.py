@@ -1,4 +1,4 @@
-"""Compares this machine's clock with the database's: while it is wrong, nothing is claimed."""
+"""Compares this machine's clock with the database's; nothing is claimed while they differ."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ async def watch_clock(store: Store, clock: Clock) -> None:
         try:
             await store.upkeep.check_clock()
         except Exception:
-            pass  # others log what is wrong with the database
+            pass  # other jobs log database failures
         off = clock.off()
         if off and not wrong:
             by = f"{abs(off) / 1000:.1f} s {'ahead of' if off > 0 else 'behind'} the database's clock"

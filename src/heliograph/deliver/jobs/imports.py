@@ -1,4 +1,4 @@
-"""Brings imports of suppressions onto the list, portion by portion and in turns, in any process."""
+"""Imports suppression lists batch by batch, alternating between imports, in any process."""
 
 import asyncio
 import contextlib
@@ -8,14 +8,14 @@ import structlog
 
 from heliograph.storage.store import Store, StoreUnavailable
 
-EVERY_S = 1.0  # for imports that other processes began, or left behind
-TRIES_MAX = 3  # of a portion that breaks; an unreachable database does not count
+EVERY_S = 1.0  # polls for imports that other processes began or abandoned
+TRIES_MAX = 3  # failed attempts per import before it is stopped; an unreachable database does not count
 
 log = structlog.get_logger()
 
 
 async def import_suppressions(store: Store) -> None:
-    """Import until cancelled."""
+    """Process imports until cancelled."""
     broke: Counter[str] = Counter()
     while True:
         store.imports.begun.clear()
@@ -25,7 +25,7 @@ async def import_suppressions(store: Store) -> None:
 
 
 async def _each_a_portion(store: Store, broke: Counter[str]) -> bool:
-    """Do a portion of each, and tell whether anything was done."""
+    """Process one batch of each open import; return whether any batch was processed."""
     done = False
     try:
         for id_ in await store.imports.open():

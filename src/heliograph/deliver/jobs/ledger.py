@@ -1,5 +1,7 @@
-"""Adds up the ledger again and compares it with the accounts: whoever is right, a difference is a bug. And counts what
-was charged by month, so that a page need not."""
+"""Compares each account with the sum of its ledger entries, and sums up charges per month for the dashboard.
+
+Any difference is a bug.
+"""
 
 import asyncio
 
@@ -9,14 +11,14 @@ from heliograph.deliver.jobs.periodic import Round
 from heliograph.runtime import metrics
 from heliograph.storage.store import Store
 
-TEAMS = 200  # compared in a round; all of them in turn
+TEAMS = 200  # teams compared per round, in rotation
 
 log = structlog.get_logger()
 
 
 def comparing(store: Store) -> Round:
-    """Makes a round that goes on where the one before ended."""
-    seen: dict[int, int] = {}  # team → by how much it was off
+    """Return a job that compares the next TEAMS teams in each round."""
+    seen: dict[int, int] = {}  # team → last difference
     turn = 0
 
     async def compare() -> None:

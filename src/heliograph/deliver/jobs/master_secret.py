@@ -1,4 +1,4 @@
-"""Follows the database when the master secret is rotated: from then on this process seals with the new one."""
+"""Switches this process to the new master secret after a rotation."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ log = structlog.get_logger()
 
 
 def following(store: Store, adopt: Callable[[str | None, str | None], bool]) -> Round:
-    """Makes a round. `adopt` answers whether the secret that the database goes by is here."""
+    """Return the job. `adopt` returns whether this process has the secret that the database uses."""
     is_here = True
 
     async def follow() -> None:

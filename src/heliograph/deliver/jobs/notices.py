@@ -1,4 +1,4 @@
-"""Tells people, by mail and in their chat, what happened: each thing once, and never about itself."""
+"""Sends notices to people by mail and chat: each notice once, and none about notices."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from heliograph.texts.notices import to_chat, to_mail
 from heliograph.webhooks.client.http_post import Posted, Poster
 from heliograph.webhooks.policy.retry import MAYBE_ARRIVED
 
-AT_ONCE = 8  # mails and posts on their way
+AT_ONCE = 8  # concurrent mails and posts
 JSON = {"Content-Type": "application/json"}
 
 log = structlog.get_logger()
@@ -27,7 +27,7 @@ class Teller(msgspec.Struct, frozen=True, kw_only=True):
     handover: Handover
     poster: Poster
     base_url: str
-    open_hook: Callable[[str, str], str]  # sealed, team → the chat's address; ValueError: it cannot be opened
+    open_hook: Callable[[str, str], str]  # (ciphertext, team) → chat webhook URL; ValueError if it cannot be decrypted
 
     async def round(self) -> None:
         setup = self.store.setup.current
@@ -41,7 +41,7 @@ class Teller(msgspec.Struct, frozen=True, kw_only=True):
                 log.warning("notice not sent", place=told.place, state=outcome.state, reason=outcome.detail)
             await self.store.notices.record(told, outcome)
 
-        # Whatever becomes of one, it is only logged: a notice about notices would never end.
+        # Failures are only logged: a notice about failed notices would repeat forever.
         for failure in await asyncio.gather(*map(tell, await self.store.notices.take()), return_exceptions=True):
             if isinstance(failure, Exception):
                 log.warning("notice broke off", error=type(failure).__name__)

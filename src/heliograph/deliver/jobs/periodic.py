@@ -1,4 +1,4 @@
-"""Runs a duty round after round, even when a round fails. The table of duties is in `app.py`."""
+"""Runs background jobs periodically, also after a failed round. The job table is in `app.py`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,12 +13,15 @@ log = structlog.get_logger()
 
 
 def every(seconds: float, work: Round, *, finish: bool = False) -> Loop:
-    """Return a loop of rounds. With `finish` there is one more when it is cancelled, and none at the start."""
+    """Return a loop that runs `work` periodically.
+
+    With `finish`, the first round is delayed and a last round runs on cancellation.
+    """
     return partial(_repeat_and_finish if finish else repeat, seconds, work)
 
 
 async def repeat(every_s: float, work: Round) -> None:
-    """Repeat the work until cancelled."""
+    """Run `work` every `every_s` seconds until cancelled."""
     while True:
         await attempt(work)
         await asyncio.sleep(every_s)
@@ -34,7 +37,10 @@ async def _repeat_and_finish(every_s: float, work: Round) -> None:
 
 
 async def attempt(work: Round) -> None:
-    """Try it. Whatever breaks it, the next round tries again: without these duties dead claims would stay forever."""
+    """Run `work` once and log any failure.
+
+    The next round tries again: a stopped job would leave dead claims forever.
+    """
     try:
         await work()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Tells the other API processes what was let through here, and reads theirs (contract 11)."""
+"""Publishes this process's rate-limit counts to the other API processes, and reads theirs (contract 11)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,9 +9,9 @@ from heliograph.runtime.clock import Clock
 from heliograph.storage.requests import Spent
 from heliograph.storage.store import Store, StoreUnavailable
 
-EVERY_S = 0.25  # how late processes learn of each other's requests, where a key is far from its limit
-PRESENCE_S = 2.0  # how often a process that is alone publishes
-FORGET_S = 60.0  # how often the counts of keys that have ended are dropped
+EVERY_S = 0.25  # sync interval while keys are far from their limits
+PRESENCE_S = 2.0  # publish interval of a process without peers
+FORGET_S = 60.0  # interval at which the counts of invalid keys are dropped
 
 
 class Rates(Protocol):
@@ -41,7 +41,7 @@ class Sharing:
         self.alone = True
 
     async def exchange(self) -> None:
-        """Exchange; whoever wants one while one is under way has that."""
+        """Sync the counts once; concurrent callers share the sync in progress."""
         if self._under_way is None:
             self._under_way = asyncio.create_task(self._exchange())
         await asyncio.shield(self._under_way)
@@ -60,7 +60,7 @@ class Sharing:
             self._under_way = None
 
     def forget_ended(self) -> None:
-        """Drop the counts of keys that have ended: nobody uses them again."""
+        """Drop the counts of expired, revoked and deleted keys."""
         self._rates.forget(self._works)
         self._told = {key: count for key, count in self._told.items() if self._works(key)}
 

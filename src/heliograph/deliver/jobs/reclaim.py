@@ -1,4 +1,4 @@
-"""Frees the claims of dead processes, and puts aside what they died of."""
+"""Releases the claims of dead processes, and quarantines messages that repeatedly killed their worker."""
 
 import structlog
 

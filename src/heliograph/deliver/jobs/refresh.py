@@ -1,15 +1,15 @@
-"""Keeps this process's view of what all share fresh: the setup, the circuits, the reputations."""
+"""Refreshes this process's copy of shared state: setup, circuits and reputations."""
 
 from contextlib import suppress
 
 from heliograph.domain.delivery.lanes import SETUP
 from heliograph.storage.store import Store, StoreUnavailable
 
-EVERY_S = 0.25  # at the latest
+EVERY_S = 0.25  # longest time between two refreshes
 
 
 async def follow_others(store: Store) -> None:
-    """Follow what others change; while the database is away, what was seen last holds."""
+    """Refresh until cancelled; while the database is unavailable, the last known state applies."""
     while True:
         await store.hints.bells[SETUP].wait(EVERY_S)
         with suppress(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""Judges each team by its bounces and complaints."""
+"""Updates each team's reputation from its bounces and complaints."""
 
 import structlog
 

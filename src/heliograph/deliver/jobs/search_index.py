@@ -1,12 +1,12 @@
-"""Brings messages into the index of parts of texts, a span at a time and mostly at rest: nobody waits for it."""
+"""Adds messages to the trigram search index, one block at a time with low load."""
 
 import asyncio
 
 from heliograph.deliver.jobs.periodic import attempt
 from heliograph.storage.store import Store
 
-EVERY_S = 5.0  # a span takes minutes to fill, except at a peak
-REST = 4  # times as long as a span took
+EVERY_S = 5.0  # poll interval; a block takes minutes to fill, except at a peak
+REST = 4  # rest for this multiple of the time that a block took
 
 
 async def build_grams(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Warns of an SQLite log that only grows, where another program is to bring it into the file."""
+"""Warns if the SQLite WAL keeps growing where an external program should checkpoint it."""
 
 from collections.abc import Callable
 

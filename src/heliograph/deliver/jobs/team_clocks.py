@@ -1,4 +1,4 @@
-"""Moves teams' test clocks to where they are to be, from one due time to the next."""
+"""Advances teams' test clocks to their target time, from one due time to the next."""
 
 import asyncio
 from typing import Never
@@ -6,8 +6,8 @@ from typing import Never
 from heliograph.deliver.jobs.periodic import attempt
 from heliograph.storage.store import Store
 
-IDLE_S = 0.1  # from one look for a clock that is to move to the next
-STEP_S = 0.005  # between two looks at what one waits for
+IDLE_S = 0.1  # poll interval while no clock is moving
+STEP_S = 0.005  # poll interval while a clock is moving
 
 
 async def move_clocks(store: Store) -> Never:
