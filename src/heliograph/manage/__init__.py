@@ -1,1 +1,1 @@
-"""People change things: who asks, whether they may, the change and its audit entry in one transaction."""
+"""Use cases that change data for people and API keys: authorise, then write the change and its audit entry together."""

@@ -1,4 +1,4 @@
-"""A setup file, applied whole: one change, one entry."""
+"""Applies a whole setup file as one change with one audit entry."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from heliograph.storage.setup import NewSuppression, NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.webhooks.policy.webhook import MakePair
 
-DETAIL_MAX = 1000  # characters of the entry
-ADDRESSES = ("recipient ", "suppression ")  # lines of the plan that name one
+DETAIL_MAX = 1000  # longest detail of the audit entry, in characters
+ADDRESSES = ("recipient ", "suppression ")  # prefixes of plan lines that contain an address
 
 
 async def preview(
@@ -25,7 +25,7 @@ async def preview(
     make_secret: Callable[[], str],
     make_pair: MakePair = lambda: (b"", ""),
 ) -> Plan:
-    """Return what applying it would change now; nothing is written, and no webhook has keys."""
+    """Return the changes that applying the file would make now; writes nothing and generates no webhook keys."""
     current, suppressed = store.setup.current, await _suppressed(store, file)
     next_ref = 1 + max(current.teams_by_ref, default=0)
     return _plan(store, file, current, next_ref, suppressed, vault, make_secret, make_pair)
@@ -34,7 +34,10 @@ async def preview(
 async def apply(
     store: Store, actor: Actor, file: SetupFile, *, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
 ) -> Plan:
-    """Decide on the newest setup and write the change; `make_secret` and `make_pair` make a new webhook's."""
+    """Plan the change on the newest setup and write it.
+
+    `make_secret` and `make_pair` create the secret and key pair of a new webhook.
+    """
     clock, suppressed = store.clock, await _suppressed(store, file)
     pairs = await _pairs(store, file, vault, make_secret, make_pair)
     made: list[Plan] = []
@@ -54,13 +57,13 @@ async def apply(
         )
 
     await store.setup.change(decide)
-    return made[-1]  # the store decides again after a conflict
+    return made[-1]  # the store calls `decide` again after a conflict
 
 
 async def _pairs(
     store: Store, file: SetupFile, vault: Vault, make_secret: Callable[[], str], make_pair: MakePair
 ) -> list[tuple[bytes, str]]:
-    """Make as many as the plan needs before the transaction, which all others would wait for."""
+    """Generate the key pairs that the plan needs before the transaction, which blocks other writers."""
     needed = list[None]()
 
     def count() -> tuple[bytes, str]:
@@ -96,7 +99,7 @@ def _plan(
 
 
 async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
-    """Return which of the file's suppressions are there already."""
+    """Return the file's suppressions that already exist, as (team ref, address)."""
     found = set()
     for own in file.teams:
         if team := store.setup.current.teams.get(own["id"]):
@@ -108,15 +111,15 @@ async def _suppressed(store: Store, file: SetupFile) -> set[tuple[int, str]]:
 
 
 def _only_team(done: Plan, current: Setup) -> str | None:
-    """Return the one team that the file changes: it sees the entry in its own log."""
-    known = current.teams_by_ref  # a new team has a row
+    """Return the team if the file changes exactly one: its own audit log then shows the entry. Else None."""
+    known = current.teams_by_ref  # a new team has a row of its own in `done.rows`
     teams = {row.team for row in done.rows}
     teams |= {known[ref].record.id for ref, _, _ in done.suppressions if ref in known}
     return teams.pop() if len(teams) == 1 else None
 
 
 def _detail(changed: Sequence[str]) -> str:
-    """Tell the changes in one line, without addresses: erasing one does not look into the entries of several teams."""
+    """Return the changes in one line without addresses, because erasing an address skips entries of several teams."""
     shown = [line for line in changed if not line.startswith(ADDRESSES)]
     if hidden := len(changed) - len(shown):
         shown.append(f"recipients and suppressions: {hidden}")

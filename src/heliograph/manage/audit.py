@@ -1,4 +1,4 @@
-"""An entry of the audit log as the API and `heliograph audit export` show it."""
+"""Audit log entry in the format of the API and of `heliograph audit export`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Carriers: set up, switched on and off, put in order, removed, and tried with a test message."""
+"""Use cases for carriers: create, edit, enable, disable, reorder, remove, and send a test message."""
 
 import re
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ from heliograph.storage.store import Store
 
 TEST_S = 20.0
 TEXT = "This is a test of Heliograph."
-STEP = 10  # between the priorities of two neighbours
+STEP = 10  # difference between neighbouring priorities
 ID = re.compile("[a-z0-9-]{1,64}")
 WRONG_ID = "A name of a-z, 0-9 and -, other than new."
 
 
 class CarrierChange(msgspec.Struct, frozen=True, kw_only=True):
-    enabled: bool | None = None  # None: as it is
+    enabled: bool | None = None  # None to keep the current value
     priority: int | None = None
 
 
@@ -59,8 +59,9 @@ async def change(store: Store, actor: Actor, id_: str, wanted: CarrierChange) ->
 def draft(
     setup: Setup, seal: Seal, carriers: Carriers, kind: CarrierKind, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """Make a new one of a form, which can be tried before it is kept;
-    `seal` makes a sealed text of a plain one and its context.
+    """Return a carrier record from a form, to be tested before it is saved.
+
+    `seal`: encrypts (plaintext, context).
     """
     filled = read_form(kind, form)
     errors = filled.errors if ID.fullmatch(id_) and id_ != "new" else {"id": WRONG_ID} | filled.errors
@@ -73,7 +74,7 @@ def draft(
 
 
 async def create(store: Store, actor: Actor, made: CarrierRecord) -> CarrierRecord:
-    """Keep a new one, asked after those that its channel has."""
+    """Save a new carrier with the lowest precedence of its channel."""
 
     def decide(current: Setup, _: int) -> SetupChange:
         _check_free(current, made.id)
@@ -94,7 +95,7 @@ def _check_free(setup: Setup, id_: str) -> None:
 async def edit(
     store: Store, actor: Actor, seal: Seal, carriers: Carriers, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """Write all of its fields anew; a secret that is left empty stays while the address does."""
+    """Replace all options of a carrier; an empty secret keeps its value unless the carrier's address changes."""
     before = find_carrier(store.setup.current, id_)
     filled = read_form((before.channel, before.kind), form, before.options)
     check_fields(filled.errors)
@@ -119,7 +120,7 @@ async def edit(
 
 
 async def move(store: Store, actor: Actor, id_: str, by: Literal[-1, 1]) -> CarrierRecord:
-    """Move it before or behind its neighbour; all carriers of the channel get priorities in steps."""
+    """Move a carrier up or down by one; all carriers of the channel get new priorities in steps of STEP."""
 
     def decide(current: Setup, _: int) -> SetupChange:
         moved = find_carrier(current, id_)
@@ -139,7 +140,7 @@ async def move(store: Store, actor: Actor, id_: str, by: Literal[-1, 1]) -> Carr
 
 
 async def remove(store: Store, actor: Actor, id_: str) -> None:
-    """Remove a carrier: what waits goes to the next one; without one the channel is simulated."""
+    """Remove a carrier. Waiting messages use the next carrier; without any, the channel is simulated."""
 
     def decide(current: Setup, _: int) -> SetupChange:
         gone = find_carrier(current, id_)
@@ -150,7 +151,7 @@ async def remove(store: Store, actor: Actor, id_: str) -> None:
 
 
 async def test(store: Store, actor: Actor, handover: Handover, carrier: CarrierRecord, address: str) -> Outcome:
-    """Send one made-up message; nothing of it is kept but the entry, and that the carrier answered."""
+    """Send a test message and return its outcome; only the audit entry and the time of a success are stored."""
     check_address(carrier.channel, address)
     message = store.clock.new_id(PREFIXES[carrier.channel])
     parcel = _parcel(carrier, address, store.setup.current.platform, message)
@@ -164,7 +165,7 @@ async def test(store: Store, actor: Actor, handover: Handover, carrier: CarrierR
 
 
 def check_address(channel: str, address: str) -> None:
-    """Refuse an address that is none of the channel's."""
+    """Raise InvalidRequest if the address does not fit the channel."""
     if channel == "email":
         if parse_address(address) is None:
             raise InvalidRequest("Type an email address.", param="address")
@@ -183,7 +184,7 @@ def find_carrier(setup: Setup, id_: str) -> CarrierRecord:
 
 
 def of_channel(setup: Setup, channel: Channel) -> list[CarrierRecord]:
-    """List them in the order they are asked."""
+    """Return the carriers of a channel in the order in which they are tried."""
     found = [carrier for carrier in setup.carriers if carrier.channel == channel]
     return sorted(found, key=lambda carrier: (carrier.priority, carrier.id))
 
@@ -220,7 +221,7 @@ def _parcel(carrier: CarrierRecord, address: str, platform: Platform, id_: str) 
         segments=segments.spec,
         parts=segments.udh,
     )
-    # Every WhatsApp account has this template from the beginning.
+    # Every WhatsApp account has this template by default.
     whatsapp = WhatsappContent(template="hello_world", language="en_US", body=TEXT)
     content = msgspec.json.encode(sms if carrier.channel == "sms" else whatsapp)
     return Parcel(message_id=id_, address=phone, content=content, attempt=0, country=country_of(phone))

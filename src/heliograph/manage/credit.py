@@ -1,4 +1,4 @@
-"""Credit: booked by an operator, up or down. The team reads the note in its ledger."""
+"""Credit bookings by an operator, positive or negative. The team sees the note in its ledger."""
 
 import msgspec
 
@@ -12,12 +12,12 @@ from heliograph.storage.store import Store
 
 class Booking(msgspec.Struct, frozen=True, kw_only=True):
     team: str
-    amount: str  # 25.00 adds, -5.00 takes
+    amount: str  # 25.00 adds, -5.00 deducts
     note: str = ""
 
 
 async def book(store: Store, actor: Actor, wanted: Booking) -> Account:
-    """Book an amount and return the account after it."""
+    """Book an amount and return the updated account."""
     team = find_team(store.setup.current, wanted.team).record
     if wanted.note and not is_line(wanted.note):
         raise InvalidRequest(ONE_LINE, param="note")

@@ -1,4 +1,4 @@
-"""Dead letters: put into the queue again, or given up; an entry for each."""
+"""Retries or drops messages of the dead-letter queue, with an audit entry for each message."""
 
 from collections.abc import AsyncIterator
 
@@ -7,7 +7,7 @@ from heliograph.storage.audit import NEWEST
 from heliograph.storage.dead_letters import FIRST, PORTION, LetterKey, Retried
 from heliograph.storage.store import Store
 
-ALL_MOST = 1000  # of them that one request moves
+ALL_MOST = 1000  # most dead letters that one request processes
 
 
 async def retry(store: Store, actor: Actor, letter: LetterKey) -> Retried:
@@ -19,7 +19,7 @@ async def drop(store: Store, actor: Actor, letter: LetterKey) -> int:
 
 
 async def retry_all(store: Store, actor: Actor, until: int = NEWEST) -> Retried:
-    """Retry all that died until then."""
+    """Retry all dead letters up to the time `until`."""
     done, entry = Retried(), _entry(store, actor, "deadletter.retry")
     async for letters in _portions(store, until):
         done = done.plus(await store.dead_letters.retry(letters, entry))
@@ -34,7 +34,7 @@ async def drop_all(store: Store, actor: Actor, until: int = NEWEST) -> int:
 
 
 async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
-    """Yield portions, each for its own transaction."""
+    """Yield batches of dead letters, each for its own transaction."""
     before = FIRST
     for _ in range(ALL_MOST // PORTION):
         letters = [letter.key for letter in await store.dead_letters.page(before, PORTION, until)]
@@ -46,5 +46,5 @@ async def _portions(store: Store, until: int) -> AsyncIterator[list[LetterKey]]:
 
 
 def _entry(store: Store, actor: Actor, action: str) -> AuditEntry:
-    """Make an entry; the store names the message."""
+    """Return an audit entry without subject; the store fills in the message."""
     return actor.did(store.clock.now(), action, "")

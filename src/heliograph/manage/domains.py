@@ -1,6 +1,6 @@
-"""Sending domains: adding and removing them, their DKIM keys, the DNS records they need, and whether those are there.
+"""Sending domains: adds, removes and checks them, and owns their DKIM keys and required DNS records.
 
-Keys that are made when they are first needed, and what a recheck changes, are the work of the service itself.
+Keys generated on first use, and changes found by rechecks, are logged with the service as actor.
 """
 
 import asyncio
@@ -40,15 +40,15 @@ from heliograph.storage.store import Store
 
 ALGORITHMS = ("rsa-sha256", "ed25519-sha256")
 RECHECK_MS = 6 * HOUR_MS
-RETIRED_MS = 7 * DAY_MS  # old records stay for the mail that is still on its way
-CLAIM_MS = MINUTE_MS  # for a look at a domain that is watched
-CLAIM_MOST = 20  # looks at once
+RETIRED_MS = 7 * DAY_MS  # DNS records of retired keys are still needed this long, for mail in transit
+CLAIM_MS = MINUTE_MS  # lease of a check of a watched domain
+CLAIM_MOST = 20  # concurrent checks
 KEYS_WAIT_S = 60.0
 TOO_MANY_KEYS = "Too many domains are being added at once. Try again after the seconds in Retry-After."
 
-MakeKey = Callable[[str], tuple[bytes, str]]  # algorithm → private PEM, TXT value
+MakeKey = Callable[[str], tuple[bytes, str]]  # algorithm → (private key as PEM, value of the TXT record)
 Ask = Callable[[Sequence[Record]], Awaitable[list[tuple[Record, Verdict]]]]
-ZoneOf = Callable[[str], Awaitable[str]]  # domain → the zone that holds it; empty: DNS does not say
+ZoneOf = Callable[[str], Awaitable[str]]  # domain → its DNS zone; empty if unknown
 
 
 async def _unknown(_: str) -> str:
@@ -63,14 +63,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
-    """A domain's records as they were last found, and when they are looked up again."""
+    """Last DNS check of a domain's records, and the time of the next check."""
 
     records: list[tuple[Record, KeptVerdict | None]]
     checked_at: int | None
-    next_at: int | None  # None: DNS does not decide about it
-    is_watched: bool  # looked up often, because something was changed
+    next_at: int | None  # None if verification does not depend on DNS
+    is_watched: bool  # checked often because of a recent change
     zone: str
-    alignment: Alignment | None  # None before the first look
+    alignment: Alignment | None  # None before the first check
 
     @property
     def right(self) -> int:
@@ -98,13 +98,14 @@ class Domains:
         self._ownership_key = ownership_key
         self._mail_host = mail_host
         self._zone_of = zone_of
-        self._making = asyncio.Lock()  # the first mails of a domain ask for its keys all at once
-        # Generating an RSA key takes a core for a tenth of a second, and longer on a busy machine.
+        self._making = asyncio.Lock()  # the first mails of a domain request its keys concurrently
+        # Generating an RSA key uses a core for a tenth of a second, longer on a busy machine.
         self._key_slots = FairLimiter(1, wait_s=KEYS_WAIT_S)
 
     def find(self, name_or_id: str) -> Domain:
-        """Find a domain by id, or by name the one that has it.
-        The platform's own is made when it is first asked for.
+        """Return a domain by id or, for its current holder, by name; raise BrandDomainNotFound.
+
+        `ensure_keys` creates the platform's own domain on first use.
         """
         setup = self._store.setup.current
         found = setup.records.get(("domain", name_or_id)) or setup.domain_named(name_or_id)
@@ -113,13 +114,13 @@ class Domains:
         return found
 
     def own(self, team: str, id_: str) -> Domain:
-        """Return the team's domain of this id."""
+        """Return the team's domain with this id."""
         return _own(self._store.setup.current, team, id_)
 
     async def add(self, actor: Actor, team: str, given: str, brand: str = "") -> Domain:
-        """Return the team's domain of this name, made with its keys when it is new.
+        """Return the team's domain with this name; a new one is created with its keys.
 
-        Without a brand it has the team's name. The command line may add more than the team itself may.
+        The default brand is the team's name. The command line may exceed the team's limit.
         """
         name, brand, errors = normal_domain(given), brand.strip(), dict[str, str]()
         if name is None:
@@ -153,7 +154,7 @@ class Domains:
             rows = [to_row("domain", new.id, new, team), *_rows(keys)]
             return SetupChange(rows=rows, audit=self._entry(actor, "domain.add", new))
 
-        decide(self._store.setup.current, 0)  # what is refused costs no keys
+        decide(self._store.setup.current, 0)  # check first: a refused domain needs no keys
         keys += await self._generate_keys(new, "active")
         await self._store.setup.change(decide, team)
         made = self._store.setup.current.teams[team].domains[name]
@@ -161,7 +162,10 @@ class Domains:
         return made
 
     async def set_brand(self, actor: Actor, domain: Domain, brand: str, *, by_operator: bool) -> Domain:
-        """Set another name for its mail: an operator's word holds at once, an approved domain waits for it."""
+        """Change the sender name of a domain's mail.
+
+        A change by an operator applies at once; a team's change of an approved domain needs an operator's approval.
+        """
         brand = brand.strip()
         if not is_line(brand):
             raise InvalidRequest(ONE_LINE, param="brand")
@@ -176,7 +180,7 @@ class Domains:
         return self.find(domain.id)
 
     async def remove(self, actor: Actor, domain: Domain) -> None:
-        """Remove a domain; one that may send is kept: mail under way is signed with its keys."""
+        """Remove a domain. One that may send is rejected, because mail in transit is signed with its keys."""
 
         def decide(setup: Setup, _: int) -> SetupChange:
             old = _own(setup, domain.team, domain.id)
@@ -192,27 +196,27 @@ class Domains:
         await self._store.domain_checks.forget(domain.id)
 
     async def records(self, name_or_id: str) -> list[Record]:
-        """Return what to set in DNS; makes the keys when there are none yet."""
+        """Return the DNS records to publish; generates the keys if there are none."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         return self._records(domain, [key for key in self._keys(domain) if key.state != "retired"])
 
     @property
     def mail_host(self) -> str:
-        """Return what MX and SPF records name.
+        """Return the host that MX and SPF records refer to.
 
-        No record can name an address, so without a name it is one that leads nowhere.
+        Records cannot contain an IP address: without a host name, the result is a name that does not resolve.
         """
         host = self._store.setup.current.platform.mail_host or self._mail_host
         return NO_HOST if is_address(host) else host
 
     @property
     def is_public(self) -> bool:
-        """Tell whether there is a name to write into records; without one they would lead nowhere."""
+        """Return whether the mail host is a public name that DNS records can use."""
         return is_public(self.mail_host)
 
     async def looked_up(self, name_or_id: str) -> LookedUp:
-        """Return what to set in DNS, each record with what was last found; makes the keys when there are none yet."""
+        """Return the DNS records to publish, each with its last check result; generates the keys if there are none."""
         wanted = await self.records(name_or_id)
         domain = self.find(name_or_id)
         kept = await self._store.domain_checks.get(domain.id)
@@ -230,7 +234,7 @@ class Domains:
         )
 
     async def ensure_keys(self, name_or_id: str) -> None:
-        """Make keys for a domain that has none yet; also the domain, when the platform's own sender is on it."""
+        """Generate the keys of a domain without any. Also creates the domain if it is the platform sender's."""
         if name_or_id == self.platform_name:
             await self._ensure_platform_domain(name_or_id)
         try:
@@ -252,7 +256,7 @@ class Domains:
         return sender.domain if sender else ""
 
     async def _ensure_platform_domain(self, name: str) -> None:
-        """Make a domain like any other, unless a team has proved that it is theirs: then that one signs."""
+        """Create the platform's domain, unless a team has verified the domain: then the team's keys sign."""
 
         def decide(setup: Setup, _: int) -> SetupChange:
             holder = setup.domain_named(name)
@@ -270,11 +274,11 @@ class Domains:
                 rows=[to_row("domain", new.id, new, None)], audit=self._entry(SERVICE, "domain.add", new)
             )
 
-        if decide(self._store.setup.current, 0).rows:  # seldom: the transaction only then
+        if decide(self._store.setup.current, 0).rows:  # rarely true: avoids a transaction
             await self._store.setup.change(decide, PLATFORM_TEAM)
 
     async def rotate(self, actor: Actor, name_or_id: str) -> list[Record]:
-        """Make a second pair of keys, which signs once its records are found; returns the records to set for it."""
+        """Generate new keys, which sign once their DNS records are found; return the records to publish."""
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
         if not self._pending(self._store.setup.current, domain):
@@ -290,10 +294,10 @@ class Domains:
         return self._pending(self._store.setup.current, domain)
 
     async def check(self, actor: Actor, name_or_id: str, watched_since: int | None = None) -> Checked:
-        """Ask DNS about every record; with all right the domain is verified, and waiting keys begin to sign.
+        """Check every record in DNS. If all are correct, the domain is verified and pending keys become active.
 
-        `watched_since`: one of many looks after a change. They take nothing away from a domain that is verified, for
-        which three hours apart mean more than three within a minute.
+        `watched_since`: set for the frequent checks after a change. Their failures never unverify a domain; only
+        failures of regular checks, hours apart, do.
         """
         await self.ensure_keys(name_or_id)
         domain = self.find(name_or_id)
@@ -358,11 +362,11 @@ class Domains:
         )
 
     async def check_watched(self) -> None:
-        """Check the domains that were changed lately, whose time has come."""
+        """Check the recently changed domains whose next check is due."""
         setup, now = self._store.setup.current, self._clock.now()
         keys = [*setup.platform_keys, *(key for team in setup.teams.values() for key in team.dkim_keys)]
         if all(domain.verified for domain in self._all()) and all(key.state != "pending" for key in keys):
-            return  # without asking the database: mostly there is nothing to look for
+            return  # avoids a query: usually no domain is watched
         claimed = await self._store.domain_checks.claim(now, now + CLAIM_MS, CLAIM_MOST)
         await asyncio.gather(*(self._look(domain, since) for domain, since in claimed.items()))
 
@@ -373,7 +377,7 @@ class Domains:
             await self._store.domain_checks.forget(id_)
 
     async def check_due(self) -> None:
-        """Check every domain that DNS decides about and that was not asked for lately."""
+        """Check every domain that depends on DNS and was not checked for RECHECK_MS."""
         now = self._clock.now()
         for domain in self._all():
             if self._is_looked_up(domain) and (domain.checked_at or 0) <= now - RECHECK_MS:
@@ -390,14 +394,14 @@ class Domains:
         return domain.by_dns or any(key.state == "pending" for key in self._keys(domain))
 
     def _waits(self, domain: Domain) -> bool:
-        """Tell whether it waits for records that somebody is about to set."""
+        """Return whether the domain waits for DNS records to be published."""
         return not domain.verified or any(key.state == "pending" for key in self._keys(domain))
 
     def _keys(self, domain: Domain) -> list[DkimKey]:
         return self._store.setup.current.keys_of(domain)
 
     def _pending(self, setup: Setup, domain: Domain) -> list[Record]:
-        """Return the records of keys that wait for them."""
+        """Return the DKIM records of pending keys."""
         keys = [key for key in setup.keys_of(domain) if key.state == "pending"]
         return [record for record in self._records(domain, keys) if record.purpose == "dkim"]
 
@@ -415,7 +419,7 @@ class Domains:
         )
 
     async def _generate_keys(self, domain: Domain, state: str) -> list[DkimKey]:
-        """Generate a pair of keys in a thread, before the transaction; teams take turns."""
+        """Generate a key pair per algorithm in a thread, before the transaction; teams take turns."""
         try:
             async with self._key_slots.slot(domain.team):
                 return await asyncio.to_thread(self._new_keys, domain, state)
@@ -444,7 +448,7 @@ class Domains:
         return made
 
     def _swapped(self, keys: list[DkimKey], now: int) -> list[DkimKey]:
-        """The waiting pair signs from now on, the one before it retires."""
+        """Return the changed keys: pending keys become active, active keys retired."""
         after = {"pending": "active", "active": "retired"}
         return [replace(key, state=after[key.state], made_at=now) for key in keys if key.state in after]
 
@@ -478,7 +482,7 @@ def _rows(keys: Iterable[DkimKey]) -> list[Row]:
 
 
 def _is_keyless(setup: Setup, domain: Domain) -> bool:
-    """Tell whether the domain has no keys and is still there."""
+    """Return whether the domain still exists and has no keys."""
     has_keys = any(isinstance(record, DkimKey) and record.domain == domain.id for record in setup.records.values())
     return ("domain", domain.id) in setup.records and not has_keys
 

@@ -1,4 +1,4 @@
-"""Erasing an email address or a phone number from all records of a team, for good."""
+"""Permanently erases an email address or a phone number from all records of a team."""
 
 import asyncio
 
@@ -16,14 +16,15 @@ from heliograph.manage import people
 from heliograph.storage.erase import Tell, Wanted
 from heliograph.storage.store import Store
 
-SETTLE_S = 1.0  # in which every process writes down what it remembers and follows the setup
+SETTLE_S = 1.0  # time for every process to write its buffered data and refresh its setup
 
 
 async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None) -> int:
-    """Erase an address and return how many messages named it. Raises StillMoving when it must wait, and InvalidRequest
-    when the address is that of the team's last owner.
+    """Erase an address and return the number of messages that contained it.
 
-    One entry says that it has begun and another one that it is done, with a part of the hash instead of the address.
+    Raises StillMoving if messages to the address are not final yet, and InvalidRequest if the address is that of the
+    team's last owner.
+    Two audit entries record begin and end, with a part of the hash instead of the address.
     """
     wanted, record = await wanted_of(store, team, given), team.record
     address, subject = wanted.address, short_name(wanted.name)
@@ -48,7 +49,7 @@ async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell =
 
 
 async def _end_account(store: Store, actor: Actor, wanted: Wanted) -> None:
-    """End what lets the person into this team; all of it, unless another team or the instance needs it."""
+    """Remove the person's role in this team, and the whole account unless another team or the instance needs it."""
     person = await store.people.find(wanted.address)
     if person is None:
         return
@@ -59,7 +60,7 @@ async def _end_account(store: Store, actor: Actor, wanted: Wanted) -> None:
 
 
 def named_in(setup: Setup, wanted: Wanted) -> list[tuple[tuple[str, str], Setting]]:
-    """List the records of the team's setup that name the address in a text: kind and id, and the record."""
+    """Return the team's setup records that contain the address in a text, as ((kind, id), record)."""
     return [
         (place, found)
         for place, found in setup.records.items()
@@ -74,7 +75,7 @@ def _scrub(forms: Forms, found: Setting) -> Setting:
 
 
 async def wanted_of(store: Store, team: Team, given: str) -> Wanted:
-    """Return the address, and where it may stand."""
+    """Return the erasure target: the address, and where it may occur."""
     address, record = read_erasable(given), team.record
     keys = [r.id for r in store.setup.current.records.values() if isinstance(r, Key) and r.team == record.id]
     return Wanted(
@@ -90,16 +91,16 @@ async def wanted_of(store: Store, team: Team, given: str) -> Wanted:
 
 
 async def _is_elsewhere(store: Store, team: str, address: str) -> bool:
-    """Tell whether an account of this address is for more than this team."""
+    """Return whether the account of this address has roles or invitations beyond this team."""
     person = await store.people.find(address)
     if person is None:
         return False
-    teams = {*await store.people.roles(person.id), *await store.people.invitations(person.id)}  # "": to run it all
+    teams = {*await store.people.roles(person.id), *await store.people.invitations(person.id)}  # "" for the instance
     return bool(person.instance_role or teams - {team})
 
 
 def read_erasable(given: str) -> str:
-    """Return the normal form of an address or phone number that can be erased."""
+    """Return the normal form of an email address or phone number; raise InvalidRequest if it cannot be erased."""
     try:
         address = read_recipient(given)
     except ValueError as error:

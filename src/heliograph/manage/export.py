@@ -1,4 +1,4 @@
-"""All that a team's records hold about an email address or a phone number, for the person who asks for it."""
+"""Exports all data that a team's records hold about an email address or a phone number, for a data subject request."""
 
 import asyncio
 from typing import Any
@@ -15,9 +15,9 @@ from heliograph.storage.store import Store
 async def export(
     store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None
 ) -> dict[str, Any]:
-    """Export what is held of an address.
+    """Return all data about an address.
 
-    One entry says that it was asked for, with a part of the hash instead of the address.
+    An audit entry records the export, with a part of the hash instead of the address.
     """
     wanted, record, now = await erase.wanted_of(store, team, given), team.record, store.clock.now()
     person = await store.people.find(wanted.address)

@@ -1,6 +1,6 @@
-"""Imports of suppressions: a file is kept whole, then any process brings it onto the list, portion by portion.
+"""Imports of suppressions: the file is stored first, then any process adds its addresses batch by batch.
 
-What another service exported may hold domains and templates as well.
+Exports of other services may also contain domains, templates and layouts.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from heliograph.templates import service as templates
 from heliograph.templates.policy.check import layout_problems
 from heliograph.templates.policy.lint import problems_of_layout
 
-BUSY_S = 0.05  # between looks at a portion that the running service is working on
+BUSY_S = 0.05  # delay between polls while the running service processes a batch
 
 
 class BroughtLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a record of another service's."""
+    """Import result of one record of another service's export."""
 
     number: int
-    kind: str  # suppression, domain, template or layout; empty: it is left out
+    kind: str  # suppression, domain, template or layout; empty if skipped
     text: str
     outcome: str
-    notes: Sequence[str] = ()  # what is not carried over, or means something else here, by part and line
+    notes: Sequence[str] = ()  # what is not imported or has another meaning here, by part and line
     is_left_out: bool = False
 
 
@@ -68,7 +68,7 @@ async def _begin(store: Store, actor: Actor, team: TeamRecord, lines: Sequence[R
 
 
 async def finish(store: Store, team: TeamRecord, id_: str) -> Import:
-    """Bring all of it onto the list, beside a running service that may do the same."""
+    """Process the import to its end, together with a running service that may process the same import."""
     while (begun := await store.imports.find(team.ref, id_)) is None or begun.state == "importing":
         if not await store.imports.do_portion(id_):
             await asyncio.sleep(BUSY_S)
@@ -78,9 +78,7 @@ async def finish(store: Store, team: TeamRecord, id_: str) -> Import:
 async def bring(
     store: Store, domains: Domains, actor: Actor, team: str, records: Sequence[tuple[int, Exported]]
 ) -> list[BroughtLine]:
-    """Bring over everything of another service's export that
-    we have a place for. What is there already stays as it is.
-    """
+    """Import all supported records of another service's export. Existing records stay unchanged."""
     done, seen = list[BroughtLine](), dict[str, int]()
     addresses = [(number, one) for number, one in records if isinstance(one, ExportedAddress)]
     lines = [to_line(number, one.email, one.reason, seen) for number, one in addresses]
@@ -139,7 +137,7 @@ async def _add_layout(store: Store, actor: Actor, team: str, number: int, given:
 
 
 def _layout_id(setup: Setup, team: str, id_: str) -> str:
-    """Return the id of a layout here: with the team's where another team brought one of the same alias."""
+    """Return the id of an imported layout; the team's id is appended if another team's layout has the same id."""
     found = setup.records.get(("layout", id_))
     return f"{id_}_{team}" if isinstance(found, Layout) and found.team != team else id_
 
@@ -148,7 +146,7 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
     own = find_team(store.setup.current, team).templates
     is_free = given.own_id and ("template", given.own_id) not in store.setup.current.records
     alike = (one for one in own.values() if (one.channel, one.name) == (given.channel, given.name))
-    # A name may stand for several, such as one in each language: what tells them apart is the id.
+    # Several templates may share a name, for example one per language: the id distinguishes them.
     if not is_free and (same := own.get(given.own_id) or next(alike, None)):
         return BroughtLine(number=number, kind="template", text=given.name, outcome=f"already there as {same.id}")
     id_ = given.own_id if is_free else store.clock.new_id("tpl_")
@@ -161,7 +159,7 @@ async def _add_template(store: Store, actor: Actor, team: str, number: int, give
     wrong += map(str, layout_problems(edited.template, find_team(store.setup.current, team).layouts))
     if wrong:
         return left_out(line, "; ".join(wrong), wrong)
-    # Email may be free; what others cost is for an operator to say, unless the team has its like.
+    # Email may be free; an operator must set the price of other channels, unless the team has a similar template.
     await templates.save(store, actor, edited.template, mark=None, by_operator=given.channel == "email")
     is_draft = find_team(store.setup.current, team).templates[id_].status == "draft"
     outcome = f"{given.id} is {id_} now".strip() + (", a draft until it is approved with its price" if is_draft else "")

@@ -1,4 +1,4 @@
-"""The test inbox of a team: what simulators delivered, hidden when it is deleted. The messages themselves are kept."""
+"""The test inbox of a team, with messages delivered by simulators. Deleting only hides messages from the inbox."""
 
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.setup.records import TeamRecord
@@ -10,5 +10,5 @@ async def clear(store: Store, actor: Actor, team: TeamRecord) -> None:
 
 
 async def delete(store: Store, actor: Actor, team: TeamRecord, id_: str) -> bool:
-    """Delete one message. False: it is not there."""
+    """Delete one message from the inbox; return False if not found."""
     return await store.inbox.delete(team.ref, id_, actor.did(store.clock.now(), "inbox.delete", id_, team=team.id))

@@ -1,4 +1,4 @@
-"""API keys: made, rotated with an overlap, revoked. Of a token only the hash is kept; a hook's secret is sealed."""
+"""API keys: create, rotate with an overlap, revoke. Only the hash of a token is stored; hook secrets are encrypted."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,28 +23,28 @@ from heliograph.storage.store import Store
 from heliograph.templates.policy.values import wrong_passthrough
 from heliograph.webhooks.policy.signature import ENTROPY_MIN, make_secret
 
-OVERLAP_MS = DAY_MS  # for so long a rotated key still works
-NETWORKS_MAX = 20  # of a key
-NEW_MAX, NEW_MS = 5000, 30 * DAY_MS  # keys that a team makes within so long, with those that have ended since
+OVERLAP_MS = DAY_MS  # a rotated key stays valid for this long
+NETWORKS_MAX = 20  # most networks per key
+NEW_MAX, NEW_MS = 5000, 30 * DAY_MS  # most keys that a team may create in this time, including revoked and expired ones
 STATES = ("works", "expires", "expired", "revoked")
 _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
 
 class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
-    team: str  # PLATFORM_TEAM with the scope `operate` alone: a platform key
-    name: str | None = None  # None: one with its public id
+    team: str  # PLATFORM_TEAM with only the scope `operate` for a platform key
+    name: str | None = None  # None for a name with the public id
     scopes: tuple[KeyScope, ...] = ("send",)
     domain: str | None = None
     expires_at: int | None = None
     networks: tuple[str, ...] = ()
     passthrough: str = ""
-    hook: bool = False  # it signs hooks, and opens nothing else
+    hook: bool = False  # a hook key verifies signatures of hooks and permits nothing else
 
 
 class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
-    token: str  # shown once; of a hook's key its secret
-    old: Key | None = None  # that it replaces
+    token: str  # shown once; for a hook key, its secret
+    old: Key | None = None  # the replaced key
 
 
 class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | None = None) -> MadeKey:
-    """Make a key; an API key gives no more than it has. `seal` keeps a hook's secret."""
+    """Create a key. An API key as actor cannot grant more than it has. `seal`: encrypts a hook's secret."""
     token, now = new_token(store.clock.entropy, hook=wanted.hook), store.clock.now()
     fields = msgspec.structs.asdict(wanted)
     del fields["hook"]
@@ -93,7 +93,10 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | Non
 
 
 async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, seal: Seal | None = None) -> MadeKey:
-    """Make a new key that may do the same, without an end unless its giver has one; the old one goes on for a day."""
+    """Replace a key with a new one of the same permissions; the old key stays valid for a day.
+
+    The new key does not expire, unless the actor is a key that does.
+    """
     token = new_token(store.clock.entropy, hook=bool(_find(store.setup.current, team, id_).secret))
     now = store.clock.now()
     made: list[MadeKey] = []
@@ -117,9 +120,9 @@ async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, 
 
 
 async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) -> Key:
-    """Revoke a key and return it as it was before.
+    """Revoke a key and return its state before.
 
-    Revoked keys stay revoked. An API key revokes itself, and what it could have given.
+    Revoking cannot be undone. An API key may revoke itself and keys that it could have created.
     """
     found, now = list[Key](), store.clock.now()
 
@@ -139,7 +142,10 @@ async def revoke(store: Store, actor: Actor, id_: str, team: str | None = None) 
 
 
 async def lines(store: Store, team: str | None, noted: Mapping[str, int]) -> list[KeyLine]:
-    """List keys, those that work first; no team: of all. `noted` are uses that are not written down yet."""
+    """List keys, valid ones first; of all teams if `team` is None.
+
+    `noted`: last uses not yet written to the database.
+    """
     found, now = keys_of(store.setup.current, team), store.clock.now()
     used = await store.requests.key_uses(key.id for key in found) | dict(noted)
     made = [KeyLine(record=key, state=state_of(key, now), used_at=used.get(key.id)) for key in found]
@@ -167,9 +173,10 @@ def keys_of(setup: Setup, team: str | None) -> list[Key]:
 
 
 def _check_room(setup: Setup, actor: Actor, team: str, now: int, *, rotates: bool = False) -> None:
-    """Refuse one key more than a team may have, or make in a month: one that has ended is kept, so that it stays so.
+    """Raise InvalidRequest if a team would exceed its limit of valid keys, or of keys created in 30 days.
 
-    A key that takes the place of another is one more for a day only, and one that leaked has to be replaced.
+    Revoked and expired keys are stored forever, so that they stay invalid. A rotation is exempt from the first limit:
+    the extra key exists only for a day, and a leaked key must be replaceable.
     """
     keys = keys_of(setup, team)
     new = sum(key.created_at > now - NEW_MS for key in keys)
@@ -189,13 +196,14 @@ def state_of(key: Key, now: int) -> str:
 
 
 def end_of(day: str) -> int:
-    """Return the end of a day such as 2027-01-31. A day that cannot be read is over."""
+    """Return the end of a day such as 2027-01-31, or 0 (already past) if the day is invalid."""
     return parse_timestamp(f"{day}T23:59:59Z") or 0
 
 
 def next_name(name: str, taken: set[str]) -> str:
-    """Count names up, as `server`, `server 2`, `server 3`: an
-    `apply` that names the old key does not touch the new one.
+    """Return the next free numbered name: `server`, `server 2`, `server 3`.
+
+    The new name differs, so that a setup file with the old key's name does not change the new key.
     """
     found = _NUMBERED.fullmatch(name)
     assert found
@@ -216,9 +224,9 @@ def _with_token(key: Key, token: str, seal: Seal | None) -> Key:
 
 
 def _giver(setup: Setup, actor: Actor, now: int) -> Key | None:
-    """Return the key that asks, as it is now: revoked meanwhile, it gives nothing.
+    """Return the API key that makes the request, or None if the actor is not a key.
 
-    None: a person asks, or the command line.
+    Raises a refusal if the key was revoked or has expired, or its team was suspended.
     """
     if actor.kind != "key":
         return None

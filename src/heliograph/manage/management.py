@@ -1,4 +1,4 @@
-"""The use cases that need their own tools, as the edges get them."""
+"""Bundle of the use cases that need dependencies, for the API and the dashboard."""
 
 import msgspec
 
@@ -12,4 +12,4 @@ class Management(msgspec.Struct, frozen=True, kw_only=True):
     domains: Domains
     webhooks: Webhooks
     chats: ChatHooks
-    seal: Seal  # of a hook's key
+    seal: Seal  # encrypts the secret of a hook key

@@ -1,4 +1,4 @@
-"""What somebody wants to be told of, and the chat that a team's notices, or the instance's, are posted to."""
+"""Notification preferences of people, and the chat webhooks for notices of a team or of the instance."""
 
 from collections.abc import Collection, Mapping
 
@@ -16,7 +16,10 @@ from heliograph.webhooks.service import RefusalOf
 async def choose(
     store: Store, actor: Actor, person: str, email: str, teams: Collection[str], wanted: Collection[str]
 ) -> bool:
-    """Choose, of each kind of each of these teams (and of the instance), whether it is wanted: `team/kind`."""
+    """Set which kinds of notices a person wants, for each of `teams` (and the instance).
+
+    `wanted`: entries of the form `team/kind`.
+    """
     choices = {NoticeKind(team, kind): f"{team}/{kind}" in wanted for team in teams for kind in kinds_of(team)}
     entry = actor.did(store.clock.now(), "account.notices", email)
     return await store.notices.choose(person, choices, entry)
@@ -30,7 +33,10 @@ class ChatHooks:
         self._refusal_of = refusal_of
 
     async def set(self, actor: Actor, team: str, url: str) -> None:
-        """Set the address, checked as webhooks' are. It is never shown again: whoever has it can post to the chat."""
+        """Set the chat webhook URL, with the same checks as for webhooks.
+
+        It is never shown, as it permits posting to the chat.
+        """
         if not url.lower().startswith("https://"):
             raise InvalidRequest(
                 "Write the whole address of the chat's webhook, which begins with https://.", param="url"
@@ -53,6 +59,6 @@ class ChatHooks:
 
 
 def defaults(role: str, team: str, chosen: Mapping[NoticeKind, bool]) -> dict[str, bool]:
-    """Map each kind to whether this person is told of it."""
+    """Return kind → whether this person receives notices of that kind."""
     own = role != "viewer" or team == INSTANCE
     return {kind: chosen.get(NoticeKind(team, kind), own) for kind in kinds_of(team)}

@@ -1,4 +1,4 @@
-"""The phones that opted out of a team's messages, changed by people and keys; incoming texts change them too."""
+"""Phone opt-outs of a team, as changed by people and API keys. Inbound texts change them too."""
 
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.phones.opt_out import PHONE_CHANNELS, PhoneChannel
@@ -11,7 +11,7 @@ from heliograph.storage.store import Store
 
 
 async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) -> list[OptOut]:
-    """Find the opt-outs of one channel, or of all; there is at least one."""
+    """Return the opt-outs of a phone for one channel, or for all if None; raise OptOutNotFound if there are none."""
     channels = _channels(channel)
     found = [one for one in await store.opt_outs.find(team.ref, _known(phone)) if one.channel in channels]
     if not found:
@@ -20,14 +20,15 @@ async def find(store: Store, team: TeamRecord, phone: str, channel: str | None) 
 
 
 async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[OptOut]:
-    """List the newest first, after the phone that the page before
-    ended with; one more than the limit, if there are more.
+    """Return a page of opt-outs, newest first, after the last id of the previous page.
+
+    Has one item more than `limit` if there are more.
     """
     if after is None:
         return await store.opt_outs.page(team.ref, START, limit)
     channel, _, phone = after.rpartition(":")
     try:
-        number = read_phone("+" + phone.lstrip(" +"))  # a plus that was not encoded is a blank
+        number = read_phone("+" + phone.lstrip(" +"))  # an unencoded plus sign arrives as a space
         end = await store.opt_outs.place(team.ref, number, channel)
     except (NeverOptedOut, InvalidPhone):
         raise InvalidRequest(
@@ -38,7 +39,7 @@ async def page(store: Store, team: TeamRecord, after: str | None, limit: int) ->
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, phone: str, channel: str) -> bool:
-    """Add an opt-out and tell whether it was not there before."""
+    """Add an opt-out; return whether it is new."""
     number, (named,) = read_phone(phone, "phone"), _channels(channel)
     entry = actor.did(store.clock.now(), "opt_out.add", number, named, team=team.id)
     return await store.opt_outs.add(team.ref, number, named, entry)

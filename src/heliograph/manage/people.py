@@ -1,6 +1,6 @@
-"""People of the dashboard: invited, given roles, let in by links, removed; and what they change about themselves.
+"""Dashboard accounts: invitations, roles, links, removal, and what people change in their own account.
 
-A role is an invitation until the person accepts it, and a password is proven or not (ADR 0020).
+A role is an invitation until the person accepts it, and a password is verified or not (ADR 0020).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,28 +23,28 @@ from heliograph.storage.store import Store
 
 class NewPerson(msgspec.Struct, frozen=True, kw_only=True):
     email: str
-    name: str = ""  # empty: the address
+    name: str = ""  # the address if empty
 
 
 class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How a link comes about."""
+    """Who creates a link, and how it reaches the person; both decide whether the account counts as verified."""
 
-    by_operator: bool  # or by the command line
-    mailed: bool  # to the address; else shown to who made it
+    by_operator: bool  # created by an operator or the command line
+    mailed: bool  # mailed to the address; otherwise shown to the creator
 
     @property
     def proven(self) -> int:
         return int(self.by_operator or self.mailed)
 
 
-PRINTED = LinkTerms(by_operator=True, mailed=False)  # by the command line
+PRINTED = LinkTerms(by_operator=True, mailed=False)  # links printed by the command line
 
 
 # -- who may do what --------------------------------------------------------------------------------------------------
 
 
 async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role: str, terms: LinkTerms) -> Offered:
-    """Invite somebody who is neither in the team nor invited to it."""
+    """Invite a person who is neither a member of the team nor invited."""
     find_team(store.setup.current, team)
     email, name = read_person(wanted, {} if role in ROLES else {"role": "Choose a role."})
 
@@ -58,7 +58,7 @@ async def invite(store: Store, actor: Actor, team: str, wanted: NewPerson, role:
 
 
 async def add(store: Store, actor: Actor, wanted: NewPerson, instance_role: str, terms: LinkTerms) -> Offered:
-    """Add somebody new, without a team; an empty role: not in the instance either."""
+    """Add a new person without a team; with an empty role, also without a role in the instance."""
     email, name = read_person(wanted)
 
     def judge(standing: Standing) -> AuditEntry:
@@ -72,7 +72,10 @@ async def add(store: Store, actor: Actor, wanted: NewPerson, instance_role: str,
 async def add_or_offer(
     store: Store, actor: Actor, wanted: NewPerson, *, instance_role: str = "", team: str | None = None, role: str = ""
 ) -> Offered:
-    """Add or invite somebody; no token: there is nothing to accept. One entry says the most that was offered."""
+    """Add or invite a person; the result has no token if there is nothing to accept.
+
+    One audit entry covers the offer.
+    """
     email, name = read_person(wanted)
     if team is not None:
         find_team(store.setup.current, team)
@@ -93,20 +96,20 @@ async def add_or_offer(
 
 
 async def offer_operator(store: Store, actor: Actor, person: Person, role: str, terms: LinkTerms) -> Offered:
-    """An operator who is to read only does so at once."""
+    """Offer a role in the instance. Changing an operator to read-only applies at once."""
     entry = actor.did(store.clock.now(), "person.operator", person.email, _told(role))
     return await _offer_known(store, person, "", role, _link(actor, "invite", "", terms), entry)
 
 
 async def offer_role(store: Store, actor: Actor, person: Person, team: str, role: str, terms: LinkTerms) -> Offered:
-    """Invite somebody known, by who runs the instance: the link is for all that they are invited to."""
+    """Invite an existing person to a team, as an operator. The link accepts all invitations of the person."""
     find_team(store.setup.current, team)
     entry = actor.did(store.clock.now(), "member.invite", person.email, role, team=team)
     return await _offer_known(store, person, team, role, _link(actor, "invite", "", terms), entry)
 
 
 async def _offer_known(store: Store, person: Person, team: str, role: str, link: Link, entry: AuditEntry) -> Offered:
-    """Offer a role to who has none in the team, or another one in the instance."""
+    """Offer a role, unless the person has a role in the team or the same role in the instance."""
 
     def judge(standing: Standing) -> AuditEntry | None:
         if standing.person is None:
@@ -125,7 +128,10 @@ async def _offer(
     link: Link,
     judge: Callable[[Standing], AuditEntry | None],
 ) -> Offered:
-    """Invite somebody, made when new, with the entry that the judge says; None: there is nothing to offer."""
+    """Invite a person, creating the account if new.
+
+    `judge` returns the audit entry, or None if there is nothing to offer.
+    """
 
     def change(standing: Standing) -> RoleChange | None:
         entry = judge(standing)
@@ -139,37 +145,43 @@ def _told(role: str) -> str:
 
 
 async def end_operator(store: Store, actor: Actor, person: Person) -> None:
-    """End the role: they no longer run the instance, nor are invited to."""
+    """Remove the person's operator role or the invitation to it."""
     entry = actor.did(store.clock.now(), "person.operator", person.email, "no")
     await assign(store, person.id, "", None, entry)
 
 
 async def set_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str, role: str) -> None:
-    """Set the role of a member, or of somebody who is invited."""
+    """Set the role of a member or of an invited person."""
     entry = actor.did(store.clock.now(), "member.role", email, f"{before} → {role}", team=team)
     await assign(store, person, team, role, entry)
 
 
 async def end_role(store: Store, actor: Actor, person: str, email: str, team: str, before: str) -> None:
-    """End a role; this also ends an invitation."""
+    """Remove a role or an invitation."""
     await assign(store, person, team, None, actor.did(store.clock.now(), "member.remove", email, before, team=team))
 
 
 async def assign(
     store: Store, person: str, team: str, role: str | None, entry: AuditEntry, *, asks: bool = True
 ) -> None:
-    """Set a role, or end it and the invitation to it; who has none yet is invited, unless nobody asks them."""
+    """Set a role; None removes the role and its invitation.
+
+    A person without the role is invited, or receives the role at once with `asks=False`.
+    """
     await store.people.change(person, [team], lambda one: rules.set_roles(one, {team: role}, entry, asks=asks))
 
 
 async def remove(store: Store, actor: Actor, person: Person, subject: str = "") -> None:
-    """Forget a person; the audit log keeps the id, and the subject, which is the address unless it is to be erased."""
+    """Delete a person. The audit log keeps the id and `subject`, by default the email address."""
     entry = actor.did(store.clock.now(), "person.remove", subject or person.email, person.id)
     await store.people.change(person.id, None, lambda standing: rules.remove(standing, entry))
 
 
 async def answer(store: Store, actor: Actor, person: str, email: str, team: str, role: str, *, accepts: bool) -> bool:
-    """Tell whether this person, who is signed in, could answer an invitation; an empty team: to run the instance."""
+    """Accept or decline an invitation as the signed-in person; return whether that was possible.
+
+    An empty `team` means the operator role.
+    """
     action = f"{'member' if team else 'operator'}.{'accept' if accepts else 'decline'}"
     entry = actor.did(store.clock.now(), action, email, role, team=team or None)
     if not accepts:
@@ -177,7 +189,7 @@ async def answer(store: Store, actor: Actor, person: str, email: str, team: str,
         return True
 
     def judge(standing: Standing) -> RoleChange | None:
-        """Let the proven say yes, signed in; the others do it by the link of that team."""
+        """Accept if the account is verified; other accounts must use the link of that team."""
         return rules.accept(standing, [team], entry) if standing.person and standing.person.proven else None
 
     return await store.people.change(person, [], judge)
@@ -187,14 +199,20 @@ async def answer(store: Store, actor: Actor, person: str, email: str, team: str,
 
 
 async def first_link(store: Store) -> str | None:
-    """Make a link whose reader becomes the operator, while the dashboard has no people; each start makes another."""
+    """Create a link for the first operator if there are no accounts, else return None.
+
+    Each start creates a new link.
+    """
     if await store.people.count():
         return None
     return await store.people.make_link(Link("", "first"), SERVICE.did(store.clock.now(), "link.first", "operator"))
 
 
 async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequence[str]) -> str:
-    """Make a link for one who runs the demo and owns its teams without being asked: it leads to the first of them."""
+    """Create a link for the demo's operator, who owns the demo's teams without an invitation.
+
+    It opens the first team.
+    """
     email, name = read_person(wanted)
     roles = {"": OPERATOR, **dict.fromkeys(teams, "owner")}
     added = actor.did(store.clock.now(), "person.add", email, "demo")
@@ -206,7 +224,7 @@ async def demo_link(store: Store, actor: Actor, wanted: NewPerson, teams: Sequen
 async def make_link(
     store: Store, actor: Actor, person: Person, purpose: str, terms: LinkTerms, *, without_code: bool = False
 ) -> str:
-    """Make a link to choose a new password by, or to accept all invitations; for those who may do so for everybody."""
+    """Create a link to choose a new password or to accept all invitations, as an operator or the command line."""
     detail = f"{purpose}, without the code" if without_code else purpose
     entry = actor.did(store.clock.now(), "person.link", person.email, detail)
     link = msgspec.structs.replace(_link(actor, purpose, "", terms), person=person.id)
@@ -214,11 +232,12 @@ async def make_link(
 
 
 async def make_team_link(store: Store, actor: Actor, person: Person, team: str, purpose: str, terms: LinkTerms) -> str:
-    """Make the same for a member of the team, by an owner.
+    """Create a link for a member of the team, as an owner.
 
-    A new password is the whole account: an owner gives one only to who is in no other team and no operator.
+    A new password gives access to the whole account, so an owner can reset only members of no other team who are not
+    operators.
     """
-    whole = purpose == "reset" and terms.by_operator  # whatever teams the person is in
+    whole = purpose == "reset" and terms.by_operator  # an operator may reset a member of any teams
     if purpose == "reset" and not whole and (person.instance_role or set(await store.people.roles(person.id)) - {team}):
         raise InvalidRequest(f"{person.email} is in other teams too: ask an operator for the link.")
     link = msgspec.structs.replace(_link(actor, purpose, "" if whole else team, terms), person=person.id)
@@ -229,9 +248,9 @@ async def make_team_link(store: Store, actor: Actor, person: Person, team: str, 
 async def follow(
     store: Store, actor: Actor, person: Person, token: str, purpose: str, password: str | None, kept_session: str
 ) -> Person | None:
-    """Follow a link: choose a password, given hashed, or accept what it invites to, or both.
+    """Use a link: set a password (given as hash), accept its invitations, or both.
 
-    None: it is invalid now.
+    Returns None if the link is no longer valid.
     """
     entry = actor.did(store.clock.now(), "account.password", person.email, f"by a link ({purpose})")
     given = {"chooses": password is not None, "signed_in": bool(kept_session)}
@@ -243,7 +262,7 @@ async def follow(
 
 
 async def follow_first(store: Store, actor: Actor, wanted: NewPerson, token: str, password: str) -> Person | None:
-    """Make the account of the first operator, who has none yet."""
+    """Create the account of the first operator from the setup link; None if the link is invalid."""
     email, name = read_person(wanted)
     entry = actor.did(store.clock.now(), "account.password", email, "by a link (first)")
     change = RoleChange(entries=(entry,), roles={"": OPERATOR})
@@ -251,7 +270,7 @@ async def follow_first(store: Store, actor: Actor, wanted: NewPerson, token: str
 
 
 async def decline(store: Store, actor: Actor, person: Person, team: str) -> None:
-    """Decline an invitation by the link of the team."""
+    """Decline an invitation with the link of the team."""
     entry = actor.did(store.clock.now(), "member.decline", person.email, "by a link", team=team)
     await _decline(store, person.id, team, entry)
 
@@ -261,7 +280,7 @@ async def _decline(store: Store, person: str, team: str, entry: AuditEntry) -> N
 
 
 def _link(actor: Actor, purpose: str, team: str, terms: LinkTerms) -> Link:
-    """Make a link for the person it turns out to be."""
+    """Return a link without a person; the caller or the store fills in the person."""
     maker = actor.id if actor.kind == "person" else ""
     return Link("", purpose, team, maker=maker, proven=terms.proven)
 
@@ -271,7 +290,7 @@ def _roles(instance_role: str) -> dict[str, str]:
 
 
 def instance_role(operator: bool, read_only: bool) -> str:
-    """Return the role as a form or a command says it."""
+    """Return the instance role for the options of a form or command."""
     return READ_ONLY if read_only else OPERATOR if operator else ""
 
 
@@ -281,10 +300,10 @@ def instance_role(operator: bool, read_only: bool) -> str:
 async def admit(
     store: Store, address: str, who: Identity, roles: Mapping[str, str | None], provider: str
 ) -> Person | Stranger:
-    """Admit somebody whom a provider let in, with the roles that their groups give.
+    """Sign in a person authenticated by an identity provider, with the roles of their groups.
 
-    `roles` maps a team to a role (None: none); an empty team: to run the instance. Teams that no group is for stay as
-    they are. New people come with a role, or not at all.
+    `roles`: team → role (None to remove); an empty team is the instance. Teams without a mapped group stay unchanged. A
+    new person is added only with at least one role.
     """
     wanted = {team: role for team, role in roles.items() if not team or team in store.setup.current.teams}
     entry = Actor(kind="person", address=address).did(store.clock.now(), "", who.email, provider)
@@ -305,7 +324,7 @@ async def _follow_group(
     actor = Actor(kind="service", address=address)
     detail = f"{before or 'none'} → {role or 'none'}, by {provider}"
     entry = actor.did(store.clock.now(), action, person.email, detail, team=team or None)
-    with suppress(InvalidRequest):  # the last owner or operator stays: nobody else could mend it
+    with suppress(InvalidRequest):  # the last owner or operator keeps the role, because no one else could restore it
         await assign(store, person.id, team, role, entry, asks=False)
 
 
@@ -330,8 +349,9 @@ async def set_password(store: Store, actor: Actor, person: Person, hashed: str, 
 async def start_totp(
     store: Store, actor: Actor, person: str, email: str, sealed: str, codes: list[str], step: int
 ) -> None:
-    """Ask for a code at sign-in from now on, with recovery codes;
-    `step` is of the code by which the person confirmed it.
+    """Require a TOTP code at sign-in from now on, with recovery codes.
+
+    `step`: time step of the code that confirmed the setup.
     """
     entry = actor.did(store.clock.now(), "account.totp", email, "on")
     await store.people.set_totp(person, sealed, codes, step, entry)
@@ -353,7 +373,7 @@ async def remove_passkey(store: Store, actor: Actor, email: str, passkey: Passke
 
 
 async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, kept: str = "", only: str = "") -> None:
-    """End all sessions but the one that is kept, or only one."""
+    """End all sessions except `kept`, or only the session `only`."""
     action = "account.sessions" if actor.id == person else "person.sessions"
     entry = actor.did(store.clock.now(), action, email)
     if only:
@@ -363,7 +383,7 @@ async def end_sessions(store: Store, actor: Actor, person: str, email: str, *, k
 
 
 def read_person(given: NewPerson, wrong: dict[str, str] | None = None) -> tuple[str, str]:
-    """Read address and name; refuses all that is wrong with them at once, and with what else is."""
+    """Return the normalised address and name; raise InvalidRequest with all errors, including those in `wrong`."""
     address, name, errors = parse_address(given.email.strip()), given.name.strip(), dict(wrong or {})
     if address is None:
         errors["email"] = "This is not an email address."

@@ -1,4 +1,4 @@
-"""What holds for every team: how much a sandbox may send for real, and the price list that approvals begin with."""
+"""Settings for all teams, such as the daily sandbox quota and the default price list of approvals."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from heliograph.storage.store import Store
 
 
 async def change(store: Store, actor: Actor, given: Mapping[str, Any]) -> None:
-    """Change these fields, as a setup file writes them."""
+    """Change these platform fields, given in the format of a setup file."""
     fields, errors = read_platform_fields(given)
     check_fields(errors)
     detail = ", ".join(f"{name}={value}" if isinstance(value, int) else name for name, value in fields.items())

@@ -1,4 +1,7 @@
-"""The platform's own mails: handed over inside the request and kept nowhere, because what they hold lets people in."""
+"""Sends the platform's own mails inside the request.
+
+They are never stored, because they contain sign-in links or codes.
+"""
 
 import asyncio
 
@@ -10,22 +13,22 @@ from heliograph.domain.setup.records import Channel
 from heliograph.domain.setup.snapshot import Setup
 from heliograph.storage.store import Store
 
-MAILS_MAX = 10  # for a team or a person, and to an address, in 15 minutes
-MAIL_S = 10.0  # how long the page waits for a mail server; the mail is sent regardless
+MAILS_MAX = 10  # limit in 15 minutes, per requesting team or person and per address
+MAIL_S = 10.0  # how long the page waits for the mail server; the mail is sent regardless
 
 _mails: set[asyncio.Task[list[Asked]]] = set()
 
 
 def is_simulated(setup: Setup, channel: Channel) -> bool:
-    """Tell whether no carrier of the channel is real, not even one that is disabled or out of reach now."""
+    """Return whether a channel has only simulators; disabled and unreachable carriers count as real."""
     return all(carrier.kind == "simulator" for carrier in setup.carriers if carrier.channel == channel)
 
 
 async def send(store: Store, handover: Handover, whose: str, address: str, mail: OwnMail) -> None:
-    """Send a mail of ours; a refusal says why it cannot be sent.
+    """Send a system mail; raise a Refusal with the reason if it cannot be sent.
 
-    The words are ours: strangers would be mailed what a team writes. `whose` is the team or the person that may ask for
-    so many.
+    The text is fixed by the platform, so that teams cannot mail their own text to arbitrary addresses. `whose`: the
+    team or person whose rate limit applies.
     """
     limits = {f"mails of {whose}": MAILS_MAX, f"mails to {address}": MAILS_MAX}
     if await store.tries.begin(limits, store.clock.now()):
@@ -35,7 +38,7 @@ async def send(store: Store, handover: Handover, whose: str, address: str, mail:
     task = asyncio.create_task(handover.mail(to_content(mail, store.setup.current.platform, address)))
     _mails.add(task)
     task.add_done_callback(_mails.discard)
-    # The task is waited for, not cancelled: a slow mail server would count against the carrier.
+    # Wait without cancelling: a cancelled send would count as a failure of the carrier.
     done, _ = await asyncio.wait({task}, timeout=MAIL_S)
     if done and not isinstance(said := task.result()[-1].outcome, Accepted):
         raise Refusal(f"The mail was not taken: {said.detail.get('text', 'no answer')} Try again in a few minutes.")

@@ -1,4 +1,4 @@
-"""Recipients of a sandbox team: asked by a code whether they want its messages, added with it, removed."""
+"""Recipients of a sandbox team: confirmed with a code, then added; and removed."""
 
 from heliograph.changes.fields import check_room
 from heliograph.changes.setup_rows import change_rows
@@ -11,11 +11,11 @@ from heliograph.domain.setup.values import read_recipient
 from heliograph.manage.teams import find_team
 from heliograph.storage.store import Store
 
-CODES_MAX = 10  # that a team may try in 15 minutes
+CODES_MAX = 10  # codes that a team may try in 15 minutes
 
 
 def read_new(actor: Actor, team: Team, given: str) -> str:
-    """Return the address or number in its normal form, of somebody whom the team may not send to yet."""
+    """Return the normal form of an address or phone number; raise InvalidRequest if the team may already send there."""
     try:
         address: str = read_recipient(given.strip())
     except ValueError:
@@ -28,12 +28,12 @@ def read_new(actor: Actor, team: Team, given: str) -> str:
 
 
 async def note_asked(store: Store, actor: Actor, team: str, address: str) -> None:
-    """Note that a code was sent: nothing else is kept of it."""
+    """Log that a confirmation code was sent; nothing else is stored about it."""
     await store.audit.add(actor.did(store.clock.now(), "recipient.ask", address, team=team))
 
 
 async def add(store: Store, actor: Actor, team: str, address: str) -> None:
-    """Add a recipient who gave the right code."""
+    """Add a recipient who confirmed with the right code."""
 
     def rows(setup: Setup) -> list[Row]:
         known = find_team(setup, team).recipients

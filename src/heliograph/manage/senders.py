@@ -1,4 +1,4 @@
-"""Display names and sender ids: asked for and removed by the team; an operator's word about them and about domains."""
+"""Display names and sender ids, requested and removed by teams; operators' decisions about them and about domains."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ WRONG = {
 
 
 async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: str) -> None:
-    """Ask for a display name for the team's domain of this id."""
+    """Request a display name for the team's domain with the id `domain`."""
     new = DisplayName(id=store.clock.new_id("dn_"), team=team, domain=domain, name=name, asked_by=asker(actor))
 
     def rows(setup: Setup) -> list[Row]:
@@ -49,7 +49,7 @@ async def submit_name(store: Store, actor: Actor, team: str, domain: str, name: 
 
 
 async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, value: str) -> None:
-    """Ask for a sender id; where one is approved, the other is used once it is approved too."""
+    """Request a sender id. An approved sender id stays in use until the new one is approved."""
     _, errors = read_sender_id_fields({"country": country, "value": value})
     check_fields({field: WRONG[field] for field in errors})
     id_ = f"{team}/{country}"
@@ -71,7 +71,7 @@ async def submit_sender_id(store: Store, actor: Actor, team: str, country: str, 
 
 
 async def remove(store: Store, actor: Actor, team: str, record: RecordId) -> str:
-    """Returns what it was called."""
+    """Remove a record of the team and return its display text."""
     kind, id_ = record
     subject = subject_of(store.setup.current, team, record)
 
@@ -91,7 +91,7 @@ async def ask_again(store: Store, actor: Actor, team: str, record: RecordId) -> 
 
 
 async def decide(store: Store, actor: Actor, team: str, record: RecordId, approve: bool, reason: str = "") -> None:
-    """Write an operator's word about a record of the team, also about one that was decided before."""
+    """Record an operator's decision about a record of the team, also if already decided before."""
     before = store.setup.current
     asked_by = _find(before, team, record).asked_by
     item = PendingSender(kind=record[0], team=team, id=record[1], text=text_of(before, record), asked_by=asked_by)
@@ -99,7 +99,7 @@ async def decide(store: Store, actor: Actor, team: str, record: RecordId, approv
 
 
 async def decide_pending(store: Store, actor: Actor, item: PendingSender, approve: bool, reason: str = "") -> bool:
-    """Write an operator's word about what they saw; False: it was changed or decided meanwhile."""
+    """Record an operator's decision about a pending request; return False if it was changed or decided meanwhile."""
     asked = next((one for one in pending(store.setup.current) if as_seen(one) == as_seen(item)), item)
     return await _write(
         store, actor, asked, approve, reason, lambda setup: rows_of_pending(setup, item, approve, reason)
@@ -114,7 +114,10 @@ async def _write(
     reason: str,
     rows_of: Callable[[Setup], list[Row]],
 ) -> bool:
-    """Log it by all that was asked for, which is one record's: a name alone may be on two domains."""
+    """Write the decision and notify the requester.
+
+    The audit entry has the full request text, because the same name may exist on two domains.
+    """
     action, detail = f"{item.kind}.{'approve' if approve else 'refuse'}", "" if approve else reason
     done = await change_rows(store, actor, item.team, action, item.text, rows_of, detail)
     if done:
@@ -132,7 +135,7 @@ async def _write(
 
 
 def waiting(setup: Setup, id_: str) -> PendingSender:
-    """Return what waits for an operator's word with this id, as it is now."""
+    """Return the pending request with this id in its current state; raise NotFound if there is none."""
     for item in pending(setup):
         if item.id == id_:
             return as_seen(item)
@@ -140,7 +143,7 @@ def waiting(setup: Setup, id_: str) -> PendingSender:
 
 
 def subject_of(setup: Setup, team: str, record_id: RecordId) -> str:
-    """Return what people call the team's record; NotFound when it has none of this id."""
+    """Return the name of the team's record, as shown to people; raise NotFound if the team has no such record."""
     record = _find(setup, team, record_id)
     return record.country if isinstance(record, SenderId) else record.name
 

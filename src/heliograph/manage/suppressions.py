@@ -1,4 +1,7 @@
-"""A team's suppression list, changed by people and keys; bounces and complaints reach it as reports (spec 4.1.2)."""
+"""A team's suppression list, as changed by people and API keys.
+
+Bounces and complaints arrive as reports (spec 4.1.2).
+"""
 
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.delivery.magic_recipients import is_magic_email
@@ -20,10 +23,12 @@ async def find(store: Store, team: TeamRecord, email: str) -> Suppression:
 
 
 async def page(store: Store, team: TeamRecord, after: str | None, limit: int) -> list[Suppression]:
-    """List the newest first, after the address that the page
-    before ended with; one more than the limit, if there are more.
+    """Return a page of suppressions, newest first, after the last address of the previous page.
+
+    Has one item more than `limit` if there are more.
     """
-    address = parse_address(after.replace(" ", "+")) if after is not None else None  # a plus that was not encoded
+    # An unencoded plus sign arrives as a space
+    address = parse_address(after.replace(" ", "+")) if after is not None else None
     try:
         if after is not None and address is None:
             raise NeverListed
@@ -35,7 +40,7 @@ async def page(store: Store, team: TeamRecord, after: str | None, limit: int) ->
 
 
 async def add(store: Store, actor: Actor, team: TeamRecord, email: str, reason: str) -> bool:
-    """Add an address and tell whether it was not there before."""
+    """Add an address; return whether it is new."""
     if reason not in REASONS:
         raise InvalidRequest(f"reason is one of {', '.join(REASONS)}.", param="reason")
     address = parse_address(email)

@@ -1,4 +1,4 @@
-"""A team's test clock, moved by whoever writes its tests."""
+"""Advances a team's test clock, for tests of integrations."""
 
 from heliograph.domain.audit.actor import Actor
 from heliograph.domain.operations.team_clock import advanced, clock_of
@@ -9,7 +9,7 @@ from heliograph.storage.store import Store
 
 
 async def advance(store: Store, actor: Actor, team: Team, seconds: int) -> None:
-    """Set where the clock is to go; the workers do what becomes due on the way, in its order; then it has arrived."""
+    """Set the target time of the clock. Workers then process all due work in order until the clock reaches it."""
     id_ = team.record.id
 
     def decide(current: Setup, _: int) -> SetupChange:

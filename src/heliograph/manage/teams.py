@@ -1,4 +1,4 @@
-"""Teams: made, given a plan, suspended, renamed, taken live and back, let send again."""
+"""Use cases for teams: create, set plan and retention, suspend, rename, go live, go back to sandbox, resume sending."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from heliograph.storage.setup import NewTeam, SetupChange
 from heliograph.storage.store import Store
 from heliograph.templates.policy.values import wrong_passthrough
 
-Fields = Mapping[str, Any]  # as a setup file writes them
+Fields = Mapping[str, Any]  # in the format of a setup file
 
 
 def find_team(setup: Setup, id_: str) -> Team:
@@ -29,7 +29,7 @@ def find_team(setup: Setup, id_: str) -> Team:
 
 
 async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
-    """Make a team with an opening credit; without an id it gets one, and without a name the id is its name."""
+    """Create a team with an opening credit. The id is generated if missing; the default name is the id."""
     fields = _read({"id": store.clock.new_id("team_")} | dict(given))
     id_, credit = fields["id"], fields.pop("credit", 0)
 
@@ -46,7 +46,7 @@ async def create(store: Store, actor: Actor, given: Fields) -> TeamRecord:
 
 
 async def set_plan(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
-    """Set the plan's fields; None: as the team's mode has it."""
+    """Set fields of the plan; None restores the default of the team's mode."""
     fields = _read({name: value for name, value in given.items() if value is not None})
     fields |= {name: None for name, value in given.items() if value is None}
 
@@ -69,7 +69,7 @@ async def set_suspended(store: Store, actor: Actor, team: str, suspended: bool) 
 
 
 async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_operator: bool) -> TeamRecord:
-    """Save name and more. Recipients see the name: one that an owner asks for waits for an operator."""
+    """Save the name and other fields. Recipients see the name, so a change by an owner needs an operator's approval."""
     fields = _read(given)
     name = fields.pop("name")
 
@@ -82,7 +82,7 @@ async def save(store: Store, actor: Actor, team: str, given: Fields, *, by_opera
 
 
 async def set_retention(store: Store, actor: Actor, team: str, given: Fields) -> TeamRecord:
-    """Set how long content and messages are kept."""
+    """Set how long message content and messages are retained."""
     fields = _read(given)
 
     def revise(found: Team, _: Setup) -> TeamRecord:
@@ -94,7 +94,7 @@ async def set_retention(store: Store, actor: Actor, team: str, given: Fields) ->
 
 
 async def set_test_clock(store: Store, actor: Actor, team: str, on: bool) -> TeamRecord:
-    """Turn it on or off, which deletes the team's messages, codes and events: they have times that have not come."""
+    """Switch the test clock on or off. This deletes the team's messages, codes and events: their times may be ahead."""
 
     def revise(found: Team, _: Setup) -> TeamRecord:
         after = replace(found.record, test_clock=on)
@@ -106,7 +106,7 @@ async def set_test_clock(store: Store, actor: Actor, team: str, on: bool) -> Tea
 
 async def go_live(store: Store, actor: Actor, team: str) -> TeamRecord:
     def revise(found: Team, current: Setup) -> TeamRecord:
-        checks = checklist(found, current.carriers, credit=0)  # which is good to have, and not needed
+        checks = checklist(found, current.carriers, credit=0)  # credit is recommended, not required
         missing = [check.text for check in checks if check.needed and not check.done]
         if found.sandbox and missing:
             raise InvalidRequest(f"Not yet: {' '.join(missing)}", param="live")
@@ -116,12 +116,12 @@ async def go_live(store: Store, actor: Actor, team: str) -> TeamRecord:
 
 
 async def leave_live(store: Store, actor: Actor, team: str) -> TeamRecord:
-    """Take the team back to the sandbox. What was accepted live keeps its mode: it is delivered and charged."""
+    """Return the team to the sandbox. Messages accepted in live mode are still delivered and charged."""
     return await _change(store, actor, "team.sandbox", team, lambda found, _: replace(found.record, mode="sandbox"))
 
 
 async def resume_direct(store: Store, actor: Actor, team: str) -> bool:
-    """End the reputation guard's pause of direct sends; False: there is none."""
+    """End the reputation guard's pause of direct sends; return False if they are not paused."""
     find_team(store.setup.current, team)
     return await store.reputation.resume(team, actor.did(store.clock.now(), "reputation.resume", team, team=team))
 
@@ -145,7 +145,7 @@ async def _change(
     revise: Callable[[Team, Setup], TeamRecord],
     given: Fields | None = None,
 ) -> TeamRecord:
-    """Change a team's record; `given` goes into the audit log."""
+    """Change a team's record; `given`: the fields shown in the audit log."""
     detail = ", ".join(f"{name}={value}" for name, value in (given or {}).items())
 
     def rows(setup: Setup) -> list[Row]:
