@@ -1,6 +1,6 @@
-"""Heliograph: transactional email, SMS, WhatsApp and one-time codes that a team runs itself.
+"""Heliograph: a self-hosted service for transactional email, SMS, WhatsApp and one-time codes.
 
-Receivers of webhooks: `from heliograph import verify_webhook`; it needs the standard library alone.
+Webhook receivers import `verify_webhook` from here; it needs only the standard library.
 """
 
 from heliograph.webhooks.verification import WebhookRefused, verify_webhook

@@ -1,4 +1,4 @@
-"""`python -m heliograph`: the same as the command `heliograph`."""
+"""`python -m heliograph`: same as the `heliograph` command."""
 
 from heliograph.cli.main import main
 

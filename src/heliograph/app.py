@@ -1,4 +1,7 @@
-"""Builds everything by hand: settings → secrets → store → carriers → api | worker. Only this page knows which exist."""
+"""Wires the application: settings → secrets → store → carriers → API and worker.
+
+The only module that names all concrete implementations.
+"""
 
 import asyncio
 import platform
@@ -102,27 +105,28 @@ from heliograph.webhooks.worker import WebhookWorker
 
 log = structlog.get_logger()
 
-# Messages about secrets that were sealed before the service's secret was changed, and what to do about each.
+# Errors for secrets that were encrypted with a previous master secret, with the fix for each.
 LOST = "cannot be opened: the service's secret was changed"
 LOST_CARRIER = f"the carrier's secrets {LOST}. Apply the setup file with them again"
 LOST_WEBHOOK = f"its signing secret {LOST}. Rotate it, and give the new one to the receiver"
 LOST_DKIM = f"the domain's DKIM keys {LOST}. Rotate them, and publish the new records"
-PROVIDER_S = 5.0  # for an answer of the identity provider: somebody waits
+PROVIDER_S = 5.0  # timeout of the identity provider: a user waits for the response
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """What carriers are made with, beside their own options."""
+    """Dependencies of carriers besides their own options."""
 
-    step_ms: int  # of simulators that say nothing else
-    helo: str | None  # the name that we greet mail servers with; None: our address
+    step_ms: int  # default delay between the states of a simulated message
+    helo: str | None  # name sent to mail servers in EHLO; None for our IP address
     outgoing: Outgoing
     sealer: Sealer
     web: Web
-    checked_web: Web  # for addresses that others name
-    report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]  # of a carrier with its own connection
+    checked_web: Web  # with SSRF protection, for addresses that users configure
+    # Called with delivery reports of carriers that hold a connection
+    report: Callable[[str, Sequence[CarrierReport]], Awaitable[None]]
     take_texts: Callable[[str, PhoneChannel, Sequence[IncomingText | TextPart]], Awaitable[None]]
     base_url: str
-    mailbox: Incoming  # where what simulators answer goes
+    mailbox: Incoming  # receives the replies of simulated mailboxes
 
     def callback_url(self, carrier: str) -> str:
         return f"{self.base_url}/carriers/{carrier}/callback"
@@ -132,7 +136,7 @@ def _simulator(kind: Callable[[int], Carrier]) -> Callable[[records.CarrierRecor
     return lambda record, tools: kind(record.options.get("step_ms", tools.step_ms))
 
 
-# (channel, kind) → how to make that carrier from its record, in which secrets are open.
+# (channel, kind) → factory of that carrier; secrets in the record are decrypted.
 CARRIERS: dict[tuple[str, str], Callable[[records.CarrierRecord, Tools], Carrier]] = {
     ("email", "mx"): lambda record, tools: Mx(
         msgspec.convert({"helo": tools.helo or ""} | record.options, MxOptions), tools.outgoing.prepare
@@ -169,18 +173,18 @@ LOOP_WATCH = "loop watch"
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
-    """What a running process is made of."""
+    """The components of a running process."""
 
     settings: Settings
     role: str
     store: Store
     context: Context
     front: Front
-    workers: Sequence[Worker | WebhookWorker]  # none in a process that serves the API alone
-    returns: SmtpServer | None  # for mail that comes back
+    workers: Sequence[Worker | WebhookWorker]  # empty in a process that only serves the API
+    returns: SmtpServer | None  # receives bounces and inbound mail
     submissions: SmtpServer
-    duties: dict[str, Loop]  # by name; they run until they are cancelled, the workers' until they are stopped
-    clients: Sequence[Carriers | Web | Poster]  # with their own connections
+    duties: dict[str, Loop]  # background jobs by name; they run until cancelled, the workers until stopped
+    clients: Sequence[Carriers | Web | Poster]  # clients with open connections, closed at shutdown
 
     async def stop_work(self) -> None:
         await asyncio.gather(*(worker.stop() for worker in self.workers))
@@ -199,9 +203,9 @@ def build(
     process: int | None = None,
     test_token: str = "",
 ) -> App:
-    """Build it inside the event loop; the caller closes it.
+    """Build the components of a process; must be called inside the event loop. The caller closes the result.
 
-    `role` is all, api or worker; `process` its number among several.
+    `role`: all, api or worker. `process`: number of this process among several.
     """
     works, answers = role != "api", role != "worker"
     domains = make_domains(settings, secrets, store, clock)
@@ -301,7 +305,7 @@ def make_front(
     outgoing: Outgoing,
     web: Web,
 ) -> Front:
-    """Make the API and the dashboard, which share one budget of bytes, with SMTP submission too."""
+    """Create the API and the dashboard, which share one byte budget with SMTP submission."""
     foreign = [route for surface in SURFACES for route in surface.routes]
     tools = PageTools(
         context=context,
@@ -320,7 +324,7 @@ def make_front(
 
 
 def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None:
-    """Make the identity provider that people may sign in with."""
+    """Return the identity provider for sign-in, or None if not configured."""
     if not settings.oidc_issuer:
         return None
 
@@ -348,14 +352,14 @@ def make_provider(settings: Settings, clock: Clock, web: Web) -> Provider | None
 
 
 def served_calls(service: str) -> list[tuple[str, str]]:
-    """Return method and path of every call that we answer in the shape of this service."""
+    """Return (method, path) of every call of the foreign API `service` that Heliograph serves."""
     prefix = f"/compat/{service}"
     routes = [route for surface in SURFACES if surface.prefix == prefix for route in surface.routes]
     return [(route.method, route.path.removeprefix(prefix)) for route in routes]
 
 
 def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
-    """Return the duties of every process."""
+    """Return the background jobs that every process runs, by name."""
     store, state = context.store, context.state
     return {
         "hints": store.listen,
@@ -363,7 +367,7 @@ def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
         "clock": partial(watch_clock, store, context.clock),
         "imports": partial(import_suppressions, store),
         "secret": every(2.0, master_secret.following(store, secrets.adopt)),
-        # When the database is away, nothing of these two is forgotten.
+        # These two keep their data while the database is unavailable.
         "key uses": every(60.0, partial(store.requests.write_key_uses, state.used), finish=True),
         "request log": every(1.0, partial(state.requests.write_in_time, store.requests), finish=True),
     }
@@ -372,7 +376,7 @@ def shared_duties(context: Context, secrets: Secrets) -> dict[str, Loop]:
 def worker_duties(
     settings: Settings, context: Context, carriers: Carriers, domains: Domains, teller: Teller
 ) -> dict[str, Loop]:
-    """Return by name how many seconds after a round the next one begins, and what a round does."""
+    """Return the background jobs of worker processes, by name."""
     store = context.store
     return {
         "test clocks": partial(move_clocks, store),
@@ -383,24 +387,25 @@ def worker_duties(
         "delays": every(1.0, store.delays.tell_due),
         "expiry": every(1.0, store.expiry.fail_expired),
         "notices": every(1.0, teller.round),
-        "domain watch": every(2.5, domains.check_watched),  # of domains that were changed lately
+        "domain watch": every(2.5, domains.check_watched),  # checks recently changed domains
         "incomplete texts": every(5.0, store.texts.report_incomplete),
         "reclaim": every(5.0, partial(reclaim_dead, store)),
-        # A copy of the database that is older than this is recognised when it is restored.
+        # A restored database copy older than this interval is detected.
         "turned back": every(10.0, partial(pause_if_turned_back, store, settings.data, sqlite_path(settings))),
-        "audit": every(60.0, partial(audit_chain.link_audit, store, store.clock)),  # those of the version before
+        # Entries written by a previous version
+        "audit": every(60.0, partial(audit_chain.link_audit, store, store.clock)),
         "audit end": every(60.0, audit_chain.telling(store)),
         "ledger": every(60.0, ledger.comparing(store)),
         "reputation": every(60.0, partial(judge_teams, store)),
         "retention": every(60.0, store.upkeep.purge),
         "domain checks": every(600.0, domains.check_due),
         "SQLite's log": every(600.0, partial(watch_log, partial(log_fault, settings), MEND_LOG)),
-        "blobs": every(3600.0, store.attachments.sweep),  # files of attachments that no message has any more
+        "blobs": every(3600.0, store.attachments.sweep),  # deletes attachment files that no message uses any more
     }
 
 
 def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Clock, tls: Tls) -> SmtpServer:
-    """Make what listens for bounces, complaints and mail for teams."""
+    """Create the SMTP server for bounces, complaints and inbound mail of teams."""
     incoming = IncomingMail(
         secrets.envelope,
         clock.now,
@@ -416,17 +421,17 @@ def make_returns(settings: Settings, secrets: Secrets, store: Store, clock: Cloc
 
 
 def mail_name(settings: Settings, store: Store) -> str:
-    """Return how we call ourselves to mail servers and clients."""
+    """Return the host name that we announce to mail servers and clients."""
     return store.setup.current.platform.mail_host or urlsplit(settings.base_url).hostname or ""
 
 
 def make_certificate(settings: Settings) -> Certificate | None:
-    """Load the certificate of SMTP submission, and of what comes back."""
+    """Load the certificate of the SMTP submission and bounce servers; None if not configured."""
     if settings.submission_cert is None or settings.submission_key is None:
         return None
     try:
         return Certificate(settings.submission_cert, settings.submission_key)
-    except OSError as error:  # ssl.SSLError too
+    except OSError as error:  # includes ssl.SSLError
         raise BadSetting(
             f"HELIOGRAPH_SUBMISSION_CERT={settings.submission_cert} and HELIOGRAPH_SUBMISSION_KEY="
             f"{settings.submission_key}: no certificate with its key can be read: {error}"
@@ -465,7 +470,7 @@ def make_tools(settings: Settings, secrets: Secrets, store: Store, clock: Clock,
 
 
 async def checked_addresses(guard: Guard, host: str) -> Sequence[str]:
-    """Return where a host is; raises OSError where a name leads nowhere, or where we may not connect."""
+    """Return the addresses of a host; raise OSError if the name does not resolve or connecting is forbidden (SSRF)."""
     try:
         return (await guard.check(f"https://{host}/")).addresses
     except (Denied, Unresolved) as error:
@@ -473,9 +478,9 @@ async def checked_addresses(guard: Guard, host: str) -> Sequence[str]:
 
 
 async def bring_attachment(store: Store, hash_: str) -> None:
-    """Bring it.
+    """Fetch an attachment from the object store to the local files.
 
-    A failure is none of the carrier's: its circuit stays closed while attachments are away, or one is lost.
+    Failures raise NotReady, so that an unavailable or lost attachment does not open the carrier's circuit.
     """
     try:
         await store.attachments.bring(hash_)
@@ -518,7 +523,7 @@ def make_webhooks(settings: Settings, secrets: Secrets, store: Store, clock: Clo
 
 
 def make_pair() -> tuple[bytes, str]:
-    """Make a private key as PEM, and the public one in base64."""
+    """Return a new private key as PEM, and its public key in base64."""
     private = dkim.make_key("rsa-sha256")
     return private, dkim.public_record(private).partition("p=")[2]
 
@@ -536,14 +541,14 @@ def webhook_refusal(settings: Settings, own: str = "") -> RefusalOf:
         except Denied as error:
             return str(error)
         except Unresolved:
-            pass  # DNS may come later; every attempt checks again
+            pass  # DNS may resolve later; every attempt checks again
         return None
 
     return refusal_of
 
 
 def make_signature() -> Callable[[], bytes]:
-    """Signs a mail of usual size with both kinds of keys, as its hand-over does; for measuring."""
+    """Return a function that signs a typical mail with both key types, as sending does; for benchmarks."""
     algorithms: tuple[dkim.Algorithm, ...] = ("rsa-sha256", "ed25519-sha256")
     keys = [dkim.SigningKey(selector=a[:3], algorithm=a, private=dkim.make_key(a)) for a in algorithms]
     signer = dkim.Signer("example.test", keys)
@@ -552,9 +557,9 @@ def make_signature() -> Callable[[], bytes]:
 
 
 def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> Opened:
-    """Return what signs for a webhook now: during a rotation the secret before as well.
+    """Return the signing secrets of a webhook, including the previous secret during a rotation.
 
-    Raises ValueError, which says why nothing can.
+    Raises ValueError with the reason if they cannot be decrypted.
     """
     try:
         secrets = [sealer.open(hook.secret, f"webhook/{hook.id}").decode()]
@@ -569,9 +574,10 @@ def webhook_secrets(sealer: Sealer, hook: records.Webhook, now: int) -> Opened:
 
 
 def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.SigningKey, ...]]:
-    """Return a function that gives the keys that sign for a domain now.
+    """Return a function that returns the active DKIM keys of a domain.
 
-    There are none when no team has it, or it has none yet. It raises NotReady when they do not open.
+    That function returns no keys if no team has the domain or the domain has none yet, and raises NotReady if the keys
+    cannot be decrypted.
     """
     seen, opened = store.setup.current, dict[str, tuple[dkim.SigningKey, ...]]()
 
@@ -583,7 +589,7 @@ def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Sig
         return dkim.SigningKey(selector=key.selector, algorithm=key.algorithm, private=private)
 
     def keys_of(name: str) -> tuple[dkim.SigningKey, ...]:
-        # Remembered until the setup changes: opening two keys takes 75 µs, for every mail.
+        # Cached until the setup changes: decrypting two keys takes 75 µs per mail.
         nonlocal seen
         if seen is not store.setup.current:
             seen = store.setup.current
@@ -591,7 +597,7 @@ def signing_keys(store: Store, sealer: Sealer) -> Callable[[str], tuple[dkim.Sig
         if name not in opened:
             domain = seen.domain_named(name)
             keys = seen.keys_of(domain) if domain else []
-            if not keys:  # any name may be asked for
+            if not keys:  # do not cache: `name` can be any domain
                 return ()
             opened[name] = tuple(open_key(key) for key in keys if key.state == "active")
         return opened[name]

@@ -1,4 +1,4 @@
-"""Opens the store that the settings name: SQLite or PostgreSQL, migrated, with the secret that it was sealed with."""
+"""Opens the configured store (SQLite or PostgreSQL): migrates the database and loads the matching master secret."""
 
 import asyncio
 import hmac
@@ -44,9 +44,9 @@ from heliograph.storage.master_secret import KnownSecret
 from heliograph.storage.store import Store, make_store
 
 SQLITE = "sqlite:///"
-LOG_MB = 256  # of SQLite; Litestream keeps it far below
+LOG_MB = 256  # size of the SQLite WAL that is reported; Litestream keeps it far below
 MEND_LOG = "start Litestream, or set HELIOGRAPH_CHECKPOINT=own"
-OWN_S = 5.0  # at the start, for the object store
+OWN_S = 5.0  # timeout for the object store at the start
 MEND_SECRET = (
     "Put the right one back: the data folder's secret, or HELIOGRAPH_SECRET. "
     "If it is lost for good: heliograph secret replace (what it sealed can no longer be opened)."
@@ -63,7 +63,7 @@ def sqlite_path(settings: Settings) -> Path | None:
 
 
 def log_size(settings: Settings) -> tuple[str, int] | None:
-    """Say how many MB the log of SQLite has, where another program is to bring it into the file."""
+    """Return a text with the SQLite WAL's size, and the size in MB; None unless checkpoints are external."""
     path = sqlite_path(settings)
     file = path and path.with_name(f"{path.name}-wal")
     if settings.checkpoint == "own" or file is None or not file.exists():
@@ -73,13 +73,13 @@ def log_size(settings: Settings) -> tuple[str, int] | None:
 
 
 def log_fault(settings: Settings) -> str | None:
-    """Return what to say of a log that only grows."""
+    """Return the WAL's size as text if the SQLite WAL is not being checkpointed, else None."""
     told, size = log_size(settings) or ("", 0)
     return told if size >= LOG_MB else None
 
 
 async def migrate(settings: Settings) -> list[int]:
-    """Bring the database to this code's schema; returns the numbers of the files applied."""
+    """Migrate the database to this version's schema; return the numbers of the migrations applied."""
     path = sqlite_path(settings)
     if path is None:
         return await migrate_postgres(settings.database, settings.database_connect_s)
@@ -87,7 +87,7 @@ async def migrate(settings: Settings) -> list[int]:
 
 
 async def migration_plan(settings: Settings) -> list[Step]:
-    """Return what `migrate` would do; a database that is not there yet is not made."""
+    """Return the migrations that `migrate` would apply; does not create a missing database."""
     path = sqlite_path(settings)
     if path is None:
         return await plan_postgres(settings.database, settings.database_connect_s)
@@ -106,7 +106,7 @@ async def schema_version(settings: Settings) -> SchemaVersion:
 
 
 async def examine(settings: Settings) -> Examination:
-    """Read what a store cannot do without, and change nothing: the data folder is not made either."""
+    """Return a read-only snapshot for `doctor`; changes nothing and does not create the data folder."""
     return await read_and_close(make_database(settings), Clock().now())
 
 
@@ -120,14 +120,14 @@ def make_database(settings: Settings) -> Database:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Tell whether it says no more than that the database or the network is away."""
+    """Return whether the error only means that the database or the network is unavailable."""
     return isinstance(error, StoreUnavailable | OSError | asyncpg.InterfaceError) or (
         isinstance(error, asyncpg.PostgresError) and postgres.is_outage(error)
     )
 
 
 def database_fault(settings: Settings, error: BaseException) -> tuple[str, str]:
-    """Return why the database or the data folder cannot be used, and what to do."""
+    """Return why the database or the data folder cannot be used, and how to fix that."""
     if isinstance(error, OSError) and error.filename:
         return folder_fault(error)
     path = sqlite_path(settings)
@@ -135,7 +135,7 @@ def database_fault(settings: Settings, error: BaseException) -> tuple[str, str]:
 
 
 def make_objects(settings: Settings) -> Objects | None:
-    """Return where attachments are, when the settings name an object store; it is not asked yet."""
+    """Return the object store of attachments if configured, else None; does not connect yet."""
     if not settings.attachments:
         return None
     name, _, prefix = settings.attachments.removeprefix("s3://").partition("/")
@@ -154,7 +154,7 @@ def make_objects(settings: Settings) -> Objects | None:
 
 
 def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
-    """Make the secrets, with the one that the store's database goes by, if there is a store."""
+    """Return the secrets; with a store, the master secret that its database uses is selected."""
     made = Secrets(settings.data, settings.secret, settings.secret_old)
     if store:
         made.adopt(store.secret.seen.digest, store.secret.seen.kept)
@@ -165,13 +165,16 @@ def make_secrets(settings: Settings, store: Store | None = None) -> Secrets:
 async def open_store(
     settings: Settings, clock: Clock | None = None, owner: str = "", secrets: Secrets | None = None
 ) -> AsyncIterator[Store]:
-    """Open a migrated store with a fresh setup; a process that claims work or keys needs an owner's name."""
+    """Open a migrated store with a fresh setup.
+
+    `owner`: process name, needed to claim messages or Idempotency-Keys.
+    """
     await migrate(settings)
     known = secrets or make_secrets(settings)
     blobs = Blobs(settings.data / "blobs")
 
     def name_of(team: int, address: str) -> str:
-        return erased_name(known.erasure, team, address)  # the secret is read when the first is needed
+        return erased_name(known.erasure, team, address)  # the secret is read on first use
 
     store = make_store(
         make_database(settings),
@@ -185,7 +188,7 @@ async def open_store(
     try:
         await store.refresh()
         found = await store.secret.known()
-        with suppress(OSError, ValueError):  # a file that cannot be read breaks what needs it alone
+        with suppress(OSError, ValueError):  # an unreadable secret file fails later, where the secret is needed
             known.adopt(found.digest, found.kept)
         yield store
     finally:
@@ -193,11 +196,14 @@ async def open_store(
 
 
 class WrongSecret(Exception):
-    """The database's secrets were sealed with a master secret that is not here; says what to do."""
+    """The database was encrypted with a different master secret; the message says what to do."""
 
 
 async def check_secret(store: Store, secrets: Secrets) -> None:
-    """Raises WrongSecret. A database that never met a secret, and holds nothing sealed, takes any."""
+    """Raise WrongSecret if the master secret does not match the database.
+
+    A database without a recorded secret and without encrypted data accepts any secret.
+    """
     known = await store.secret.known()
     fault = secret_fault(secrets, known)
     if fault is None and known.digest is None:
@@ -208,7 +214,7 @@ async def check_secret(store: Store, secrets: Secrets) -> None:
 
 
 def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
-    """Return what is wrong with the master secret that is here, and what to do; makes none."""
+    """Return what is wrong with the local master secret and how to fix that, or None; never creates a secret."""
     if not secrets.exists():
         is_needed = known.digest or known.sealed
         return f"the master secret is gone: there is no {secrets.file}. {MEND_SECRET}" if is_needed else None
@@ -219,7 +225,10 @@ def secret_fault(secrets: Secrets, known: KnownSecret) -> str | None:
 
 
 async def own_attachments(store: Store) -> None:
-    """Raises BadSetting. An object store that is away holds up no start: it is asked again with the first file."""
+    """Claim the bucket of attachments; raise BadSetting if another instance uses it.
+
+    An unreachable object store does not delay the start: the claim is repeated with the first file.
+    """
     try:
         async with asyncio.timeout(OWN_S):
             await store.attachments.own()
@@ -230,9 +239,9 @@ async def own_attachments(store: Store) -> None:
 
 
 async def pause_if_turned_back(store: Store, data: Path, file: Path | None = None) -> bool:
-    """Tell whether the database is older than what its data folder has seen of it, or its file is a copy.
+    """Pause delivery if the database was restored from an older backup or its file was copied; return whether it was.
 
-    Then delivery is paused now. `file` is None when the database is no file.
+    The data folder has the highest number seen of each database. `file`: the SQLite file, None for PostgreSQL.
     """
     seen, files = await asyncio.to_thread(seen_numbers, data), await asyncio.to_thread(seen_files, data)
     here = mark_of(file) if file else None
@@ -247,6 +256,6 @@ async def pause_if_turned_back(store: Store, data: Path, file: Path | None = Non
 
 
 async def leave(store: Store, data: Path) -> None:
-    """Leave at a clean stop: the next start may find the file elsewhere."""
+    """Record a clean shutdown, so that the database file may be moved before the next start."""
     await pause_if_turned_back(store, data)
     await asyncio.to_thread(forget_files, data)

@@ -1,4 +1,4 @@
-"""The only way to a carrier: asks one after the other, and learns which cannot be reached, for every process."""
+"""Tries carriers in order with a circuit breaker that all processes share. Every send goes through this module."""
 
 import asyncio
 from collections import Counter
@@ -21,11 +21,11 @@ from heliograph.runtime.clock import Clock
 from heliograph.runtime.deadline import within
 from heliograph.storage.store import Store, StoreUnavailable
 
-# Carriers have their own, shorter limits; this one only ends what hangs. SMTP's longest wait is 10 minutes.
+# Carriers have shorter timeouts; this one only ends sends that hang. The longest SMTP timeout is 10 minutes.
 HAND_OVER_S = 660.0
-FIRST_SHARE = 0.6  # of the time that is left, for a carrier that another one follows
+FIRST_SHARE = 0.6  # share of the remaining time for a carrier that is not the last
 
-Choose = Callable[[Collection[str]], CarrierRecord | None]  # the carriers that were asked → the next one
+Choose = Callable[[Collection[str]], CarrierRecord | None]  # (ids of carriers already tried) → next carrier
 
 log = structlog.get_logger()
 
@@ -39,13 +39,13 @@ class Handover:
         self.carriers = carriers
         self._store = store
         self._clock = clock
-        self._misses: Counter[str] = Counter()  # in a row, by carrier
+        self._misses: Counter[str] = Counter()  # carrier → consecutive failures to reach it
         self._probing: set[str] = set()
         self._changing: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def closed_to(self) -> dict[str, int]:
-        """Return the carriers that may not be asked now, with the time when they may be again."""
+        """Return the carriers that must not be tried now, with the time at which each may be tried again."""
         circuits = self._store.circuits.current
         if not circuits:
             return {}
@@ -57,14 +57,14 @@ class Handover:
         }
 
     def reachable(self, channel: Channel, country: str | None) -> list[CarrierRecord]:
-        """Return who can take a message now, in order."""
+        """Return the carriers that can be tried now, in order of preference."""
         closed, asked = self.closed_to(), self._store.setup.current.routes[channel, country]
         return [carrier for carrier in asked if carrier.id not in closed] if closed else asked
 
     def first_of_current(self, carriers: Sequence[CarrierRecord]) -> Choose:
-        """Choose the first of these carriers, each as the setup has it when its turn comes.
+        """Choose the first untried carrier, with its settings from the current setup.
 
-        With the settings of before, one that was changed meanwhile would be built again.
+        With outdated settings, a carrier that was changed meanwhile would be created again.
         """
 
         def choose(asked: Collection[str]) -> CarrierRecord | None:
@@ -83,10 +83,10 @@ class Handover:
         may_wait: bool = True,
         within_s: float | None = None,
     ) -> list[Asked]:
-        """Ask until a carrier has an answer, which is the last of those returned; none: there was no carrier to ask.
+        """Try carriers in order; return every attempt. The last one decides; empty if none was eligible.
 
-        A message that may wait goes to the next carrier only when this one cannot be reached, so that nothing is sent
-        twice. One that may not wait goes on from every carrier that did not take or refuse it.
+        With `may_wait`, the next carrier is tried only if this one is unreachable, so that nothing is sent twice.
+        Without it, the next carrier is tried unless this one accepted or refused the message.
         """
         time = asyncio.get_running_loop().time
         ends_at = None if within_s is None else time() + within_s
@@ -109,9 +109,9 @@ class Handover:
         return asked
 
     async def mail(self, content: EmailContent, id_: str = "") -> list[Asked]:
-        """Send one of the platform's own mails, kept nowhere.
+        """Send a mail of the platform itself, without storing it; return every attempt.
 
-        The last answer counts; none means that no carrier is reachable.
+        The last attempt decides; empty if no carrier is reachable.
         """
         (address,) = content.to
         message_id = id_ or self._clock.new_id("eml_")
@@ -119,7 +119,7 @@ class Handover:
         return await self.in_turn(self.first_of_current(self.reachable("email", None)), lambda _: parcel)
 
     async def ask(self, record: CarrierRecord, parcel: Parcel) -> Outcome:
-        """Return what the carrier says; whatever breaks off is Deferred."""
+        """Send by one carrier and return the outcome; any exception except Barred and cancellation becomes Deferred."""
         circuit = self._store.circuits.current.get(record.id)
         if circuit:
             self._probing.add(record.id)
@@ -132,11 +132,11 @@ class Handover:
             return Deferred(detail=own("not_ready", str(reason)), held=True, retry_after_ms=MOST_MS)
         except Barred:
             raise
-        except asyncio.CancelledError:  # the caller could not wait any longer
+        except asyncio.CancelledError:  # the caller's timeout expired
             self._begin(self._miss(record.id, circuit, "no answer in time"))
             raise
         except Exception as error:
-            # Only the class: an exception's text may hold an address or a secret.
+            # Log only the class: the text of an exception may contain an address or a secret.
             name = type(error).__name__
             log.warning("hand-over broke off", message=parcel.message_id, carrier=record.id, error=name)
             outcome, missed = Deferred(detail=own("broke_off", f"the hand-over broke off: {name}")), True
@@ -151,7 +151,7 @@ class Handover:
         return outcome
 
     def forget(self, id_: str) -> None:
-        """Forget misses of a carrier that was tried and is not kept."""
+        """Reset the failure count of a carrier that was only tested and not saved."""
         self._misses.pop(id_, None)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -160,7 +160,7 @@ class Handover:
         task.add_done_callback(self._tasks.discard)
 
     async def _wake(self, lane: str) -> None:
-        with suppress(StoreUnavailable):  # what waits comes by itself a little later
+        with suppress(StoreUnavailable):  # deferred messages become due a little later anyway
             await self._store.outbox.wake(lane)
 
     async def _miss(self, id_: str, circuit: Circuit | None, reason: str) -> None:
@@ -169,7 +169,7 @@ class Handover:
             await self._change(id_, circuit, reason)
 
     async def _change(self, id_: str, seen: Circuit | None, reason: str | None) -> bool:
-        """Open the circuit, or close it without a reason; False when another one changed it since, or does now."""
+        """Open the circuit, or close it if `reason` is None; return False if another task or process changed it."""
         if id_ in self._changing:
             return False
         wanted = None if reason is None else opened(seen, id_, reason, self._clock.now())
@@ -177,7 +177,7 @@ class Handover:
         try:
             changed = await self._store.circuits.change(id_, seen, wanted)
         except StoreUnavailable:
-            return False  # the next miss or answer tries again
+            return False  # the next failure or answer tries again
         finally:
             self._changing.discard(id_)
         if changed:

@@ -1,6 +1,4 @@
-"""What a process keeps in its data folder: the master secret, its seat, its address, and how far it has seen its
-databases.
-"""
+"""Files of the data folder: master secret, process slots, last address, and the last known state of databases."""
 
 import base64
 import fcntl
@@ -22,15 +20,15 @@ from heliograph.encryption import CannotOpen, Sealer
 SEATS = 1000
 MARK = "user.heliograph"
 BACKED_UP = "backed-up"
-KEPT = "keys/kept"  # the context of keys that outlive the master secret they were derived from
+KEPT = "keys/kept"  # encryption context of keys that outlive the master secret they were derived from
 LOST = "none that is here"
 OUTLIVE = ("codes", "envelope", "ownership", "erasure")
 
 
 class Seat:
-    """A name for this process: taken again by its restart at once, never shared by two live processes.
+    """The identity of this process, held by a file lock: reused after a restart, never shared by two live processes.
 
-    The lock ends with the process, also after kill -9; so the next process in the seat may take back its claims.
+    The lock ends with the process, also after kill -9, so the next process in the slot may take over its claims.
     """
 
     def __init__(self, data: Path) -> None:
@@ -54,23 +52,23 @@ class Seat:
 
 
 class Secrets:
-    """The master secret, and the keys derived from it: one for each purpose, so that no two uses share one.
+    """The master secret, and the keys derived from it, one per purpose.
 
-    The master secret is read when the first key is asked for. Unless the settings give it, it is made on the first
-    start and kept in a file of mode 0600.
-
-    While it is rotated there are several, and the database says which one holds. What must outlive it (hashes, signed
-    addresses, records in DNS) goes by keys of the first one, which the database has sealed (ADR 0038).
+    The master secret is read on first use. Unless configured, it is generated at the first start and stored in a file
+    of mode 0600.
+    During a rotation there are several master secrets, and the database says which one is current. Keys that must
+    survive a rotation (for hashes, signed addresses, DNS records) are those of the first master secret, stored
+    encrypted in the database (ADR 0038).
     """
 
     def __init__(self, data: Path, given: bytes | None, old: bytes | None = None) -> None:
         self.given, self.old = given, old
         self.file, self.next_file, self.old_file = (data / name for name in ("secret", "secret.new", "secret.old"))
-        self._current: bytes | None = None  # None: the database has not said
+        self._current: bytes | None = None  # None until the database says which secret is current
         self._kept: dict[str, str] = {}  # purpose → key in hex
 
     def exists(self) -> bool:
-        """Tell whether there is a secret: then asking for a key makes none."""
+        """Return whether a master secret exists, so that reading a key does not create a secret."""
         return self.given is not None or self.file.exists()
 
     @cached_property
@@ -78,7 +76,10 @@ class Secrets:
         return Sealer(*self._sealing(), look=self._sealing)
 
     def adopt(self, digest: str | None, kept: str | None) -> bool:
-        """Take what the database goes by; return False when the secret is not here. Makes none."""
+        """Switch to the master secret that the database uses; return False if that secret is not here.
+
+        Never creates a secret.
+        """
         if not self.exists() or digest is None:
             return digest is None
         if digest != self.digest or kept is not None:
@@ -95,21 +96,24 @@ class Secrets:
 
     @property
     def digests(self) -> list[str]:
-        """Return the digests of all that are here; the one that seals comes first."""
+        """Return the digests of all local master secrets; the one used for encryption is first."""
         return [_derived(one, "check").hex() for one in self._masters()]
 
     def count(self, texts: Mapping[str, str]) -> dict[str, int]:
-        """Count the sealed texts, given by context, that each secret opens, by the beginning of its digest."""
+        """Count the ciphertexts that each master secret decrypts, keyed by the start of its digest.
+
+        `texts`: context → ciphertext.
+        """
         found = Counter(self.sealer.key_of(text, context) for context, text in texts.items())
         lost = {LOST: found[None]} if found[None] else {}
         return {digest[:12]: found[place] for place, digest in enumerate(self.digests)} | lost
 
     def under_others(self, texts: Mapping[str, str]) -> int:
-        """Count those that wait to be sealed with the one that the database goes by."""
+        """Count the ciphertexts that are not yet encrypted with the current master secret."""
         return sum(bool(self.sealer.key_of(text, context)) for context, text in texts.items())
 
     def make_next(self) -> "Secrets":
-        """Make the secrets as all will be after the rotation."""
+        """Return the secrets as they will be after the rotation."""
         after = Secrets(self.file.parent, self.given, self.old)
         text = None if self.given else _keep(self.next_file, _new)
         after._current = base64.b64decode(text) if text else self.given
@@ -117,12 +121,12 @@ class Secrets:
         return after
 
     def kept(self, sealer: Sealer) -> str:
-        """Return the keys that outlive this secret, sealed."""
+        """Return the keys that outlive this master secret, encrypted with `sealer`."""
         keys = {purpose: self._derive(purpose).hex() for purpose in OUTLIVE}
         return sealer.seal(json.dumps(keys).encode(), KEPT)
 
     def finish(self) -> None:
-        """Make the next one the one from now on; the old ones stay beside it, for backups of before."""
+        """Make the next master secret the current one; previous ones stay beside it, for older backups."""
         if self.next_file.exists():
             if older := _read(self.old_file):
                 name = f"{self.old_file.name}.{_derived(base64.b64decode(older), 'check').hex()[:12]}"
@@ -136,7 +140,7 @@ class Secrets:
 
     @property
     def envelope(self) -> bytes:
-        """Signs envelope senders."""
+        """Return the key that signs envelope senders."""
         return self._derive("envelope")
 
     @property
@@ -149,11 +153,11 @@ class Secrets:
 
     @property
     def digest(self) -> str:
-        """Return what the database recognises the master secret by."""
+        """Return the digest by which the database recognises the master secret."""
         return self._derive("check").hex()
 
     def demo(self, name: str) -> bytes:
-        """Return the same bytes at every start."""
+        """Return demo bytes for `name`, the same at every start."""
         return self._derive(f"demo/{name}/1") + self._derive(f"demo/{name}/2")
 
     @property
@@ -162,7 +166,7 @@ class Secrets:
         return self._current
 
     def _masters(self) -> list[bytes]:
-        """Return all that are here; the one that the database goes by first, else the one that was here first."""
+        """Return all local master secrets: first the one that the database uses, if known, else the oldest."""
         if self.given is not None:
             found = [self.given, *([self.old] if self.old else [])]
         else:
@@ -188,7 +192,7 @@ def _new() -> str:
 
 
 def _read(path: Path) -> str:
-    """Return its text; empty when there is none, or no longer."""
+    """Return the text of the file, or an empty string if it does not exist."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -196,7 +200,7 @@ def _read(path: Path) -> str:
 
 
 def seen_numbers(data: Path) -> dict[int, int]:
-    """Return, by the name of a database, the greatest number of it that this folder has recorded."""
+    """Return database id → highest number that this data folder has recorded for that database."""
     return {
         int(file.name): int(text)
         for file in data.glob("witness/*")
@@ -205,7 +209,7 @@ def seen_numbers(data: Path) -> dict[int, int]:
 
 
 def mark_of(file: Path) -> str | None:
-    """Return what `mark` wrote; a copy of the file has none."""
+    """Return the mark written by `mark`, or None; a copy of the file has no mark."""
     try:
         return os.getxattr(file, MARK).decode()
     except OSError:
@@ -213,16 +217,16 @@ def mark_of(file: Path) -> str | None:
 
 
 def mark(file: Path) -> str | None:
-    """Give the file a name that its copies do not have; None when this file system has no such attributes."""
+    """Mark the file with an extended attribute that copies lack; return None if not supported."""
     try:
         os.setxattr(file, MARK, secrets.token_hex(8).encode(), os.XATTR_CREATE)
     except OSError:
-        pass  # another process was faster, or it cannot be
+        pass  # another process was faster, or attributes are not supported
     return mark_of(file)
 
 
 def seen_files(data: Path) -> dict[int, str]:
-    """Return, by the name of a database that was not left in peace, the mark of its file."""
+    """Return database id → mark of its file, for databases that were not shut down cleanly."""
     return {int(file.stem): file.read_text() for file in data.glob("witness/*.file") if file.stem.isdecimal()}
 
 
@@ -231,13 +235,13 @@ def keep_file(data: Path, database: int, marked: str) -> None:
 
 
 def forget_files(data: Path) -> None:
-    """Forget them: after a clean stop the file may be moved: it is whole, and nobody goes on with another."""
+    """Delete the recorded file marks: after a clean shutdown the complete file may be moved."""
     for file in data.glob("witness/*.file"):
         file.unlink(missing_ok=True)
 
 
 def keep_number(data: Path, database: int, number: int) -> None:
-    """Keep it unsynced: a number lost in a power cut does no harm, and one that was only begun is not read."""
+    """Record the number without fsync: losing it in a power cut is harmless, and replacing the file is atomic."""
     _replace(data / "witness" / str(database), str(number))
 
 
@@ -249,13 +253,13 @@ def _replace(path: Path, text: str) -> None:
 
 
 def mark_backup(data: Path) -> None:
-    """Note that a backup is made now; whoever copies the database in another way touches the file, too."""
+    """Record that a backup is made now. Other backup tools touch the same file."""
     data.mkdir(parents=True, exist_ok=True)
     (data / BACKED_UP).touch()
 
 
 def backed_up_at(data: Path) -> int | None:
-    """Return when, in ms; None when nobody said."""
+    """Return the time of the last backup in ms, or None if unknown."""
     try:
         return (data / BACKED_UP).stat().st_mtime_ns // 1_000_000
     except OSError:
@@ -263,14 +267,14 @@ def backed_up_at(data: Path) -> int | None:
 
 
 def kept_instance(data: Path) -> str | None:
-    """Return what the seats of this folder are called; None when no service has run on it."""
+    """Return the instance name of the process slots in this folder, or None if no service has run here."""
     with suppress(OSError):
         return _read(data / "instance") or None
     return None
 
 
 def keep_address(data: Path, url: str) -> None:
-    """Keep where the service of this folder was last started: commands beside it cannot know its port."""
+    """Record the URL of the running service for commands on this machine, which do not know its port."""
     (data / "address").write_text(url)
 
 
@@ -280,7 +284,7 @@ def kept_address(data: Path) -> str | None:
 
 
 def _keep(path: Path, make: Callable[[], str]) -> str:
-    """Return the text of the file; made once, whole and durable, also when two processes start together."""
+    """Return the text of the file; create the file durably and exactly once, also if two processes start together."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         temporary = path.with_name(f"{path.name}.{os.getpid()}.new")

@@ -1,9 +1,8 @@
-"""Secrets at rest: sealed in the database with a key that is not in the database.
+"""Encryption of secrets at rest, with a key that is not in the database.
 
-A sealed text is `v1.` and the base64url of nonce, ciphertext and tag (ChaCha20-Poly1305). The context names what the
-secret belongs to, such as `dkim/dom_acme/h1`: a text copied to another row cannot be opened there.
-
-While the master secret is rotated there are several keys: the first seals, all open (ADR 0038).
+A ciphertext is `v1.` and the base64url of nonce, ciphertext and tag (ChaCha20-Poly1305). The context, such as
+`dkim/dom_acme/h1`, names the owner of the secret: a text copied to another row cannot be decrypted there.
+During a rotation of the master secret there are several keys: the first encrypts, all decrypt (ADR 0038).
 """
 
 import base64
@@ -16,27 +15,27 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 VERSION = "v1."
-NONCE_BYTES = 12  # random: safe for 2^32 secrets with one key, far more than a setup has
+NONCE_BYTES = 12  # random: safe for 2^32 secrets per key, far more than a setup has
 
 
 log = structlog.get_logger()
 
 
 class CannotOpen(ValueError):
-    """A sealed text is damaged, belongs elsewhere, or was sealed with another key (the service's secret changed)."""
+    """The ciphertext is damaged, belongs to another context, or was encrypted with another master secret."""
 
 
 class Sealer:
     def __init__(self, *keys: bytes, look: Callable[[], Sequence[bytes]] | None = None) -> None:
-        """Take `keys` of 32 bytes, for this purpose alone; `look`, asked when none opens, returns all there are."""
+        """`keys`: 32 bytes each, used for nothing else. `look`: returns all current keys, called if none decrypts."""
         self._look = look
         self.use(*keys)
 
     def use(self, *keys: bytes) -> None:
-        """Use these keys: the first seals, all open."""
+        """Replace the keys: the first encrypts, all decrypt."""
         self._keys = keys
         self._ciphers = [ChaCha20Poly1305(key) for key in keys]
-        self._logged: set[str] = set()  # contexts in the log already: some are opened for every message
+        self._logged: set[str] = set()  # contexts already logged: some are decrypted for every message
 
     def seal(self, plain: bytes, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -56,7 +55,7 @@ class Sealer:
         return plain
 
     def key_of(self, sealed: str, context: str) -> int | None:
-        """Return which of the keys opens it, by its place; None when none does."""
+        """Return the index of the key that decrypts the text, or None if no key does."""
         try:
             box = _box(sealed)
         except CannotOpen:
@@ -68,7 +67,7 @@ class Sealer:
         for cipher in self._ciphers if only is None else self._ciphers[only : only + 1]:
             try:
                 return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], _bound(context))
-            except (InvalidTag, ValueError):  # ValueError: too short even for the nonce
+            except (InvalidTag, ValueError):  # ValueError if shorter than the nonce
                 continue
         return None
 

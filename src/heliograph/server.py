@@ -1,4 +1,4 @@
-"""Runs the service: API and worker in one process, or one of them; stops without losing or repeating anything."""
+"""Runs the service: API and worker in one process, or one of them; a shutdown loses and repeats nothing."""
 
 import asyncio
 import contextlib
@@ -38,22 +38,24 @@ from heliograph.web.connection import Connections
 
 log = structlog.get_logger()
 
-LEAVE_S = 1.0  # in which open connections of one of several processes get their next answer, and move to another
-DRAIN_S = 30  # for requests under way when the stop comes
-AGAIN_S = 1.0  # until a database that is away is asked again, or a duty that failed is restarted
-SWITCH_S = 0.0005  # a thread that computes lets the loop run this often; a request asks for its turn some ten times
+# Open connections of one of several processes get one more response in this time, then reconnect to another
+LEAVE_S = 1.0
+DRAIN_S = 30  # timeout for requests in progress at shutdown
+AGAIN_S = 1.0  # delay before the database is tried again, or a failed background job is restarted
+SWITCH_S = 0.0005  # GIL switch interval of computing threads; a request needs the GIL about ten times
 
-# Purposes of sockets: requests; bounces and complaints; mails of programs, which begin in the clear or inside TLS.
+# Purposes of sockets: HTTP requests, bounces and complaints, SMTP submission with STARTTLS or implicit TLS.
 HTTP, RETURNS, SUBMISSION, SUBMISSION_TLS = "http", "returns", "submission", "submission_tls"
 
-HEALTH, HEALTH_PATHS, HEALTH_MAX = "health", ("/healthz", "/readyz", "/metrics"), 64  # connections
+# Most connections for health checks
+HEALTH, HEALTH_PATHS, HEALTH_MAX = "health", ("/healthz", "/readyz", "/metrics"), 64
 
 T = TypeVar("T")
 Sockets = list[tuple[str, Listener]]
 
 
 class Stop(asyncio.Event):
-    """Somebody wants the process to stop, or to stop at once."""
+    """Shutdown request; `hurry` skips the delay for proxies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,11 +67,11 @@ class Stop(asyncio.Event):
 
 
 class Stopped(Exception):
-    """The stop came before the start was over."""
+    """Shutdown was requested before the start was complete."""
 
 
 class CannotListen(Exception):
-    """The address is taken or is not ours; the message says which and what to do."""
+    """The address is in use or not local; the message names it and says what to do."""
 
 
 Ready = Callable[[Settings, Store], Awaitable[None]]
@@ -78,17 +80,17 @@ Ready = Callable[[Settings, Store], Awaitable[None]]
 async def serve(
     settings: Settings, role: str, ready: Ready, place: Place | None = None, *, test_token: str = ""
 ) -> None:
-    """Run until SIGTERM, SIGHUP or SIGINT; `ready` gets the settings with the real port once requests are taken.
+    """Run until SIGTERM, SIGHUP or SIGINT. `ready` receives the settings with the real port once requests are served.
 
-    SIGINT does not wait for proxies to notice.
-    With a place, as one of several processes: until its parent is gone, too.
+    SIGINT skips the delay for proxies. With `place`, this is one of several processes and also stops when its parent
+    exits.
     """
     logs.configure(asyncio.get_running_loop().time, place.number if place else None, settings.log_format)
     tracing.start(__version__)
     stop = Stop()
     listening.say_it_once(asyncio.get_running_loop(), is_outage)
     for number, ask in ((signal.SIGTERM, stop.set), (signal.SIGHUP, stop.set), (signal.SIGINT, stop.at_once)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # for example under nohup
             asyncio.get_running_loop().add_signal_handler(number, ask)
     if place:
         _end_with_parent(place, stop)
@@ -130,7 +132,7 @@ async def serve(
 
 
 async def _patiently(settings: Settings, stop: asyncio.Event, work: Callable[[], Awaitable[T]]) -> T:
-    """Repeat the work, at the start, until the database is there; raises Stopped."""
+    """Repeat `work` until the database is available; raises Stopped at shutdown."""
     while not stop.is_set():
         try:
             return await work()
@@ -143,7 +145,7 @@ async def _patiently(settings: Settings, stop: asyncio.Event, work: Callable[[],
 
 
 async def _restarted(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """Run a duty again when it fails: that does not end the process."""
+    """Run a background job and restart it after a failure, which does not end the process."""
     while True:
         try:
             return await loop()
@@ -157,7 +159,7 @@ def _start_duty(name: str, duty: Callable[[], Awaitable[None]]) -> "asyncio.Task
 
 
 async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
-    """Open, be ready, wait for the stop; what was opened last is closed first."""
+    """Start everything, report ready, wait for shutdown, and close in reverse order."""
     sys.setswitchinterval(SWITCH_S)
     connections = Connections(app.front, app.settings.connections_max)
     async with contextlib.AsyncExitStack() as opened:
@@ -165,19 +167,19 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
         for bound in _for(RETURNS, sockets):
             assert app.returns
             await app.returns.listen(bound, listening.BACKLOG)
-            opened.push_async_callback(app.returns.drain, LEAVE_S)  # mail servers try again by themselves
+            opened.push_async_callback(app.returns.drain, LEAVE_S)  # mail servers retry on their own
         duties = app.duties | {
             "slow clients": connections.sweep,
             "garbage": collect_when_idle,
             "systemd": feed_watchdog,
         }
-        # Started last: how late the loop runs concerns nobody before anything is served.
+        # Started last: the event loop's latency does not matter before requests are served.
         watch = duties.pop(LOOP_WATCH, None)
         freeze_loaded()
         tasks = [_start_duty(name, duty) for name, duty in duties.items()]
         opened.push_async_callback(_cancel, tasks)
         opened.push_async_callback(app.stop_work)
-        for bound in _for(HEALTH, sockets):  # closed after HTTP: while it drains, /readyz is to say so
+        for bound in _for(HEALTH, sockets):  # closed after HTTP, so that /readyz reports not ready while HTTP drains
             asked = Connections(app.front.part(HEALTH_PATHS), HEALTH_MAX)
             await asked.listen(bound, listening.BACKLOG)
             opened.push_async_callback(asked.drain, LEAVE_S)
@@ -203,7 +205,7 @@ async def _run(app: App, sockets: Sockets, stop: Stop, ready: Ready) -> None:
 
 
 async def _drain(app: App, connections: Connections, stop: Stop) -> None:
-    """Drain, after whoever sends us requests has seen that others should get them."""
+    """Stop accepting requests, after a delay in which proxies see that this process is not ready."""
     state, delay_s = app.context.state, app.settings.stop_delay_ms / 1000
     if delay_s and not stop.hurry.is_set():
         state.leaving = True
@@ -218,7 +220,7 @@ async def _drain(app: App, connections: Connections, stop: Stop) -> None:
 
 
 async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
-    """Cancel again those who did not hear it: a stop never waits for what an error put in the first one's place."""
+    """Cancel the tasks, repeatedly until all end: an exception can swallow the first cancellation."""
     left = set(tasks)
     while left:
         for task in left:
@@ -227,7 +229,7 @@ async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
 
 
 def bind(settings: Settings, role: str) -> Sockets:
-    """Bind what the role listens for, and where."""
+    """Bind the listening sockets of this role."""
     sockets = [] if role == "worker" else [(HTTP, listen(settings))]
     if settings.health:
         sockets.append((HEALTH, _bind(" for health checks", *settings.health, "--health")))
@@ -268,7 +270,7 @@ def _bind(what: str, host: str, port: int, setting: str) -> Listener:
 
 def _end_with_parent(place: Place, stop: Stop) -> None:
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the parent replaces us, or not
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the parent decides whether to replace this process
 
     def gone() -> None:
         loop.remove_reader(place.control)
@@ -280,7 +282,7 @@ def _end_with_parent(place: Place, stop: Stop) -> None:
 
 
 async def _until_stopped(stop: asyncio.Event, tasks: list["asyncio.Task[None]"]) -> None:
-    """Wait for the stop. A task that ends by itself has broken: then the whole process ends, with its error."""
+    """Wait for shutdown. A task that ends early has failed: its error then ends the process."""
     stopping = asyncio.create_task(stop.wait())
     done, _ = await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

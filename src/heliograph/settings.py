@@ -1,6 +1,4 @@
-"""How this process runs: from flags, the environment, systemd's credentials, the settings file and defaults, in that
-order.
-"""
+"""Settings of a process. Sources by precedence: flags, environment, systemd credentials, settings file, defaults."""
 
 import base64
 import binascii
@@ -18,18 +16,19 @@ import msgspec
 from heliograph.domain.accounts.idp_groups import GroupRole, read_group_roles, write_group_roles
 
 PREFIX = "HELIOGRAPH_"
-CONFIG = "HELIOGRAPH_CONFIG"  # the settings file, where no --config names one
-NOT_SETTINGS = (CONFIG, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")  # clients may run in the same shell
+CONFIG = "HELIOGRAPH_CONFIG"  # path of the settings file, unless --config is given
+# Used by clients, which may run in the same shell
+NOT_SETTINGS = (CONFIG, "HELIOGRAPH_URL", "HELIOGRAPH_KEY", "HELIOGRAPH_FROM")
 TOKEN_MIN = 16
 PROCESSES_MAX = 64
 
 
 class BadSetting(Exception):
-    """A setting is unknown or malformed; the message names it and says what is expected."""
+    """A setting is unknown or malformed; the message names it and the expected format."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a value came from; `name` is the flag, variable or file."""
+    """Source of a setting; `name` is the flag, variable or file."""
 
     kind: Literal["default", "flag", "environment", "file", "credential", "config"]
     name: str = ""
@@ -69,7 +68,7 @@ def _secret(value: str) -> bytes:
 
 
 def _issuer(value: str) -> str:
-    """Read it as the provider writes it: a slash at the end is part of its name."""
+    """Parse the issuer URL unchanged: a trailing slash is part of the issuer's name."""
     parts = urlsplit(value)
     is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if not (parts.scheme == "https" or (parts.scheme == "http" and is_here)) or not parts.hostname:
@@ -139,20 +138,20 @@ def _listeners(value: str) -> tuple[tuple[str, int], ...]:
 class Flag(msgspec.Struct, frozen=True):
     metavar: str
     about: str
-    usual: str  # without it
+    usual: str  # default, as shown in the help
 
 
 class SettingForm(msgspec.Struct, frozen=True):
-    """How a setting is written; `name` where its field has another."""
+    """Format of a setting; `name` if it differs from the field's name."""
 
-    read: Callable[[str], Any] = str  # ValueError says what is expected
+    read: Callable[[str], Any] = str  # parser; its ValueError says what is expected
     secret: bool = False
     flag: Flag | None = None
     name: str = ""
 
 
 def _or(read: Callable[[str], Any], nothing: Any) -> SettingForm:
-    """Read a value; an empty one stands for nothing."""
+    """Return a form that parses a value with `read`; an empty value becomes `nothing`."""
     return SettingForm(lambda value: read(value) if value else nothing)
 
 
@@ -191,62 +190,67 @@ _PROCESSES = Flag("N", "How many processes share the work.", "one for each core 
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Each field that is a setting says how it is written: names, variables and flags follow from that."""
+    """All settings. The annotation of each field defines its parser, environment variable and flag."""
 
     host: Annotated[str, SettingForm(_address, flag=_LISTEN, name="listen")] = "127.0.0.1"
-    port: int = 8700  # 0: any free one
+    port: int = 8700  # 0 for any free port
     database: Annotated[str, SettingForm(_database, flag=_DATABASE)] = "sqlite:///heliograph.db"
-    checkpoint: Annotated[  # who brings SQLite's log into its file; external: Litestream
+    checkpoint: Annotated[  # who checkpoints the SQLite WAL; external: Litestream
         Literal["own", "external"],
         _one_of("own, or external where Litestream copies the database", "own", "external"),
     ] = "own"
-    data: Annotated[Path, SettingForm(_folder, flag=_DATA)] = Path("heliograph-data")  # for blobs, locks and the secret
-    secret: SecretKey = None  # 32 bytes; None: generated at the first start and stored in the data folder
-    secret_old: SecretKey = None  # the one before: opens what `secret` did not seal, while it is rotated
-    attachments: Annotated[str, SettingForm(_bucket)] = ""  # empty: PostgreSQL, or the data folder beside SQLite
-    s3_endpoint: Annotated[str, _or(_url, "")] = ""  # empty: Amazon's
+    data: Annotated[Path, SettingForm(_folder, flag=_DATA)] = Path("heliograph-data")  # blobs, locks and the secret
+    secret: SecretKey = None  # 32 bytes; if None, generated at the first start and stored in the data folder
+    secret_old: SecretKey = None  # previous secret, used for decryption during a rotation
+    # S3:// URL; if empty, PostgreSQL, or the data folder with SQLite
+    attachments: Annotated[str, SettingForm(_bucket)] = ""
+    s3_endpoint: Annotated[str, _or(_url, "")] = ""  # Amazon's if empty
     s3_region: Text = "us-east-1"
-    s3_access_key: Text = ""  # empty: that of the environment, or of the machine's role
+    s3_access_key: Text = ""  # if empty, from the environment or the machine's role
     s3_secret_key: Annotated[str, SettingForm(secret=True)] = ""
-    public_url: Annotated[str, SettingForm(_url, flag=_PUBLIC_URL)] = ""  # no slash at its end; empty: http://host:port
-    health: Annotated[tuple[str, int] | None, SettingForm(_health, flag=_HEALTH)] = None  # None: off
-    bounce_listen: Annotated[tuple[str, int] | None, SettingForm(_listener)] = None  # inbound SMTP; None: off
-    submission_listen: Addresses = ()  # SMTP with STARTTLS; none: off
-    submission_tls_listen: Addresses = ()  # SMTP inside TLS
-    submission_cert: File = None  # PEM, with its chain
+    # Without trailing slash; http://host:port if empty
+    public_url: Annotated[str, SettingForm(_url, flag=_PUBLIC_URL)] = ""
+    health: Annotated[tuple[str, int] | None, SettingForm(_health, flag=_HEALTH)] = None  # off if None
+    bounce_listen: Annotated[tuple[str, int] | None, SettingForm(_listener)] = None  # inbound SMTP; off if None
+    submission_listen: Addresses = ()  # SMTP with STARTTLS; off if empty
+    submission_tls_listen: Addresses = ()  # SMTP with implicit TLS
+    submission_cert: File = None  # PEM with certificate chain
     submission_key: File = None
-    # The DNS server to query about sending domains; None: the zones' own.
+    # DNS server for checks of sending domains; if None, the authoritative servers of each zone.
     resolver: Annotated[tuple[str, int] | None, _or(_address, None)] = None
-    webhook_allow_private: Ranges = ()  # private ranges that webhooks may reach
-    trusted_proxies: Ranges = ()  # ranges of proxies whose X-Forwarded-For is trusted
-    metrics_allow: Ranges = ()  # ranges besides loopback that may read /metrics
-    metrics_token: Annotated[str, SettingForm(_token, secret=True)] = ""  # opens /metrics from anywhere; empty: none
-    # Of the identity provider that people may sign in with; empty: none.
+    webhook_allow_private: Ranges = ()  # private IP ranges that webhooks may reach
+    trusted_proxies: Ranges = ()  # IP ranges of proxies whose X-Forwarded-For is trusted
+    metrics_allow: Ranges = ()  # IP ranges besides loopback that may read /metrics
+    # Permits reading /metrics from any address; off if empty
+    metrics_token: Annotated[str, SettingForm(_token, secret=True)] = ""
+    # Identity provider for sign-in; off if the issuer is empty.
     oidc_issuer: Annotated[str, _or(_issuer, "")] = ""
     oidc_client_id: Line = ""
-    oidc_client_secret: Annotated[str, SettingForm(_line, secret=True)] = ""  # empty: a public client
-    oidc_name: Line = ""  # on the button; empty: the provider's host
+    oidc_client_secret: Annotated[str, SettingForm(_line, secret=True)] = ""  # empty for a public client
+    oidc_name: Line = ""  # text of the sign-in button; the provider's host if empty
     oidc_scopes: Annotated[str, SettingForm(_scopes)] = "openid email profile"
     oidc_groups_claim: Line = "groups"
     oidc_roles: Annotated[tuple[GroupRole, ...], SettingForm(read_group_roles)] = ()
-    oidc_email_trusted: Switch = False  # an address without a word whether it is verified
+    oidc_email_trusted: Switch = False  # trust email addresses without an email_verified claim
     password_sign_in: Switch = True
-    # Of `serve`; on PostgreSQL one for each core unless it is given.
+    # Number of processes of `serve`; default on PostgreSQL: one per core.
     processes: Annotated[int, _between(1, PROCESSES_MAX, _PROCESSES)] = 1
-    # From SIGTERM on, for proxies to see that the process is not ready.
+    # Delay after SIGTERM in which proxies see that the process is not ready.
     stop_delay_ms: Annotated[int, _between(0, 3_600_000)] = 5_000
-    # Connections of a process to PostgreSQL, besides the one that listens.
+    # PostgreSQL connections per process, besides the one for LISTEN.
     database_pool: Annotated[int, _between(2, 1000)] = 8
-    database_timeout_s: Annotated[int, _between(1, 600)] = 10  # for a statement of PostgreSQL, or a free connection
-    database_connect_s: Annotated[int, _between(1, 60)] = 3  # for a connection to PostgreSQL
-    # MiB of large bodies that a process reads at once; others wait.
+    # Timeout of a PostgreSQL statement, or for a free connection
+    database_timeout_s: Annotated[int, _between(1, 600)] = 10
+    database_connect_s: Annotated[int, _between(1, 60)] = 3  # timeout for connecting to PostgreSQL
+    # MiB of large request bodies that a process reads at once; further requests wait.
     body_memory_mb: Annotated[int, _between(16, 4096)] = 96
-    connections_max: Annotated[int, _between(16, 65536)] = 4096  # HTTP, of a process; one more is answered 503
-    # After which a process whose event loop is stuck ends itself; 0: never.
+    # HTTP connections per process; further ones receive 503
+    connections_max: Annotated[int, _between(16, 65536)] = 4096
+    # A process whose event loop is stuck for this long exits; 0 disables the watchdog.
     watchdog_s: Annotated[int, _between(0, 3600)] = 60
     log_format: Annotated[Literal["text", "json"], _one_of("text or json", "text", "json")] = "text"
-    simulator_step_ms: Annotated[int, _between(0, 3_600_000)] = 200  # between two states of a simulated message
-    sources: dict[str, Origin] = {}  # of what is not a default, by name
+    simulator_step_ms: Annotated[int, _between(0, 3_600_000)] = 200  # delay between two states of a simulated message
+    sources: dict[str, Origin] = {}  # setting name → source, for values that are not defaults
 
     @property
     def base_url(self) -> str:
@@ -257,7 +261,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return joined(self.host, self.port)
 
     def submission(self) -> list[str]:
-        """Say, for people, where mail is taken by SMTP, and how it is encrypted."""
+        """Return the SMTP submission addresses and their encryption, as text for people."""
         clear = "STARTTLS" if self.submission_cert else "no TLS, from this machine alone"
         return [
             *(f"{joined(*address)} ({clear})" for address in self.submission_listen),
@@ -265,7 +269,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-# By name: the environment variable of one is HELIOGRAPH_ and the name in capitals; _FILE after it names a file.
+# By name. The environment variable is HELIOGRAPH_ and the name in capitals; with suffix _FILE it names a file.
 SETTINGS: dict[str, SettingForm] = {
     one.name or field.name: one
     for field in msgspec.structs.fields(Settings)
@@ -273,7 +277,8 @@ SETTINGS: dict[str, SettingForm] = {
 }
 NAMES = tuple(SETTINGS)
 SECRETS = tuple(name for name, one in SETTINGS.items() if one.secret)
-NEW_NAMES = {"mail_listen": "bounce_listen"}  # mail of people comes in there too, not bounces alone
+# Old name → new name; the listener receives inbound mail as well as bounces
+NEW_NAMES = {"mail_listen": "bounce_listen"}
 
 
 def read_settings(
@@ -296,7 +301,7 @@ def read_settings(
             read = SETTINGS[name].read(value)
             fields |= dict(zip(("host", "port"), read, strict=True)) if name == "listen" else {name: read}
         except ValueError as error:
-            # Do not repeat the value of a secret: this line may end up in a log.
+            # Do not repeat the value of a secret: this message may be logged.
             shown = "" if name in SECRETS or "@" in value else f"={value!r}"
             raise BadSetting(f"{source.name}{shown}: {error}") from None
     settings = Settings(**fields)
@@ -318,7 +323,7 @@ def read_settings(
 
 
 def write_settings(settings: Settings) -> dict[str, str]:
-    """Return each setting as it is written, secrets too; empty where there is none."""
+    """Return each setting in its written form, including secrets; empty if not set."""
     return {name: _write(getattr(settings, name)) for name in NAMES}
 
 
@@ -344,7 +349,7 @@ Given = dict[str, tuple[str, Origin]]
 
 
 def _from_environment(environment: Mapping[str, str]) -> Given:
-    """Read HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that holds the value."""
+    """Read HELIOGRAPH_NAME, or HELIOGRAPH_NAME_FILE with the path of a file that contains the value."""
     given: Given = {}
     for variable, value in environment.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
@@ -362,7 +367,7 @@ def _from_environment(environment: Mapping[str, str]) -> Given:
 
 
 def _named(given: str) -> tuple[str, bool]:
-    """Return the setting, and whether its value is in a file."""
+    """Return the setting's name, and whether `given` names a file with the value."""
     known = {*NAMES, *NEW_NAMES}
     kept = given not in known and given.removesuffix("_file") in known
     name = given.removesuffix("_file") if kept else given
@@ -370,7 +375,7 @@ def _named(given: str) -> tuple[str, bool]:
 
 
 def _from_credentials(folder: str | None) -> Given:
-    """Read what systemd's LoadCredential= puts there under the name of a setting; other files are not ours."""
+    """Read credentials of systemd (LoadCredential=) that have the name of a setting; ignore other files."""
     paths = [Path(folder, name) for name in NAMES] if folder else []
     return {path.name: (_text(path, "credential"), Origin("credential", str(path))) for path in paths if path.is_file()}
 

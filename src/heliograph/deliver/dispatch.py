@@ -194,7 +194,7 @@ class Dispatch:
         return last.carrier, outcome
 
     def _closed_to(self, claim: Claim) -> dict[str, int]:
-        """Return the carriers of this route that must not be tried now, with the time at which each may be tried again."""
+        """Return the carriers of this route that must not be tried now, with the time when each may be retried."""
         carriers = self._store.setup.current.routes[claim.channel, claim.country]
         closed = self._handover.closed_to()
         return {carrier.id: closed[carrier.id] for carrier in carriers if carrier.id in closed}
