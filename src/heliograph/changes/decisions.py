@@ -16,6 +16,8 @@ PERSON = "usr_"
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """Decision of an operator about a request of a team."""
+
     team: str
     kind: str  # domain, display_name, sender_id, team, template, layout
     text: str  # description of the request

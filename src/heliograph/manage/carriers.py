@@ -95,7 +95,10 @@ def _check_free(setup: Setup, id_: str) -> None:
 async def edit(
     store: Store, actor: Actor, seal: Seal, carriers: Carriers, id_: str, form: Mapping[str, str]
 ) -> CarrierRecord:
-    """Replace all options of a carrier; an empty secret keeps its value unless the carrier's address changes."""
+    """Replace all options of a carrier.
+
+    An empty secret keeps its value; if the carrier's address changes, the secret must be entered again.
+    """
     before = find_carrier(store.setup.current, id_)
     filled = read_form((before.channel, before.kind), form, before.options)
     check_fields(filled.errors)

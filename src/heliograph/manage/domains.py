@@ -56,6 +56,8 @@ async def _unknown(_: str) -> str:
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a DNS check."""
+
     domain: Domain
     records: list[tuple[Record, Verdict]]
     alignment: Alignment
@@ -78,6 +80,8 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Domains:
+    """Use cases of sending domains for teams and for the platform sender."""
+
     def __init__(
         self,
         store: Store,

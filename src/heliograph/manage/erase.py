@@ -22,8 +22,9 @@ SETTLE_S = 1.0  # time for every process to write its buffered data and refresh 
 async def erase(store: Store, actor: Actor, team: Team, given: str, tell: Tell = lambda what, count: None) -> int:
     """Erase an address and return the number of messages that contained it.
 
-    Raises StillMoving if messages to the address are not final yet, and InvalidRequest if the address is that of the
-    team's last owner.
+    Raises StillMoving if the address cannot be erased yet, for example while messages to it are in progress, and
+    InvalidRequest if the address is that of the team's last owner.
+
     Two audit entries record begin and end, with a part of the hash instead of the address.
     """
     wanted, record = await wanted_of(store, team, given), team.record

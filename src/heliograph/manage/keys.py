@@ -31,6 +31,8 @@ _NUMBERED = re.compile(r"(.*?)(?: ([0-9]{1,4}))?", re.S)
 
 
 class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters of a new API key."""
+
     team: str  # PLATFORM_TEAM with only the scope `operate` for a platform key
     name: str | None = None  # None for a name with the public id
     scopes: tuple[KeyScope, ...] = ("send",)
@@ -42,12 +44,16 @@ class WantedKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A created key with its token."""
+
     key: Key
     token: str  # shown once; for a hook key, its secret
     old: Key | None = None  # the replaced key
 
 
 class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A key in a list, with its state and last use."""
+
     record: Key
     state: str  # one of STATES
     used_at: int | None
@@ -93,7 +99,7 @@ async def create(store: Store, actor: Actor, wanted: WantedKey, seal: Seal | Non
 
 
 async def rotate(store: Store, actor: Actor, id_: str, team: str | None = None, seal: Seal | None = None) -> MadeKey:
-    """Replace a key with a new one of the same permissions; the old key stays valid for a day.
+    """Replace a key with a new one of the same permissions; the old key stays valid for a day at most.
 
     The new key does not expire, unless the actor is a key that does.
     """

@@ -26,6 +26,8 @@ async def choose(
 
 
 class ChatHooks:
+    """Sets, removes and tests the chat webhook of a team or of the instance."""
+
     def __init__(self, store: Store, clock: Clock, *, vault: Vault, refusal_of: RefusalOf) -> None:
         self._store = store
         self._clock = clock

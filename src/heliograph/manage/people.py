@@ -166,7 +166,7 @@ async def assign(
 ) -> None:
     """Set a role; None removes the role and its invitation.
 
-    A person without the role is invited, or receives the role at once with `asks=False`.
+    A person without a role in the team is invited, or with `asks=False` receives the role at once.
     """
     await store.people.change(person, [team], lambda one: rules.set_roles(one, {team: role}, entry, asks=asks))
 

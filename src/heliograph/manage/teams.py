@@ -94,7 +94,10 @@ async def set_retention(store: Store, actor: Actor, team: str, given: Fields) ->
 
 
 async def set_test_clock(store: Store, actor: Actor, team: str, on: bool) -> TeamRecord:
-    """Switch the test clock on or off. This deletes the team's messages, codes and events: their times may be ahead."""
+    """Switch the test clock on or off.
+
+    Deletes the team's messages, codes and events, because their times may be in the future.
+    """
 
     def revise(found: Team, _: Setup) -> TeamRecord:
         after = replace(found.record, test_clock=on)
