@@ -35,6 +35,8 @@ def first_of(carriers: Sequence[CarrierRecord]) -> Choose:
 
 
 class Handover:
+    """Sends messages through carriers, in order, skipping carriers whose circuit is open."""
+
     def __init__(self, store: Store, carriers: Carriers, clock: Clock) -> None:
         self.carriers = carriers
         self._store = store

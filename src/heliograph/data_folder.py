@@ -56,6 +56,7 @@ class Secrets:
 
     The master secret is read on first use. Unless configured, it is generated at the first start and stored in a file
     of mode 0600.
+
     During a rotation there are several master secrets, and the database says which one is current. Keys that must
     survive a rotation (for hashes, signed addresses, DNS records) are those of the first master secret, stored
     encrypted in the database (ADR 0038).
@@ -109,7 +110,7 @@ class Secrets:
         return {digest[:12]: found[place] for place, digest in enumerate(self.digests)} | lost
 
     def under_others(self, texts: Mapping[str, str]) -> int:
-        """Count the ciphertexts that are not yet encrypted with the current master secret."""
+        """Count the ciphertexts that another local master secret decrypts and that must be re-encrypted."""
         return sum(bool(self.sealer.key_of(text, context)) for context, text in texts.items())
 
     def make_next(self) -> "Secrets":

@@ -2,6 +2,7 @@
 
 A ciphertext is `v1.` and the base64url of nonce, ciphertext and tag (ChaCha20-Poly1305). The context, such as
 `dkim/dom_acme/h1`, names the owner of the secret: a text copied to another row cannot be decrypted there.
+
 During a rotation of the master secret there are several keys: the first encrypts, all decrypt (ADR 0038).
 """
 
@@ -26,6 +27,8 @@ class CannotOpen(ValueError):
 
 
 class Sealer:
+    """Encrypts and decrypts secrets with ChaCha20-Poly1305, bound to a context."""
+
     def __init__(self, *keys: bytes, look: Callable[[], Sequence[bytes]] | None = None) -> None:
         """`keys`: 32 bytes each, used for nothing else. `look`: returns all current keys, called if none decrypts."""
         self._look = look

@@ -47,7 +47,7 @@ SWITCH_S = 0.0005  # GIL switch interval of computing threads; a request needs t
 # Purposes of sockets: HTTP requests, bounces and complaints, SMTP submission with STARTTLS or implicit TLS.
 HTTP, RETURNS, SUBMISSION, SUBMISSION_TLS = "http", "returns", "submission", "submission_tls"
 
-# Most connections for health checks
+# HEALTH_MAX: most connections for health checks
 HEALTH, HEALTH_PATHS, HEALTH_MAX = "health", ("/healthz", "/readyz", "/metrics"), 64
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ async def serve(
     stop = Stop()
     listening.say_it_once(asyncio.get_running_loop(), is_outage)
     for number, ask in ((signal.SIGTERM, stop.set), (signal.SIGHUP, stop.set), (signal.SIGINT, stop.at_once)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # for example under nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # keep an ignored signal ignored (nohup)
             asyncio.get_running_loop().add_signal_handler(number, ask)
     if place:
         _end_with_parent(place, stop)

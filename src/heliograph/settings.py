@@ -202,7 +202,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Annotated[Path, SettingForm(_folder, flag=_DATA)] = Path("heliograph-data")  # blobs, locks and the secret
     secret: SecretKey = None  # 32 bytes; if None, generated at the first start and stored in the data folder
     secret_old: SecretKey = None  # previous secret, used for decryption during a rotation
-    # S3:// URL; if empty, PostgreSQL, or the data folder with SQLite
+    # s3:// URL; if empty, PostgreSQL, or the data folder with SQLite
     attachments: Annotated[str, SettingForm(_bucket)] = ""
     s3_endpoint: Annotated[str, _or(_url, "")] = ""  # Amazon's if empty
     s3_region: Text = "us-east-1"
@@ -277,7 +277,7 @@ SETTINGS: dict[str, SettingForm] = {
 }
 NAMES = tuple(SETTINGS)
 SECRETS = tuple(name for name, one in SETTINGS.items() if one.secret)
-# Old name → new name; the listener receives inbound mail as well as bounces
+# New name → name of the setting; the listener receives inbound mail, not only bounces
 NEW_NAMES = {"mail_listen": "bounce_listen"}
 
 

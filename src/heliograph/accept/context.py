@@ -38,6 +38,8 @@ def _unseal(_sealed: str, _context: str) -> bytes:
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """Dependencies of the accepting endpoints in this process."""
+
     store: Store
     clock: Clock
     handover: Handover  # carrier failover; Verify sends through it inside the request

@@ -21,6 +21,8 @@ LEAST_URGENT_FIRST = PRIORITIES[::-1]
 
 
 class Windows:
+    """Adaptive concurrency limit of each queue: grows while connections are free, shrinks while sends queue."""
+
     def __init__(self, ring: Callable[[str], object]) -> None:
         """`ring`: wakes a lane when one of its full queues has capacity again."""
         self._ring = ring

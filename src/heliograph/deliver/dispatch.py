@@ -58,6 +58,8 @@ class LeaseLost(Barred):
 
 
 class Dispatch:
+    """Delivers claims: final checks, sending through the carriers, and recording the outcome."""
+
     def __init__(
         self,
         store: Store,

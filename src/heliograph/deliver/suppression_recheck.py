@@ -16,6 +16,8 @@ AGAIN_S = 0.5  # retry delay while the database is unavailable
 
 
 class Suppressed:
+    """Batched re-check of suppressions for the emails that this process is about to send."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
         # Outbox key → (claim still to be sent, time of its last known result)

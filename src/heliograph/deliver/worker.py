@@ -35,6 +35,8 @@ log = structlog.get_logger()
 
 
 class Worker:
+    """Claims due messages of every lane, delivers them, and renews their leases."""
+
     def __init__(self, store: Store, handover: Handover, clock: Clock) -> None:
         self._store = store
         self._clock = clock

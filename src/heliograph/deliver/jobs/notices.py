@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 
 class Teller(msgspec.Struct, frozen=True, kw_only=True):
+    """Sends due notices by mail and chat."""
+
     store: Store
     handover: Handover
     poster: Poster

@@ -32,6 +32,8 @@ class Rates(Protocol):
 
 
 class Sharing:
+    """Exchanges rate-limit counts with the other API processes through the database."""
+
     def __init__(self, store: Store, clock: Clock, rates: Rates) -> None:
         self._store = store
         self._clock = clock
