@@ -1,4 +1,4 @@
-"""Under a prefix we speak as another service does: where its key is, how its bodies and its errors look."""
+"""API adapters: under a path prefix, the API format of another service (authentication, bodies, errors)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,15 +14,15 @@ from heliograph.web.status import status_of
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
-    prefix: str  # two parts, such as /compat/resend; paths of its routes begin with it
+    prefix: str  # two segments, such as /compat/resend; all route paths begin with it
     routes: tuple[Route, ...]
-    token: Callable[[Request], bytes]  # the API key as given, or MissingApiKey
-    check_media_type: Callable[[Request], None]  # before the body is read
+    token: Callable[[Request], bytes]  # returns the API key as sent, or raises MissingApiKey
+    check_media_type: Callable[[Request], None]  # called before the body is read
     parse: Callable[[bytes], Any]
-    error: Callable[[Refusal, Request, str], Response]  # str: our base URL
-    test_token: bytes = b""  # of the service, known to everybody: the demo's sandbox key, and nobody's elsewhere
-    signed: bool = False  # the body is signed by a hook's key of the team that the path names
-    any_query: bool = True  # what clients add to the query string is theirs; our own API refuses what it does not know
+    error: Callable[[Refusal, Request, str], Response]  # the str is our base URL
+    test_token: bytes = b""  # the service's public test key: the sandbox key in the demo, invalid elsewhere
+    signed: bool = False  # the body is signed with a hook secret of the team in the path
+    any_query: bool = True  # ignore unknown query parameters; our own API refuses them
 
 
 def bearer(request: Request) -> bytes:
@@ -40,7 +40,7 @@ def _error(refusal: Refusal, request: Request, base_url: str) -> Response:
 
 
 def own(routes: list[Route]) -> Surface:
-    """Make the surface of our own API: whatever has no other prefix."""
+    """Return the adapter of our own API, which serves all paths without another adapter's prefix."""
     return Surface(
         prefix="",
         routes=tuple(routes),

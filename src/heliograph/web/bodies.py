@@ -1,4 +1,4 @@
-"""Strict JSON (contract 1) and its shape: bytes → value → typed request, each with one clear error."""
+"""Strict JSON parsing (contract 1) and validation: bytes → value → typed request, with one clear error per step."""
 
 import json
 import re
@@ -17,17 +17,18 @@ from heliograph.web.incremental_json import STEP, read_in_steps
 
 T = TypeVar("T")
 
-PARAM_MAX = 1000  # characters of a field's name in an error
-LARGE = 4 * MIB  # bytes of a body that is read in steps, also when it may have too many values
+PARAM_MAX = 1000  # maximum characters of a field name in an error
+LARGE = 4 * MIB  # bodies above this size are always parsed in steps
 
 
 class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of requests that say all in their path."""
+    """The empty body of requests whose path holds all their input."""
 
 
 def parse_json(raw: bytes, path: str = "") -> Any:
-    """Read JSON strictly, without null characters but where a rule
-    has its own word for them; `path` says what it is part of.
+    """Parse strict JSON and refuse null characters, except in fields whose own validation handles them.
+
+    `path` is the field that contains `raw`, for error messages.
     """
     value = read_quickly(raw)
     if b"\\" in raw and b"\\u0000" in raw:
@@ -36,12 +37,12 @@ def parse_json(raw: bytes, path: str = "") -> Any:
 
 
 def read_quickly(raw: bytes) -> Any:
-    """msgspec reads what it cannot have misread; the strict reader decides about the rest (ADR 0009)."""
+    """Parse JSON with msgspec if its result is certainly correct, else with the strict parser (ADR 0009)."""
     if len(raw) > LARGE or (len(raw) > IN_THREAD and _count_marks(raw) >= JSON_VALUES_MAX):
         return read_in_steps(raw, read_strictly)
     try:
         value = msgspec.json.decode(raw)
-        # Of equal keys msgspec keeps the last; then it has fewer than the text has quotes before colons.
+        # msgspec keeps the last of duplicate keys; the value then has fewer keys than the text has `":` sequences.
         if _count_keys((value,)) == _count_key_ends(raw):
             return value
     except (ValueError, RecursionError):
@@ -50,7 +51,7 @@ def read_quickly(raw: bytes) -> Any:
 
 
 def read_strictly(raw: bytes) -> Any:
-    """Read more slowly than msgspec; this refuses what the contract does, and says why."""
+    """Parse JSON as strictly as the contract requires, with a specific error message; slower than msgspec."""
     try:
         value = _decoder.decode(raw.decode("utf-8"))
         _count_keys((value,))
@@ -66,7 +67,7 @@ def read_strictly(raw: bytes) -> Any:
 
 
 def to_request(value: Any, kind: type[T]) -> T:
-    """Return the typed request; unknown fields are refused."""
+    """Convert a JSON object to the request type `kind`; refuse unknown fields."""
     if not isinstance(value, dict):
         raise InvalidRequest("This is not a JSON object. Send one.")
     try:
@@ -81,7 +82,7 @@ def _refusal(value: dict[str, Any], kind: Any) -> InvalidRequest:
     except Misfit as error:
         param = error.path if error.path in value else error.path.partition("[")[0]
         shown = param if len(param) <= PARAM_MAX else f"{param[:PARAM_MAX]}…"
-        why = error.why.replace("a table", "an object")  # as JSON calls it
+        why = error.why.replace("a table", "an object")  # JSON's term
         return InvalidRequest(f"{shown}: {why}. {InvalidRequest.fix}", param=shown)
     return InvalidRequest()
 
@@ -100,7 +101,7 @@ def _constant(name: str) -> NoReturn:
 
 def _float(text: str) -> float:
     value = float(text)
-    if isinf(value):  # 1e400 would be an Infinity that never was written
+    if isinf(value):  # 1e400 would become Infinity, which the client did not write
         raise ValueError("a number is too large")
     return value
 
@@ -109,7 +110,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, 
 
 
 def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
-    """Count the keys of all objects in them; RecursionError when objects and lists are too deep inside each other."""
+    """Return the number of keys of all nested objects. Raises RecursionError if nested deeper than JSON_DEPTH_MAX."""
     if depth > JSON_DEPTH_MAX:
         raise RecursionError
     count = 0
@@ -122,12 +123,12 @@ def _count_keys(values: Iterable[Any], depth: int = 0) -> int:
 
 
 def _count_marks(raw: bytes) -> int:
-    """Count marks: for each value but the first there is one, and texts may have more."""
+    """Return the number of `,`, `[` and `{` bytes; the JSON text has at most one more value than that."""
     return sum(raw.count(mark) for mark in (b",", b"[", b"{"))
 
 
 def _count_key_ends(raw: bytes) -> int:
-    """Count in steps, each up to a quote, so that none is cut."""
+    """Return the number of `":` sequences. Counts in steps that end at a quote, so that no sequence is split."""
     count, at = 0, 0
     while (end := raw.find(b'"', at + STEP)) >= 0:
         count += len(_KEY_END.findall(raw, at, end))
@@ -149,7 +150,7 @@ def _refuse_surrogates(value: Any) -> None:
 
 
 def _refuse_nulls(value: Any, path: str) -> None:
-    """Refuse null characters, which PostgreSQL's text cannot hold."""
+    """Refuse null characters, which PostgreSQL cannot store in text columns."""
     if isinstance(value, dict):
         for key, one in value.items():
             _refuse_nulls(key, path)
@@ -162,7 +163,7 @@ def _refuse_nulls(value: Any, path: str) -> None:
 
 
 _KEY_END = re.compile(rb'"\s*+:')
-# Fields of a send whose own rules forbid or remove control characters.
+# Fields of a send request whose own validation forbids or removes control characters.
 _JUDGED = re.compile(
     r"((messages)?\[\d+\]\.)?((subject|from|to|cc|bcc|reply_to|headers)\b|attachments\[\d+\]\.filename\Z)"
 )
@@ -170,7 +171,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def submitted_fields(submitted: Submitted) -> dict[str, Any]:
-    """Return the fields that the body of POST /v1/emails would have."""
+    """Return the mail submitted by SMTP as the fields of a POST /v1/emails body."""
     fields = dict(submitted.request)
     for name, text in submitted.json.items():
         try:

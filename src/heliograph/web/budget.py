@@ -1,7 +1,8 @@
-"""Bytes of large bodies in memory at once, over all requests; what large reads hold has a budget of the same kind.
+"""Memory budget for large request bodies of all requests; large reads use a separate budget of the same kind.
 
-They are taken as they arrive, not as they are announced. Each team has a share, bodies up to 1 MiB have room that
-larger ones leave, and the first to come can always finish: the others wait, and are refused when they wait long.
+Bytes are reserved as they arrive, not as Content-Length announces them. Each team has a maximum share, part of the
+budget is reserved for bodies up to 1 MiB, and the oldest reservation can always finish. Other requests wait, and are
+refused after a timeout.
 """
 
 import asyncio
@@ -12,34 +13,34 @@ import msgspec
 from heliograph.domain.limits import EMAIL_BODY_MAX, MIB
 from heliograph.domain.refusals import ServiceUnavailable
 
-TOTAL = 96 * MIB  # a body is in memory up to three times while it is read, decoded and kept
-SMALL = MIB  # bodies up to this …
-RESERVE = 8 * MIB  # … have this much that larger ones leave
+TOTAL = 96 * MIB  # a body is in memory up to three times while it is read, decoded and stored
+SMALL = MIB  # bodies up to this size …
+RESERVE = 8 * MIB  # … have this much of the budget to themselves
 WAIT_S = 30.0
-WAITING_MAX = 64  # of a team: what has arrived of those that wait is in memory too
+WAITING_MAX = 64  # waiting requests per team; the bytes they have already received are in memory too
 
 
 class HeldBody(msgspec.Struct, eq=False):
-    """One body: whose it is, how long it will be at most, what it holds, and how long it has waited."""
+    """Memory reservation of one request body."""
 
     team: str
     length: int
     held: int = 0
-    waited_s: float = 0.0  # over all its parts
+    waited_s: float = 0.0  # total over all parts of the body
 
 
 class Holdings:
-    """What a team holds, or all of them together."""
+    """Bytes reserved by one team, or by all teams together."""
 
     def __init__(self) -> None:
         self.held = 0
-        self.holders: dict[HeldBody, None] = {}  # first come, first
+        self.holders: dict[HeldBody, None] = {}  # oldest first
 
     def is_first(self, holder: HeldBody) -> bool:
         return next(iter(self.holders), holder) is holder
 
     def after(self, holder: HeldBody, size: int) -> int:
-        """Return what is held once this one took this much and the first one has all that it needs."""
+        """Return the bytes in use if `holder` takes `size` more and the oldest reservation takes its full length."""
         first = next(iter(self.holders), holder)
         return self.held + size + (0 if first is holder else max(0, first.length - first.held))
 
@@ -55,14 +56,14 @@ class Holdings:
 class ByteBudget:
     def __init__(self, total: int = TOTAL, wait_s: float = WAIT_S) -> None:
         self._total = total
-        self.share = max(total // 2, min(total, EMAIL_BODY_MAX))  # of a team, and so the largest body that can come
+        self.share = max(total // 2, min(total, EMAIL_BODY_MAX))  # per team; so no body can be larger
         self._wait_s = wait_s
         self._all = Holdings()
         self._teams: defaultdict[str, Holdings] = defaultdict(Holdings)
         self._waiting: dict[asyncio.Future[None], tuple[HeldBody, int]] = {}
 
     async def take(self, holder: HeldBody, size: int) -> None:
-        """Wait until this many more bytes may be held."""
+        """Reserve `size` more bytes, waiting until they are available. Raises ServiceUnavailable after a timeout."""
         if self._has_room(holder, size):
             self.give(holder, size)
             return
@@ -89,7 +90,7 @@ class ByteBudget:
         self._wake()
 
     def keep(self, holder: HeldBody, size: int) -> None:
-        """Give back all but this much."""
+        """Shrink the reservation to at most `size` bytes."""
         spare = max(0, holder.held - size)
         for pot in (self._teams[holder.team], self._all):
             pot.held -= spare
@@ -98,7 +99,7 @@ class ByteBudget:
         self._wake()
 
     def _wake(self) -> None:
-        # Small ones go before large ones, then the team that holds least, then the one that waits longest.
+        # Order: small bodies first, then the team with the fewest reserved bytes, then the longest wait.
         for turn, (waiter, size) in sorted(self._waiting.items(), key=lambda one: self._rank(*one[1])):
             if not turn.done() and self._has_room(waiter, size):
                 self.give(waiter, size)
@@ -110,7 +111,7 @@ class ByteBudget:
         return self._teams[holder.team].after(holder, size) <= self.share and self._all.after(holder, size) <= total
 
     def give(self, holder: HeldBody, size: int) -> None:
-        """Give this many bytes without waiting."""
+        """Reserve `size` bytes without waiting."""
         self._all.give(holder, size)
         self._teams[holder.team].give(holder, size)
         holder.held += size

@@ -1,7 +1,7 @@
-"""HTTP/1.1 on a socket: requests in, answers out, in order and within limits (ADR 0024).
+"""The HTTP/1.1 server protocol: reads requests and writes responses in order and within limits (ADR 0024).
 
-httptools parses. This page has what a server owes its clients: deadlines for slow headers and bodies, a limit for the
-size of headers, a cap on connections, pipelining, back-pressure both ways, and a stop that finishes what is under way.
+httptools parses. This module adds deadlines for slow headers and bodies, a limit on header size, a connection limit,
+pipelining, back-pressure in both directions, and a graceful shutdown that finishes requests in progress.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ from heliograph.web.request import ClientGone, Headers, Request, Response
 
 log = structlog.get_logger()
 
-HEADERS_S = 10.0  # from the first byte, or from the connection, to the end of the headers
-BODY_S = 5.0  # a body may be behind the slowest rate by this
-KEEP_ALIVE_S = 75.0  # idle connections; longer than most clients' pools keep them
-READ_S = 60.0  # a client that reads nothing of its answer for this long is gone
-SLOWEST = 32 * KIB  # bytes of a body a second, from its first second on
+HEADERS_S = 10.0  # deadline for complete headers, from the first byte or from connecting
+BODY_S = 5.0  # a body may lag behind the minimum rate by at most this
+KEEP_ALIVE_S = 75.0  # idle connections are closed after this; longer than most clients' pools keep them
+READ_S = 60.0  # a client that reads none of its response for this long is disconnected
+SLOWEST = 32 * KIB  # minimum rate of a request body in bytes per second, from its first second on
 HEADERS_MAX = 64 * KIB
-PIECE = 16 * KIB  # what arrives is examined in pieces of this size
-UNREAD_MAX = 64 * KIB  # of a body, before the connection stops reading
+PIECE = 16 * KIB  # received bytes are parsed in pieces of this size
+UNREAD_MAX = 64 * KIB  # unread body bytes at which the connection stops reading
 CONNECTIONS_MAX = 4096
 NOT_HTTP = "Invalid HTTP request received."
 VERSIONS = ("1.1", "1.0")
-_HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]+")  # with its port (RFC 3986, 3.2.2)
+_HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]+")  # host with optional port (RFC 3986, 3.2.2)
 TOO_LARGE = "The headers are too large."
 SWEEP_S = 1.0
 
 STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-# Where every connection's bytes arrive; the parser copies what it keeps. asyncio would make 256 KiB for each read.
+# Receive buffer shared by all connections; the parser copies what it keeps. asyncio would allocate 256 KiB per read.
 RECEIVED = memoryview(bytearray(64 * KIB))
 CONTINUE = STATUS_LINE[100] + b"\r\n"
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One request is answered at a time; those that were sent behind it wait, and nothing more is read."""
+    """One client connection. It answers one request at a time; while pipelined requests wait, it stops reading."""
 
     _transport: asyncio.Transport
 
@@ -57,29 +57,29 @@ class Connection(asyncio.BufferedProtocol):
         self._parser: Any = httptools.HttpRequestParser(self)
         self._edge: Any = connections.front
         self._address = ""
-        # What is being read:
+        # State of the request being read:
         self._url = b""
         self._headers: Headers = []
-        self._reading: Request | None = None  # its body
+        self._reading: Request | None = None  # the request whose body is being read
         self._reading_since: float | None = self._loop.time()
         self._in_headers = True
         self._messages = 0
-        self._header_bytes = 0  # in pieces that held nothing else, trailers too
+        self._header_bytes = 0  # bytes of pieces that held only headers or trailers
         self._body_bytes = 0
-        self._swept_bytes = 0  # of them, at the last sweep
-        self._behind_s = 0.0  # the slowest rate: what came fast before buys no rest
+        self._swept_bytes = 0  # value of _body_bytes at the last sweep
+        self._behind_s = 0.0  # seconds behind the minimum rate, never below 0: a fast start earns no credit
         self._read_paused = False
-        self._over = False  # nothing more is read: the last request has come, or what came is no request
-        self._dropping = False  # the last answer has gone, before the end of its request's body
-        self._complaint = ""  # about what came, when it is not yet answered
-        # What is being answered:
+        self._over = False  # nothing more is read: the last request has arrived, or the input was not valid HTTP
+        self._dropping = False  # the last response was sent before its request body ended; the rest is discarded
+        self._complaint = ""  # error message about invalid input, to be sent after the pending responses
+        # State of the request being answered:
         self._answering: Request | None = None
         self._task: asyncio.Task[None] | None = None
         self._behind: deque[Request] = deque()
         self._streaming = False
-        self._write_paused: asyncio.Future[None] | None = None  # until the client reads on
-        self._unread = 0  # bytes written that had not left at the last sweep
-        self._unread_since = 0.0  # as many
+        self._write_paused: asyncio.Future[None] | None = None  # resolved when the client reads again
+        self._unread = 0  # bytes in the write buffer at the last sweep
+        self._unread_since = 0.0  # when _unread last changed
         self._idle_since: float | None = None
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -91,11 +91,11 @@ class Connection(asyncio.BufferedProtocol):
         self._address = peer[0] if peer else ""
         self._connections.add(self)
         if len(self._connections) > self._connections.most:
-            # It is answered, and only then closed: closing it earlier would reset it.
+            # Answer first, then close: closing at once would reset the connection.
             self._edge = self._connections.front.no_room
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._parser = None  # they hold each other
+        self._parser = None  # breaks the reference cycle with the parser
         for request in (self._reading, self._answering, *self._behind):
             if request is not None:
                 request.hang_up()
@@ -116,15 +116,15 @@ class Connection(asyncio.BufferedProtocol):
             self.data_received(RECEIVED[start : min(start + PIECE, nbytes)])
 
     def data_received(self, data: bytes | memoryview) -> None:
-        """Examine a piece of what arrived."""
+        """Parse one piece of the received bytes."""
         if self._over:
             return
-        begins = self._reading_since is None or not self._messages  # a request, with this piece
+        begins = self._reading_since is None or not self._messages  # a request begins with this piece
         messages, body_bytes = self._messages + begins, self._body_bytes
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # the request was the last one
+            pass  # an upgrade request is the last request of the connection
         except httptools.HttpParserError:
             if not self._over:
                 self._complain(NOT_HTTP)
@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_message_begin(self) -> None:
         if self._over:
-            raise ValueError("the last request has come")  # the parser stops
+            raise ValueError("the last request has come")  # stops the parser
         self._url = b""
         self._headers = []
         self._idle_since = None
@@ -151,12 +151,12 @@ class Connection(asyncio.BufferedProtocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value.rstrip(b" \t")))  # blanks around a value are not part of it
+        self._headers.append((name.lower(), value.rstrip(b" \t")))  # whitespace around a value is not part of the value
 
     def on_headers_complete(self) -> None:
         parser, headers = self._parser, self._headers
         method = parser.get_method()
-        # Headers in fewer pieces cannot be too large, so most are not counted.
+        # Headers that arrived in fewer pieces cannot be too large, so most requests skip this sum.
         if self._header_bytes > HEADERS_MAX - 2 * PIECE:
             first = len(b"%s %s HTTP/1.1\r\n" % (method, self._url))
             if first + sum(len(b"%s: %s\r\n" % header) for header in headers) + 2 > HEADERS_MAX:
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         version = parser.get_http_version()
         if version not in VERSIONS:
             raise ValueError(NOT_HTTP)
-        self._headers = []  # trailers are not the request's
+        self._headers = []  # trailers must not be added to the request's headers
         self._reading = request = Request(
             method.decode("ascii"),
             unquote(path) if "%" in path else path,
@@ -180,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive() and not parser.should_upgrade(),
             want=self._read_on,
         )
-        # HTTP/1.1 has one Host (RFC 9112, 3.2): of two, a proxy may have gone by the other.
+        # HTTP/1.1 requires exactly one Host (RFC 9112, 3.2): given two, a proxy may have used the other.
         twice = len(request.headers) < len(headers) and len(request.values(b"host")) > 1
         if version == "1.1" and (twice or not _HOST.fullmatch(request.headers.get(b"host", b""))):
             self._reading = None
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         self._header_bytes = 0
         self._body_bytes += len(body)
-        # What is sent to nobody, because the answer went out before it came, is dropped.
+        # The rest of a body is discarded if the response was sent before the body arrived.
         if self._reading and self._reading.feed(body) > UNREAD_MAX:
             self._pause_reading()
 
@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _read_on(self) -> None:
-        """Read on, for the answer needs more of the body."""
+        """Resume reading the body because the handler needs more; send 100 Continue if the client expects it."""
         if self._answering and self._answering.headers.pop(b"expect", b"").lower() == b"100-continue":
             self._transport.write(CONTINUE)
         self._resume_reading()
@@ -227,18 +227,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _complain(self, about: str) -> None:
-        """Answer what is no request, after those before it, then close the connection."""
+        """Report invalid input to the client after the responses to earlier requests, then close the connection."""
         self._over = True
         if self._dropping:
             self._transport.close()
             return
-        if self._streaming and self._answering is self._reading:  # nothing can be said inside of a stream
+        if self._streaming and self._answering is self._reading:  # an error cannot be sent inside a streamed response
             self._transport.abort()
             return
-        if self._answering is None or self._answering is self._reading:  # or the rest of its body
+        if self._answering is None or self._answering is self._reading:  # nothing earlier is pending
             self._refuse(about)
             return
-        if self._reading:  # its body breaks off
+        if self._reading:  # its body is incomplete
             self._behind.pop()
         self._complaint = about
         self._pause_reading()
@@ -250,9 +250,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def sweep(self, now: float) -> None:
-        """Close it when it is too slow or idle; run once every SWEEP_S:
-        a timer for each answer would cost more than all the rest of it.
-        """
+        """Close the connection if it is too slow or idle. Called every SWEEP_S: a timer per response costs too much."""
         if (unread := self._transport.get_write_buffer_size()) != self._unread:
             self._unread, self._unread_since = unread, now
         if self.is_too_slow(now) or (unread and now - self._unread_since > READ_S):
@@ -261,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def is_too_slow(self, now: float) -> bool:
-        """Tell whether it is too slow; only the time counts at which we were ready to read."""
+        """Return whether the client is below the minimum rate. Time in which reading was paused does not count."""
         if self._reading_since is None or self._read_paused:
             return False
         if self._in_headers:
@@ -291,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._close_after(request)
         except ClientGone:
             pass
-        except asyncio.CancelledError:  # the client left a stream, or the time to drain is over
+        except asyncio.CancelledError:  # the client closed a streamed response, or the drain timeout expired
             self._transport.abort()
         except Exception:
             log.exception("answer failed", path=request.path, address=request.address)
@@ -301,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answered()
 
     async def _taken(self, request: Request) -> None:
-        """Wait until the client has a large answer, which counts as held until then, or has had the time to take it."""
+        """Wait until the client has received a large response or timed out, then release its memory reservation."""
         try:
             if self._write_paused:
                 left = self._transport.get_write_buffer_size()
@@ -309,23 +307,25 @@ class Connection(asyncio.BufferedProtocol):
                 await asyncio.wait_for(asyncio.shield(self._write_paused), BODY_S + left / SLOWEST)
         except TimeoutError:
             self._transport.abort()
-        except asyncio.CancelledError:  # the time to drain is over
+        except asyncio.CancelledError:  # the drain timeout expired
             self._transport.abort()
         finally:
             request.answered()
 
     def _close_after(self, request: Request) -> None:
-        """Close after the answer: to close while a body is coming
-        would reset it, and most clients would lose the answer.
+        """Close the connection after the response.
+
+        While the request body is still arriving, only the write side is closed: closing the socket would reset the
+        connection, and most clients would lose the response.
         """
-        if self._reading is request and self._edge is self._connections.front:  # with too many, there is no time
+        if self._reading is request and self._edge is self._connections.front:  # not over the limit
             self._dropping = True
             self._transport.write_eof()
         else:
             self._transport.close()
 
     def _write(self, request: Request, response: Response, *, close: bool) -> None:
-        """Write the answer at once: one system call, one packet."""
+        """Write head and body of the response together: one system call, one packet."""
         try:
             head = _head(response, close=close)
         except ValueError:
@@ -344,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             if request.method == "HEAD":
                 return
             async for chunk in chunks:
-                if not chunk:  # it would be the last one
+                if not chunk:  # an empty chunk would end the response
                     continue
                 self._transport.write(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk)
                 if self._write_paused:
@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self) -> None:
         if self._reading is self._answering:
-            self._reading = None  # the rest of its body is for nobody
+            self._reading = None  # the rest of the request body is discarded
         self._task = self._answering = None
         self._streaming = False
         if self._parser is None:
@@ -365,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
             self._start(self._behind.popleft())
         elif self._complaint:
             self._refuse(self._complaint)
-        elif self._connections.draining and not self._dropping:  # since a stream began
+        elif self._connections.draining and not self._dropping:  # draining began after the response had started
             self._transport.close()
         else:
             self._idle_since = self._loop.time()
@@ -377,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         waiting, self._write_paused = self._write_paused, None
-        if waiting and not waiting.done():  # done: cancelled with the answer that waited
+        if waiting and not waiting.done():  # already done if the waiting response was cancelled
             waiting.set_result(None)
 
     # -- stopping ------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def _head(response: Response, *, close: bool, chunked: bool | None = None) -> by
 
 
 class Connections:
-    """The open connections of a process, and those that are lost while a request of theirs is still at work."""
+    """All connections of a process: open ones, and closed ones whose request is still in progress."""
 
     def __init__(self, front: Front, most: int = CONNECTIONS_MAX) -> None:
         self.front = front
@@ -436,7 +436,7 @@ class Connections:
         self._server = await loop.create_server(lambda: Connection(self), sock=bound, backlog=backlog)
 
     async def sweep(self) -> None:
-        """Close those whose request has not arrived in time, or that are idle for long, until cancelled."""
+        """Close slow and idle connections every SWEEP_S until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_S)
@@ -445,13 +445,13 @@ class Connections:
                 connection.sweep(now)
 
     async def leave(self, seconds: float) -> None:
-        """Take no more connections; for so long the open ones may still ask, and each ends with its next answer."""
+        """Stop accepting connections; for `seconds`, open ones may send a last request and close after its response."""
         self.draining = True
         await take_no_more(self._server)
         await self._end(seconds)
 
     async def drain(self, seconds: float) -> None:
-        """Take no more connections, close the idle ones, and let the others finish what they have begun."""
+        """Stop accepting connections, close idle ones, and give requests in progress `seconds` to finish."""
         self.draining = True
         await take_no_more(self._server)
         for connection in list(self._open):

@@ -1,4 +1,4 @@
-"""The door: which of the two edges a request is for, and whose it is behind proxies."""
+"""Dispatches each request to the API or the dashboard, and determines the client address behind trusted proxies."""
 
 import copy
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ Edge = Callable[[Request], Awaitable[Response]]
 
 
 class ApiEdge(Protocol):
-    """The API also answers requests that never reach a route."""
+    """The API application, which also answers requests that never reach a route."""
 
     def __call__(self, request: Request) -> Awaitable[Response]: ...
 
@@ -31,7 +31,10 @@ class SetupInUse(Protocol):
 
 
 class Front:
-    """The door: pages of the dashboard, or the API. Behind it the client is who came to the first trusted proxy."""
+    """Dispatcher of requests to the dashboard or the API.
+
+    Behind trusted proxies, the client address is the one that connected to the first trusted proxy.
+    """
 
     def __init__(
         self, api: ApiEdge, pages: Edge, trusted_proxies: Sequence[str] = (), setup: SetupInUse | None = None
@@ -40,10 +43,10 @@ class Front:
         self._setup = setup
         self._pages = pages
         self._trusted = [ip_network(text) for text in trusted_proxies]
-        self._paths: tuple[str, ...] | None = None  # None: all
+        self._paths: tuple[str, ...] | None = None  # paths that are served; None for all
 
     def part(self, paths: tuple[str, ...]) -> Self:
-        """Return the same door, behind which there are only these paths."""
+        """Return a copy of this dispatcher that serves only `paths`."""
         made = copy.copy(self)
         made._paths = paths
         return made
@@ -53,7 +56,7 @@ class Front:
             return self._nothing(request)
         if self._trusted and request.address:
             client = client_address(request.address, request.values(FORWARDED), self._trusted)
-            if client != request.address:  # believed: a header left in place was not trusted
+            if client != request.address:  # the header was trusted, so remove it; a header that remains is untrusted
                 request.address = client
                 request.raw_headers = [header for header in request.raw_headers if header[0] != FORWARDED]
                 del request.headers[FORWARDED]
@@ -71,7 +74,7 @@ class Front:
         return self._api.no_room(request)
 
     def _place(self, request: Request) -> None:
-        """Find the path: at a host of `compat_hosts` another service's calls are at the root."""
+        """Add the prefix of the compatibility API to the path if the host is in `compat_hosts`."""
         hosts = self._setup.current.platform.compat_hosts if self._setup else {}
         name = request.headers.get(b"host", b"").decode("latin-1").partition(":")[0].rstrip(".").lower()
         if (service := hosts.get(name)) and not request.path.startswith(prefix := f"/compat/{service}"):
@@ -83,6 +86,6 @@ class Front:
 
 def _is_page(request: Request) -> bool:
     path = request.path
-    if path == "/":  # a browser is redirected; for a program there is nothing here
+    if path == "/":  # browsers are redirected; API clients get 404
         return liking(b",".join(request.values(b"accept")), b"text/html") > 0
     return path == "/dashboard" or path.startswith("/dashboard/")

@@ -1,4 +1,4 @@
-"""From a refusal to an HTTP error: its body, type and headers."""
+"""Converts a refusal to an HTTP error: type, body and headers."""
 
 from typing import Annotated, Any
 
@@ -111,12 +111,12 @@ def error_headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:
 
 
 def should_retry(status: int, code: str) -> bool:
-    """Tell whether the same request may succeed later, unchanged."""
+    """Return whether the same request, unchanged, may succeed later."""
     return status in (408, 429) or status >= 500 or code == "idempotency_request_in_progress"
 
 
 def error_list() -> list[dict[str, Any]]:
-    """List every code with its status, meaning and fix, for GET /v1/errors and the docs page."""
+    """Return every error code with its status, meaning and fix, for GET /v1/errors and the docs page."""
     return [
         {
             "code": refusal.code,

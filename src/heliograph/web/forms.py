@@ -1,4 +1,4 @@
-"""Bodies of POSTs: forms as browsers send them, with files on the pages that take some."""
+"""Parses HTML form bodies: URL-encoded, or multipart on pages that accept files."""
 
 from urllib.parse import parse_qsl
 
@@ -9,11 +9,11 @@ from heliograph.domain.limits import KIB
 from heliograph.domain.refusals import InvalidRequest, UnsupportedMediaType
 
 FIELDS_MAX = 1000
-FORM_IN_THREAD = 16 * KIB  # read off the event loop above this: each escaped byte takes a step of its own
-TYPE_MAX = 200  # characters of a content type, its boundary included
+FORM_IN_THREAD = 16 * KIB  # larger forms are parsed in a thread: each percent-encoded byte takes a separate step
+TYPE_MAX = 200  # maximum characters of a content type, including its boundary
 PARTS_MAX = 100
 PART_HEADERS_MAX = 8
-PART_HEADER_MAX = KIB  # bytes of one header of a part
+PART_HEADER_MAX = KIB  # maximum bytes of one header of a part
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 
@@ -21,7 +21,7 @@ Form = tuple[dict[str, str], dict[str, bytes]]  # fields, files
 
 
 def check_kind(content_type: str, files: bool) -> None:
-    """Refuse what the page does not expect, before the body is read."""
+    """Refuse a content type that the page does not accept, before the body is read."""
     kind = content_type.partition(";")[0].strip().lower()
     if len(content_type) > TYPE_MAX or kind not in ("", URLENCODED, *([MULTIPART] if files else ())):
         raise UnsupportedMediaType("The form cannot be read: it is not of the kind that this page sends.")
@@ -32,7 +32,7 @@ def read_form(content_type: str, body: bytes) -> Form:
         fields, files = _multipart(content_type, body) if "/form-data" in content_type.lower() else _urlencoded(body)
     except (FormParserError, ValueError):
         raise InvalidRequest("The form cannot be read.") from None
-    if any("\0" in value for value in fields.values()):  # PostgreSQL cannot store it
+    if any("\0" in value for value in fields.values()):  # PostgreSQL cannot store null characters
         raise InvalidRequest("The form holds a character that cannot be stored.")
     return fields, files
 
@@ -65,7 +65,7 @@ def _multipart(content_type: str, body: bytes) -> Form:
 
 
 class _Parts:
-    """What the parser finds, part by part."""
+    """Collects the parts that the multipart parser reports."""
 
     def __init__(self) -> None:
         self.fields: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Pages from templates: everything escaped, nothing undefined passes."""
+"""The Jinja environment of HTML pages: autoescaping is on, and undefined variables raise errors."""
 
 import re
 
@@ -7,12 +7,12 @@ from markupsafe import Markup, escape
 
 from heliograph.web.icons import SHOWN
 
-# The name of a field; else a text, a number, or a word for a value.
+# A field name (group 1 is its colon); otherwise a string, number or literal.
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"(\s*:)?|(?<=[\s\[])(?:true|false|null|True|False|None|\d+(?:\.\d+)?)\b')
 
 
 def environment(package: str) -> Environment:
-    """Make the environment of the templates that lie in a package."""
+    """Return the Jinja environment of the templates in a package."""
     made = Environment(
         loader=PackageLoader(package),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -26,7 +26,7 @@ def environment(package: str) -> Environment:
 
 
 def coloured(code: str) -> Markup:
-    """Mark the values in code, which have a colour of their own."""
+    """Return code as HTML with each value in a `<span>`, which the style sheet colours."""
     parts, end = list[Markup](), 0
     for found in TOKEN.finditer(code):
         if not found[1]:

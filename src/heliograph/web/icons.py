@@ -1,10 +1,10 @@
-"""Our own drawings, one for each idea: lines on a field of 24 by 24 that take the colour of the text beside them."""
+"""SVG icons of the dashboard: strokes on a 24 by 24 grid, in the colour of the surrounding text."""
 
 from markupsafe import Markup
 
-# Name → its lines: the `d` of a path, or several elements where a circle or a box says it shorter.
+# Name → the `d` attribute of a path, or SVG elements where a circle or a rectangle is shorter.
 DRAWN = {
-    # places
+    # navigation
     "home": "M4 11 12 4l8 7M6 9.5V20h12V9.5M10 20v-5.5h4V20",
     "messages": "M3.5 12.5h5l1.5 3h4l1.5-3h5M3.5 12.5 6 5h12l2.5 7.5V19h-17z",
     "verify": "M12 3.5 5 6v5.5c0 4.3 2.9 7.5 7 9 4.1-1.5 7-4.7 7-9V6zM9 12l2.2 2.2L15.2 10",
@@ -30,7 +30,7 @@ DRAWN = {
     "team": '<rect x="4" y="4" width="16" height="16" rx="3"/><path d="M8.5 15.5v-4M12 15.5v-7M15.5 15.5v-5.5"/>',
     "carrier": "M12 20v-8.5M7.8 13.2a6 6 0 1 1 8.4 0M5 16a10 10 0 1 1 14 0M12 9h.01",
     "queue": "M4 5h16v4H4zM4 12h16M4 16h16M4 20h16",
-    # doing
+    # actions
     "search": '<circle cx="11" cy="11" r="6.5"/><path d="m16 16 4.5 4.5"/>',
     "menu": "M4 7h16M4 12h16M4 17h16",
     "close": "M6 6l12 12M18 6 6 18",
@@ -64,8 +64,8 @@ DRAWN = {
 }
 
 
-SHEET = "/dashboard/static/icons.svg"  # where they are served, all in one file that browsers keep
-# Beside a word: a drawing says nothing by itself, so nothing reads it out.
+SHEET = "/dashboard/static/icons.svg"  # URL of the file with all icons, which browsers cache
+# Icons always accompany text, so screen readers skip them.
 SHOWN = {name: Markup(f'<svg class="icon" aria-hidden="true"><use href="{SHEET}#{name}"/></svg>') for name in DRAWN}
 
 

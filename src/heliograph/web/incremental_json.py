@@ -1,5 +1,8 @@
-"""Strict JSON of a large body, read in steps: a decoder holds the interpreter's lock until it has read all that it was
-given, also in a thread, and nobody else is answered meanwhile."""
+"""Incremental strict JSON parser for large bodies.
+
+A decoder holds the GIL until it has decoded its whole input, even in a thread, and blocks all other requests.
+Parsing in steps lets other threads run in between.
+"""
 
 import re
 from collections.abc import Callable
@@ -10,23 +13,23 @@ import msgspec
 from heliograph.domain.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 from heliograph.domain.refusals import InvalidJson
 
-STEP = 64 * 1024  # bytes that are read at once
+STEP = 64 * 1024  # bytes decoded at once
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
-_PLAIN = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,65536}+')  # a number or a word
-_TEXT = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)  # no escape is cut
+_PLAIN = re.compile(rb'[^ \t\n\r"\[\]{},:]{1,65536}+')  # a number or a literal
+_TEXT = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)  # with complete escapes
 _LOW = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # the second half of a surrogate pair
 _decode: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
-_OF_A_CHARACTER = range(0x80, 0xC0)  # bytes of UTF-8 that are not its first
+_OF_A_CHARACTER = range(0x80, 0xC0)  # UTF-8 continuation bytes
 
 
 def read_in_steps(raw: bytes, read: Callable[[bytes], Any]) -> Any:
-    """Numbers, words and parts of texts are read by `read`."""
+    """Parse a large JSON body in steps so that other threads can run; `read` decodes each fragment."""
     return _Reader(raw, read).document()
 
 
 def text_end(raw: bytes, start: int) -> int:
-    """Find the place behind the quote that ends the text which the one at `start` begins."""
+    """Return the offset after the closing quote of the string whose opening quote is at `start`."""
     at = start + 1
     while (end := _part_end(raw, at)) > at:
         at = end
@@ -34,12 +37,14 @@ def text_end(raw: bytes, start: int) -> int:
 
 
 def _part_end(raw: bytes, at: int) -> int:
-    """Find where a text that goes on at `at` can be cut: at its end, or a step further between two characters."""
+    """Return where the string content at `at` can be split: at its closing quote, or between two characters
+    at most about STEP bytes later. Returns `at` if the content ends there or is invalid.
+    """
     step = min(at + STEP, len(raw))
     while step < len(raw) and raw[step] in _OF_A_CHARACTER and step > at + STEP - 3:
         step -= 1
     quote = raw.find(b'"', at, step)
-    if raw.find(b"\\", at, step if quote < 0 else quote) < 0:  # many times as fast as the expression
+    if raw.find(b"\\", at, step if quote < 0 else quote) < 0:  # much faster than the regular expression
         return step if quote < 0 else quote
     found = _TEXT.match(raw, at, step)
     end = found.end() if found else at
@@ -96,7 +101,7 @@ class _Reader:
         return value
 
     def _ends(self, mark: bytes, *, is_first: bool) -> bool:
-        """Tell whether this object or list ends; if not, the next value has been reached."""
+        """Return whether the object or list ends here; if not, move to its next value."""
         found = self._next()
         if found == mark or not is_first:
             self._at += 1
@@ -116,7 +121,7 @@ class _Reader:
         return "".join(parts)
 
     def _part(self, text: bytes) -> str:
-        """msgspec overlooks nothing in a text; the strict reader says what is wrong."""
+        """Decode part of a string with msgspec; on an error, the strict parser raises the specific message."""
         try:
             return _decode(text)
         except ValueError:
@@ -124,7 +129,7 @@ class _Reader:
             return part
 
     def _next(self) -> bytes:
-        """Return the byte behind the white space."""
+        """Skip whitespace and return the next byte; empty at the end."""
         while (mark := self._raw[self._at : self._at + 1]) and mark in b" \t\n\r":
             self._at = _SPACE.match(self._raw, self._at, self._at + STEP).end()  # type: ignore[union-attr]
         return mark

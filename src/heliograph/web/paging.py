@@ -1,4 +1,4 @@
-"""One page of a list: how many, after which, and how the list says that there are more."""
+"""Pagination: the query parameters `limit` and `after`, and the page response with `has_more`."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ PAGE_MAX = 100
 LIMIT = Query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE})
 
 
-# The `limit` of lists that are answered whole where nobody asks for pages.
+# The `limit` of lists that are returned completely by default.
 WHOLE = Query("limit", "How many. Default: all.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX})
 
 
@@ -34,7 +34,7 @@ def after(kind: str) -> Query:
 
 
 def page(found: list[Any], limit: int) -> Response:
-    """Answer a page; the store gives one more than the limit when there are more."""
+    """Return a page response. `found` has one item more than `limit` if there is another page."""
     return answer({"object": "list", "has_more": len(found) > limit, "data": found[:limit]})
 
 
@@ -52,7 +52,9 @@ def read_after(query: dict[str, str], kind: str) -> str | None:
 
 
 def read_id(query: dict[str, str], name: str, kind: str) -> str | None:
-    """Read an id, of which none has to be there; of what is none, nothing would ever be found, or everything."""
+    """Return an id from the query; None if absent. The id need not exist, but an invalid one is refused, because
+    comparing with it would match nothing or everything.
+    """
     id_ = query.get(name)
     if id_ is not None and re.fullmatch(id_pattern(kind), id_) is None:
         raise InvalidRequest(f"{name} is an id that begins with {PREFIXES[kind]}, not {quoted(id_)}.", param=name)

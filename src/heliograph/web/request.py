@@ -1,4 +1,4 @@
-"""One HTTP request: its headers, its query, its body read within limits, and the answer to it."""
+"""One HTTP request (headers, query, body read within limits) and its response."""
 
 import asyncio
 import re
@@ -14,30 +14,30 @@ from heliograph.web.budget import ByteBudget, HeldBody
 Headers = list[tuple[bytes, bytes]]
 
 _Q = re.compile(rb"[01](?:\.[0-9]{0,3})?")
-BUDGETED = 64 * 1024  # bodies above this count against the byte budget
+BUDGETED = 64 * 1024  # bodies above this size count against the byte budget
 
 
 class ClientGone(Exception):
-    """The connection ended before the body did; there is nobody to answer."""
+    """The client closed the connection before its request was answered."""
 
 
 class Response(msgspec.Struct, frozen=True):
     status: int
     body: bytes
-    headers: Headers = []  # all but those of the body
+    headers: Headers = []  # without content-type, content-length and transfer-encoding
     content_type: bytes = b"application/json"
-    chunks: AsyncGenerator[bytes, None] | None = None  # instead of the body: each as it comes, until the client goes
-    made: str = ""  # the id of what was made or shown, for the request log
+    chunks: AsyncGenerator[bytes, None] | None = None  # streamed instead of `body`, until the client disconnects
+    made: str = ""  # id of the created or returned record, for the request log
 
 
 def call_task(route: str) -> None:
-    """Name the task after its route, so that the watch on the event loop can say which route held it."""
+    """Name the current task after its route, so that the loop watchdog can report which route blocked the loop."""
     if task := asyncio.current_task():
         task.set_name(route)
 
 
 def liking(accept: bytes, media_type: bytes) -> float:
-    """Return how much a client likes a media type that it names: q of 0 to 1; 0 as well when it does not name it."""
+    """Return the quality value (q, 0 to 1) of a media type in an Accept header; 0 if the header does not list it."""
     for part in accept.lower().split(b","):
         name, *parameters = (one.strip() for one in part.split(b";"))
         if name == media_type:
@@ -47,7 +47,7 @@ def liking(accept: bytes, media_type: bytes) -> float:
 
 
 class Request:
-    """What a connection read. Its body may still be coming: `feed`, `end` and `hang_up` are the connection's."""
+    """A request whose body may still be arriving. Only the connection calls `feed`, `end` and `hang_up`."""
 
     __slots__ = (
         "_body",
@@ -82,10 +82,10 @@ class Request:
         address: str = "",
         version: str = "1.1",
         keep_alive: bool = True,
-        want: Callable[[], None] = lambda: None,  # called when somebody waits for more of the body
+        want: Callable[[], None] = lambda: None,  # called when the reader of the body needs more bytes
     ) -> None:
         self.id = ""
-        self.caller: Caller | None = None  # once it is known
+        self.caller: Caller | None = None  # set after authentication
         self.method = method
         self.path = path
         self.raw_path = raw_path
@@ -95,16 +95,16 @@ class Request:
         self.keep_alive = keep_alive
         self.raw_headers = headers
         self.headers = dict(headers)
-        self.holder: HeldBody | None = None  # of its body in the byte budget
-        self.read: tuple[ByteBudget, HeldBody] | None = None  # what its answer holds, until it is written
-        self._body: bytes | bytearray = b""  # not a list: small parts would take more room than they hold
-        self._taken = 0  # of it, by who reads it
+        self.holder: HeldBody | None = None  # reservation of the body in the byte budget
+        self.read: tuple[ByteBudget, HeldBody] | None = None  # reservation of the response, until it is written
+        self._body: bytes | bytearray = b""  # not a list: many small parts would need more memory than their content
+        self._taken = 0  # bytes of _body already read
         self._ended = self._gone = False
         self._want = want
         self._waiting: asyncio.Future[None] | None = None
 
     def feed(self, part: bytes) -> int:
-        """Take a part of the body and return how many bytes wait to be read."""
+        """Add a part of the body; return the number of unread bytes."""
         if not self._body:
             self._body = part
         else:
@@ -115,19 +115,19 @@ class Request:
         return len(self._body) - self._taken
 
     def end(self) -> None:
-        """Note that the whole body has come."""
+        """Mark the body as complete."""
         self._ended = True
         if self._waiting is not None:
             self._wake()
 
     def hang_up(self) -> None:
-        """Note that nothing more will come."""
+        """Mark the client as disconnected."""
         self._gone = True
         self._wake()
 
     @property
     def gone(self) -> bool:
-        """Tell whether the client has hung up: there is nobody to answer then."""
+        """Return whether the client has disconnected."""
         return self._gone
 
     def _wake(self) -> None:
@@ -135,15 +135,15 @@ class Request:
             self._waiting.set_result(None)
 
     def values(self, name: bytes) -> list[bytes]:
-        """List every value of a header that may have been sent more than once."""
+        """Return all values of a header, which may have been sent more than once."""
         return [value for key, value in self.raw_headers if key == name] if name in self.headers else []
 
     def texts(self) -> dict[str, str]:
-        """Map every header to its value, the last of those that came twice."""
+        """Return all headers as text; of a repeated header, the last value."""
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
 
     def query(self, known: tuple[str, ...]) -> dict[str, str]:
-        """Return the query parameters; an unknown or repeated one is refused."""
+        """Return the query parameters; refuse unknown and repeated parameters."""
         if not self.query_string:
             return {}
         found: dict[str, str] = {}
@@ -161,7 +161,7 @@ class Request:
         return found
 
     def loose_query(self) -> dict[str, str]:
-        """Return all query parameters, whatever they are, but without NUL: PostgreSQL takes none."""
+        """Return all query parameters without validation. Null characters are removed: PostgreSQL cannot store them."""
         pairs = parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True)
         return {name: value.replace("\0", "") for name, value in pairs}
 
@@ -177,8 +177,9 @@ class Request:
             raise UnsupportedMediaType(f"The body has a Content-Encoding. {UnsupportedMediaType.fix}")
 
     async def read_body(self, most: int, budget: ByteBudget, team: str) -> bytes:
-        """Return the whole body, refused as soon as it is known
-        to be larger than `most`; the team's share pays for it.
+        """Return the complete body, reserving its bytes in the team's share of the budget.
+
+        A body larger than `most` is refused as soon as its size is known.
         """
         most = min(most, budget.share)
         declared = self.headers.get(b"content-length")
@@ -200,13 +201,13 @@ class Request:
         return bytes(body)
 
     def keep(self, size: int) -> None:
-        """Keep of what the answer held as much as is still to be sent."""
+        """Shrink the response's reservation to the `size` bytes that are not sent yet."""
         if self.read:
             budget, holder = self.read
             budget.keep(holder, size)
 
     def answered(self) -> None:
-        """Give back what the answer held."""
+        """Release the response's reservation."""
         if self.read:
             budget, holder = self.read
             self.read = None

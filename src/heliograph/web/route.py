@@ -1,4 +1,4 @@
-"""What a route is: the one record that the router, the checks, the OpenAPI document and the docs page read."""
+"""Route definitions: the record that the router, the request checks, the OpenAPI document and the docs page share."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
@@ -19,12 +19,12 @@ M = TypeVar("M")
 
 REPLAYED = [(b"idempotency-replayed", b"true")]
 NOBODY = "the route has no scopes, so it has no caller"
-OCTETS = b"application/octet-stream"  # whatever it says that it is: a browser must not show it as a page of ours
+OCTETS = b"application/octet-stream"  # for every file: a browser must not render it as one of our pages
 AS_FILE = [(b"content-disposition", b"attachment"), (b"x-content-type-options", b"nosniff")]
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A query parameter, for the documents."""
+    """A query parameter as documented."""
 
     name: str
     meaning: str
@@ -33,24 +33,24 @@ class Query(msgspec.Struct, frozen=True):
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     method: str
-    path: str  # with {names}
+    path: str  # with {name} parameters
     call: Callable[["Call[Any, Any]"], Awaitable[Response]]
     summary: str
-    scopes: tuple[str, ...] | None = None  # the key needs one of these; None: no key needed
+    scopes: tuple[str, ...] | None = None  # the API key needs one of these; None if the route needs no key
     body: Any = None  # type of the request body
     body_max: int = BODY_MAX
-    example: dict[str, Any] | None = None  # of the body
+    example: dict[str, Any] | None = None  # example body
     status: int = 200
-    answer: Any = None  # type of the answer
-    shows: dict[str, Any] = {}  # what its example has that is not on the fields
-    several: Any = None  # another type of answer, where the query or the key asks for it
+    answer: Any = None  # response type
+    shows: dict[str, Any] = {}  # values of the response example that the fields do not define
+    several: Any = None  # alternative response type, selected by the query or the key
     query: tuple[Query, ...] = ()
-    idempotent: bool = False  # takes an Idempotency-Key
-    preview: Any = None  # type of the answer to ?dry_run=true
-    fresh: bool = False  # reads what other processes may have just changed: the newest is asked for first
-    refusals: tuple[type[Refusal], ...] = ()  # beyond those that every route has
-    name: str = ""  # method and path, in counters
-    takes_body: bool = False  # a POST that takes no fields may come with an empty object
+    idempotent: bool = False  # accepts an Idempotency-Key
+    preview: Any = None  # response type of ?dry_run=true
+    fresh: bool = False  # refresh the setup before the call, because other processes may just have changed it
+    refusals: tuple[type[Refusal], ...] = ()  # in addition to those of every route
+    name: str = ""  # method and path, as the metrics label
+    takes_body: bool = False  # also True for a POST without fields: its body may be an empty object
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "takes_body", self.body is not None or self.method == "POST")
@@ -62,9 +62,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, Generic[C, M], frozen=True):
-    """A request on its route, made by a caller (None where no key is needed).
+    """A request matched to its route, with its caller (None on routes without a key).
 
-    The edges say what the use cases work with, which this floor does not know.
+    The type parameters are the context and management types, which this layer must not import.
     """
 
     context: C
@@ -74,8 +74,8 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
     params: dict[str, str]
     who: Caller | None
     json: Any = None  # the decoded body
-    size: int = 0  # bytes of it, as sent
-    read: Callable[[], Awaitable[bytes]] | None = None  # the body, on routes without a key: who is it from?
+    size: int = 0  # size of the encoded body in bytes
+    read: Callable[[], Awaitable[bytes]] | None = None  # reads the body, on routes that need no key
     reads: Reads = msgspec.field(default_factory=Reads)
 
     @property
@@ -93,14 +93,14 @@ class Call(msgspec.Struct, Generic[C, M], frozen=True):
         return self.who.team.record.ref
 
     async def hold(self, octets: int) -> None:
-        """Wait until so much may be read."""
+        """Wait until the read budget has memory for reading `octets` bytes."""
         await self.reads.hold(self.request, self.caller.team.record.id, octets)
 
     def query(self) -> dict[str, str]:
         return self.request.query(self.route.query_names)
 
     def retry(self, most: int = IDEMPOTENCY_KEY_MAX) -> Retry | None:
-        """Return what its Idempotency-Key stands for; None when it has none. `most` is the most characters of one."""
+        """Return the request's idempotency data; None without an Idempotency-Key. `most`: maximum key length."""
         key = read_key(self.request.values(b"idempotency-key"), most)
         return None if key is None else Retry(key, self.request.path, self.json, self.size)
 
@@ -114,17 +114,17 @@ def answer_file(content: bytes) -> Response:
 
 
 def id_of(value: Any) -> str:
-    """Return the id that a record has, if it has one."""
+    """Return the id of a record; empty if it has none."""
     id_ = value.get("id") if isinstance(value, dict) else getattr(value, "id", None)
     return id_ if isinstance(id_, str) else ""
 
 
 def answer_once(sent: Sent[Any], status: int = 202, body: bytes | None = None) -> Response:
-    """Return the first answer, or the same again, which says so; `body` stands in place of the record."""
+    """Return the response to a send. A replayed one carries Idempotency-Replayed. `body` replaces the stored body."""
     own = sent.body if body is None else body
     return Response(status, own, REPLAYED if sent.replayed else [], made=sent.id)
 
 
 async def answer_of(octets: int, make: Callable[[], Any], status: int = 200) -> Response:
-    """Return what is made of so much: off the event loop when that is large."""
+    """Return the response with the value that `make` returns; runs in a thread if `octets` is large."""
     return await work(octets, lambda: answer(make(), status))

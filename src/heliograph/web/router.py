@@ -1,4 +1,7 @@
-"""Finds the route of a request: exact paths in one look-up, paths with names in one for each place that these have."""
+"""Finds the route of a request.
+
+An exact path takes one dict lookup; a path with `{name}` parameters takes one per arrangement of parameter positions.
+"""
 
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
@@ -15,7 +18,9 @@ class Routed(Protocol):
 
 
 R = TypeVar("R", bound=Routed)
-_Paths = dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]]  # segments, "" for a name → names, methods
+_Paths = dict[
+    tuple[str, ...], tuple[tuple[str, ...], dict[str, R]]
+]  # segments ("" for a parameter) → parameter names, routes by method
 
 
 def _places_of_names(route: Routed) -> list[bool]:
@@ -25,11 +30,13 @@ def _places_of_names(route: Routed) -> list[bool]:
 class Router(Generic[R]):
     def __init__(self, routes: Iterable[R]) -> None:
         self._exact: dict[str, dict[str, R]] = {}
-        self._named: dict[int, dict[tuple[int, ...], _Paths[R]]] = {}  # number of segments → where names are
-        for route in sorted(routes, key=_places_of_names):  # a word goes before a name
+        self._named: dict[
+            int, dict[tuple[int, ...], _Paths[R]]
+        ] = {}  # number of segments → positions of parameters → paths
+        for route in sorted(routes, key=_places_of_names):  # literal segments match before parameters
             methods = self._named_methods(route.path) if "{" in route.path else self._exact.setdefault(route.path, {})
             methods[route.method] = route
-            if route.method == "GET":  # the connection leaves the body out
+            if route.method == "GET":  # the connection omits the body
                 methods.setdefault("HEAD", route)
 
     def _named_methods(self, path: str) -> dict[str, R]:
@@ -51,14 +58,14 @@ class Router(Generic[R]):
         return route, params
 
     def _match(self, raw_path: bytes) -> tuple[dict[str, R], dict[str, str]]:
-        # Decoded after splitting: an email address in the path may hold an encoded slash.
+        # Decode after splitting: an email address in the path may contain an encoded slash.
         try:
             segments = raw_path.decode("ascii").split("/")
             if b"%" in raw_path:
                 segments = [unquote(part, errors="strict") for part in segments]
         except UnicodeDecodeError:
             raise NotFound() from None
-        if "\0" in "".join(segments):  # PostgreSQL cannot store it, so nothing has such an id
+        if "\0" in "".join(segments):  # PostgreSQL cannot store null characters, so no id contains one
             raise NotFound()
         for places, paths in self._named.get(len(segments), {}).items():
             words, values = segments.copy(), list[str]()

@@ -1,4 +1,4 @@
-"""One request in three languages, ready to run with the key in HELIOGRAPH_KEY."""
+"""Code examples of a request for curl, Python and Node; the API key is read from HELIOGRAPH_KEY."""
 
 import json
 import shlex
@@ -9,7 +9,7 @@ JSON_TYPE = "application/json"
 
 
 def snippet(language: str, method: str, url: str, body: Any = None, *, keyed: bool = True) -> str:
-    """Write the request as code in a language; `body` is of JSON."""
+    """Return code that sends the request. `language`: a key of LANGUAGES; `body`: a JSON value."""
     headers = {} if body is None else {"Content-Type": JSON_TYPE}
     return {"curl": _curl, "python": _python, "node": _node}[language](method, url, body, keyed, headers)
 
@@ -26,7 +26,7 @@ def _curl(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]
 
 
 def _python(method: str, url: str, body: Any, keyed: bool, headers: dict[str, str]) -> str:
-    """Write it with the standard library alone, so that there is nothing to install."""
+    """Return Python code that uses only the standard library, so that nothing has to be installed."""
     lines = ["import json", *(["import os"] if keyed else []), "import urllib.request", "", "headers = {"]
     if keyed:
         lines.append('    "Authorization": "Bearer " + os.environ["HELIOGRAPH_KEY"],')
@@ -46,7 +46,7 @@ def _python(method: str, url: str, body: Any, keyed: bool, headers: dict[str, st
 
 
 def _python_value(value: Any) -> str:
-    """Write a value as JSON does, with Python's words for the three that differ."""
+    """Return a JSON value as a Python literal: as JSON, but with True, False and None."""
     text = json.dumps(value, ensure_ascii=False, indent=4)
     for word, own in (("true", "True"), ("false", "False"), ("null", "None")):
         text = text.replace(f": {word}", f": {own}")

@@ -1,4 +1,4 @@
-"""The only place that knows which HTTP status a refusal has."""
+"""Maps each refusal to its HTTP status; no other module does."""
 
 from heliograph.domain import refusals as r
 from heliograph.domain.refusals import Refusal
@@ -53,7 +53,7 @@ STATUS: dict[type[Refusal], int] = {
     r.InternalError: 500,
     r.ServiceUnavailable: 503,
 }
-DEFAULT_STATUS = 400  # what is wrong with the request itself
+DEFAULT_STATUS = 400  # errors in the request itself
 
 
 def status_of(refusal: type[Refusal]) -> int:
