@@ -1,1 +1,1 @@
-"""What a process of the service runs on: sockets, logs, counters, threads, and looking after itself."""
+"""Process infrastructure: sockets, logs, metrics, threads, child processes and watchdogs."""

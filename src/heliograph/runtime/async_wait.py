@@ -1,4 +1,4 @@
-"""Waiting for events and tasks, but not forever."""
+"""Waits for events and tasks with a timeout."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,5 +17,5 @@ async def happens(event: asyncio.Event, within_s: float) -> bool:
 async def wait_for_all(
     tasks: "Collection[asyncio.Task[Any]]", limit_s: float | None = None
 ) -> "set[asyncio.Task[Any]]":
-    """Wait for the tasks; returns those that are still running."""
+    """Wait for `tasks`, at most `limit_s`; return the tasks that are still running."""
     return (await asyncio.wait(tasks, timeout=limit_s))[1] if tasks else set()

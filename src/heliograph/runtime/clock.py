@@ -1,7 +1,7 @@
-"""The only place that reads the time or draws random numbers; everything else gets a `Clock`.
+"""The only source of time and random numbers; all other modules receive a `Clock`.
 
-The time of day is counted from the start of the process, so a change of the wall clock has no effect until the clock
-that all processes share agrees with it.
+The time of day is derived from the monotonic clock, so a change of the wall clock has no effect until the clock shared
+by all processes agrees with it.
 """
 
 import os
@@ -16,41 +16,41 @@ from pathlib import Path
 from heliograph.domain.ids import PAIRS, ulid_start
 from heliograph.domain.limits import SECOND_MS
 
-POOL = 1024  # random numbers fetched together: a system call for each id would cost more than the id
+POOL = 1024  # random numbers fetched per system call: one call per id would cost more than making the id
 
-STEPS_BITS = 40  # of an id's 80 random bits: those that ids of one millisecond differ by
+STEPS_BITS = 40  # of the 80 random bits of an id, the low bits that differ between ids of one millisecond
 
-OFF_MS = 5 * SECOND_MS  # a wall clock that differs from the shared one by more than this is wrong
-FOLLOW_MS = SECOND_MS  # a smaller difference is a pause between two readings
+OFF_MS = 5 * SECOND_MS  # a wall clock that differs from the shared clock by more than this is wrong
+FOLLOW_MS = SECOND_MS  # smaller differences are ignored: they come from the delay between two readings
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock:
     def __init__(self) -> None:
-        self._making = threading.Lock()  # of an id: the event loop makes some, and the thread that writes others
-        self._pool: list[int] = []  # of 32 random bits each
-        # Of the last id: its time, all but its last 40 bits, and those.
+        self._making = threading.Lock()  # guards new_id: called on the event loop and on the database writer thread
+        self._pool: list[int] = []  # unused random numbers of 32 bits
+        # The last id: its time, its text without the last 40 bits, and its last 40 bits.
         self._last_ms, self._start, self._end = 0, "", 0
         self._ahead = self.wall() - self.count()
-        self._compared = False  # the wall clock has agreed with the shared one before
+        self._compared = False  # whether the wall clock has ever agreed with the shared clock
         self._off = 0
-        self.moved: Mapping[int, int] = {}  # team → ms by which its test clock is ahead (ADR 0041)
-        self.apart = 0  # by how many ms the wall clock was ahead of the shared one, when they were last compared
+        self.moved: Mapping[int, int] = {}  # team → ms that its test clock is ahead (ADR 0041)
+        self.apart = 0  # ms that the wall clock was ahead of the shared clock at the last comparison
 
     def now(self) -> int:
-        """Return milliseconds since 1970, UTC: the count and what it is behind by, in one step."""
+        """Return milliseconds since 1970, UTC."""
         return time.monotonic_ns() // 1_000_000 + self._ahead
 
     def of(self, team: int) -> int:
-        """Return a team's time: everybody's, and what its test clock is ahead by."""
+        """Return the current time of a team: `now()` plus the lead of its test clock."""
         return time.monotonic_ns() // 1_000_000 + self._ahead + self.moved.get(team, 0)
 
     def wall(self) -> int:
-        """Return the machine's time of day."""
+        """Return the machine's wall clock in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def count(self) -> int:
-        """Return milliseconds since boot: the same in all processes of the machine, whatever its clock is set to."""
+        """Return monotonic milliseconds since boot, comparable between processes of this machine."""
         return time.monotonic_ns() // 1_000_000
 
     @cached_property
@@ -58,7 +58,7 @@ class Clock:
         return BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
 
     def compare(self, shared: int, waited: int) -> None:
-        """Compare the wall clock with the one that all processes share, which read `shared` up to `waited` ms ago."""
+        """Compare the wall clock with the shared clock, which read `shared` at most `waited` ms ago."""
         wall = self.wall()
         self.apart = wall - shared
         self._off = 0 if -OFF_MS <= wall - shared <= OFF_MS + waited else wall - shared
@@ -70,17 +70,17 @@ class Clock:
             self._ahead = shared - self.count()
 
     def off(self) -> int:
-        """Return by how many ms the wall clock is ahead when it is wrong or was just set; 0 when it is right."""
+        """Return the ms that a wrong or just changed wall clock is ahead; 0 if the wall clock is right."""
         jumped = self.wall() - self.now()
         return self._off or (jumped if abs(jumped) > OFF_MS else 0)
 
     def new_id(self, prefix: str) -> str:
-        """Make a public id. Ids of one process increase, also within a millisecond."""
+        """Return a new public id. The ids of one process increase, even within a millisecond."""
         with self._making:
             if len(self._pool) < 5:
                 self._pool = list(struct.unpack(f"{POOL}I", os.urandom(4 * POOL)))
             ms, pool, p = self.now(), self._pool, PAIRS
-            end = self._end + 1 + pool.pop()  # a random step: ordered, yet not guessable
+            end = self._end + 1 + pool.pop()  # a random step keeps ids ordered but unguessable
             if ms > self._last_ms or end >> STEPS_BITS:
                 self._last_ms = max(ms, self._last_ms + 1)
                 self._start = ulid_start(self._last_ms, pool.pop() << 8 ^ pool.pop())

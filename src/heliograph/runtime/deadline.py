@@ -1,7 +1,7 @@
-"""`within(seconds)`: what `asyncio.timeout` does, for limits that many tasks have at once.
+"""`within(seconds)`: a cheaper `asyncio.timeout` for constant timeouts that many tasks use at once.
 
-All that have the same limit end in the order in which they began, so one timer watches the first of them; a timer for
-each costs 10 µs, and most never ring. On the event loop alone.
+Blocks with the same timeout expire in the order in which they began, so one timer for the oldest block is enough; a
+timer per block costs 10 µs, and most never fire. Not thread-safe: use on the event loop only.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from typing import Any
 
 
 class _Line:
-    """Those under way with one limit, the oldest first."""
+    """All running blocks with the same timeout, oldest first."""
 
     def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.seconds = seconds
-        self.held: dict[_Held, float] = {}  # until when
+        self.held: dict[_Held, float] = {}  # block → deadline
         self.timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
@@ -28,7 +28,7 @@ class _Line:
             break
 
 
-_lines: dict[float, _Line] = {}  # by limit, of which there are few
+_lines: dict[float, _Line] = {}  # by timeout; there are few different values
 
 
 class _Held:
@@ -39,7 +39,7 @@ class _Held:
 
     def __enter__(self) -> None:
         line, self._over = self._line, False
-        self._task: asyncio.Task[Any] = asyncio.current_task(line.loop)  # type: ignore[assignment]  # there is one
+        self._task: asyncio.Task[Any] = asyncio.current_task(line.loop)  # type: ignore[assignment]  # never None here
         self._before = self._task.cancelling()
         line.held[self] = until = line.loop.time() + line.seconds
         if line.timer is None:
@@ -59,9 +59,9 @@ class _Held:
 
 
 def within(seconds: float) -> _Held:
-    """Return a `with` block for a task, which raises TimeoutError if it takes longer.
+    """Return a context manager that raises TimeoutError if its block takes longer than `seconds`.
 
-    It is for limits that are constants.
+    `seconds` must be a constant: each different value keeps an entry for the life of the process.
     """
     loop, line = asyncio.get_running_loop(), _lines.get(seconds)
     if line is None or line.loop is not loop:

@@ -10,7 +10,7 @@ RETRY_AFTER_MAX = 30
 
 
 class QueueFull(Exception):
-    """Too many callers of this group wait for a slot, or this one has waited too long."""
+    """Too many callers of this group wait for a slot, or this caller has waited too long."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"too many changes wait; retry after {retry_after} s")
@@ -21,13 +21,13 @@ class FairLimiter:
     def __init__(self, slots: int, waiting_max: int = WAITING_MAX, wait_s: float = WAIT_S) -> None:
         self._slots = self._free = slots
         self._waiting_max, self._wait_s = waiting_max, wait_s
-        # Groups in the order of their next turn, each with its waiters, first come first.
+        # Groups in round-robin order, each with its waiters, oldest first.
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         self._usual_s = 0.0  # moving average of how long a slot is held
 
     @asynccontextmanager
     async def slot(self, group: str) -> AsyncIterator[None]:
-        """Hold one of the slots. Raises QueueFull if the group has too many waiters or the wait is too long."""
+        """Hold one slot. Raises QueueFull if the group has too many waiters or the wait is too long."""
         await self._acquire(group)
         time = asyncio.get_running_loop().time
         began = time()
@@ -38,7 +38,7 @@ class FairLimiter:
             self._release()
 
     async def _acquire(self, group: str) -> None:
-        if self._free:  # then nobody waits: a released slot goes to a waiter at once
+        if self._free:  # no caller is waiting: a released slot goes to a waiter at once
             self._free -= 1
             return
         if len(self._waiting.get(group, ())) >= self._waiting_max:
@@ -49,7 +49,7 @@ class FairLimiter:
             async with asyncio.timeout(self._wait_s):
                 await turn
         except BaseException as error:
-            if turn.done() and not turn.cancelled():  # it had just got its slot
+            if turn.done() and not turn.cancelled():  # the slot was assigned just before the error
                 self._release()
             else:
                 self._forget(group, turn)
@@ -64,7 +64,7 @@ class FairLimiter:
         group, queue = next(iter(self._waiting.items()))
         turn = next(iter(queue))
         self._forget(group, turn)
-        if group in self._waiting:  # the other groups come first
+        if group in self._waiting:  # move the group to the end of the round
             self._waiting[group] = self._waiting.pop(group)
         if turn.cancelled():
             self._release()
@@ -78,6 +78,6 @@ class FairLimiter:
             self._waiting.pop(group, None)
 
     def _retry_after(self) -> int:
-        """Estimate when those who wait now have had their turn, in whole seconds."""
+        """Return the estimated time until all current waiters have had a slot, in whole seconds."""
         waiting = sum(map(len, self._waiting.values()))
         return max(1, min(RETRY_AFTER_MAX, round(waiting * self._usual_s / self._slots)))

@@ -1,6 +1,6 @@
-"""Collects garbage by the clock, when the event loop is idle (ADR 0026).
+"""Runs the garbage collector periodically while the event loop is idle (ADR 0026).
 
-Without it, what refers to itself stays in memory: every connection that asyncio has closed, most of all.
+Without these runs, reference cycles would stay in memory: above all, every connection that asyncio has closed.
 """
 
 import asyncio
@@ -8,25 +8,22 @@ import ctypes
 import gc
 
 TICK_S = 0.25
-LATE_S = 0.005  # a loop that comes later than this is busy
-WORTH = 5000  # new objects; fewer may wait
-BUSY_TICKS = 240  # then a collection is due, busy or not
-NEW_MAX = 30_000  # then Python collects them by itself; 500 requests at work at once have as many
+LATE_S = 0.005  # the loop is busy if it wakes up later than this
+WORTH = 5000  # minimum number of new objects for a collection
+BUSY_TICKS = 240  # collect after this many ticks even if the loop is busy
+NEW_MAX = 30_000  # Python's own threshold; 500 concurrent requests create about as many objects
 NEVER = 1_000_000
-M_MMAP_THRESHOLD, LARGE = -3, 1 << 20  # of mallopt(3)
+M_MMAP_THRESHOLD, LARGE = -3, 1 << 20  # option and value for mallopt(3)
 
 
 def give_back_large() -> None:
-    """Give what is large back to the system when it is freed; glibc would keep up to 32 MiB of it for each thread."""
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # another C library has none
+    """Make glibc return large freed blocks to the system; by default it keeps up to 32 MiB per thread."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # missing in other C libraries
         mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def freeze_loaded() -> None:
-    """Exclude what is loaded by now from every later collection.
-
-    It takes long, so it is done before anything is served.
-    """
+    """Exclude all objects that exist now from later collections. Slow: call before serving requests."""
     give_back_large()
     gc.collect()
     gc.freeze()
@@ -34,7 +31,7 @@ def freeze_loaded() -> None:
 
 
 async def collect_when_idle() -> None:
-    """Run until cancelled."""
+    """Run the garbage collector while the loop is idle, until cancelled."""
     loop, ticks = asyncio.get_running_loop(), 0
     while True:
         due = loop.time() + TICK_S

@@ -1,7 +1,7 @@
-"""Listening sockets that survive a rush of connections and a lack of file descriptors.
+"""Listening sockets that survive a burst of connections and a lack of file descriptors.
 
-They accept few connections in one turn of the loop. Without descriptors they pause for a second and log it once a
-minute.
+They accept a limited number of connections per event loop iteration. Without free descriptors, they pause for a second
+and log the problem once a minute.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ import structlog
 log = structlog.get_logger()
 
 BACKLOG = 2048
-TURN_MOST = 64  # connections accepted before other tasks run
+TURN_MOST = 64  # connections accepted per loop iteration
 SHARED_TURN_MOST = 2
-BEGIN_TURNS = 4  # of the loop, from a connection's accept until what it has sent is read
+BEGIN_TURNS = 4  # loop iterations from accepting a connection until its first bytes are read
 SAY_S = 60.0
 OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener(socket.socket):
-    """Limits how many connections asyncio accepts in one turn of its loop.
+    """Listening socket that limits how many connections asyncio accepts per loop iteration.
 
-    asyncio calls `accept` as often as the backlog is long: 2,048 times while everything else waits. Without descriptors
-    it pauses for a second, but only after as many calls, each of which logs a line and sets a timer that does the same
-    again: 441,506 lines in ten seconds.
+    asyncio calls `accept` once per backlog entry: 2,048 times while all other tasks wait. Without free descriptors,
+    asyncio pauses for a second, but only after all these calls, each of which logs a line and sets a timer that repeats
+    the same: 441,506 lines in ten seconds.
     """
 
     turn_most = TURN_MOST
@@ -53,20 +53,20 @@ class Listener(socket.socket):
 def listen(host: str, port: int) -> Listener:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    # asyncio sets this on sockets that it creates itself; without it every answer waits 40 ms.
+    # asyncio sets TCP_NODELAY only on sockets that it creates; without it every response is delayed by 40 ms.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Listener(fileno=bound.detach())
 
 
 def adopt(file: int) -> Listener:
-    """Adopt a socket that several processes share: each accepts a few at a time, so that all get some."""
+    """Return a listener on a socket shared by several processes, so each accepts few connections at a time."""
     adopted = Listener(fileno=file)
     adopted.turn_most = adopted._left = SHARED_TURN_MOST
     return adopted
 
 
 async def take_no_more(server: asyncio.Server) -> None:
-    """Close the server after those that it has just accepted have begun: asyncio drops them without a word."""
+    """Stop accepting and close the server once just accepted connections have started: asyncio would drop these."""
     loop = asyncio.get_running_loop()
     for bound in server.sockets:
         loop.remove_reader(bound.fileno())
@@ -78,8 +78,10 @@ async def take_no_more(server: asyncio.Server) -> None:
 def say_it_once(
     loop: asyncio.AbstractEventLoop, is_outage: Callable[[BaseException], bool] = lambda error: False
 ) -> None:
-    """Log one line a minute instead of one a second while there are no descriptors, and none about an outage that
-    broke off what nobody waits for any more: who did wait has logged it.
+    """Install an exception handler that limits repeated log lines.
+
+    A lack of file descriptors is logged once a minute instead of once a second. An outage that ended a future whose
+    result is no longer awaited is not logged, because the code that did wait has logged it.
     """
     said_at = -SAY_S
 

@@ -1,6 +1,6 @@
-"""How the process logs: one line per event, times in UTC, never the values of variables, nobody's address.
+"""Logging configuration: one line per event, UTC times, no values of local variables, no email or phone addresses.
 
-What is bound to a task (structlog.contextvars) is in all of its lines: a request's id, a message's, an event's.
+Values bound to a task (structlog.contextvars), such as a request, message or event id, are in all lines of the task.
 """
 
 import logging
@@ -17,16 +17,20 @@ from heliograph.domain.operations.erasure import hide_addresses
 Format = Literal["text", "json"]
 
 FOLD_S = 10.0
-KINDS_MAX = 1000  # different errors remembered at a time
+KINDS_MAX = 1000  # maximum number of different errors remembered
 SAME = ("event", "error", "work", "loop")
 
 
 class Fold:
-    """Folds repeated errors: the first is logged, then one every ten seconds with the number left out as `more`."""
+    """Log processor that folds repeated errors: logs the first, then one per ten seconds with the number of omitted
+    lines as `more`.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._seen: dict[tuple[str, ...], tuple[float, int]] = {}  # last logged at, number left out since
+        self._seen: dict[
+            tuple[str, ...], tuple[float, int]
+        ] = {}  # time of the last logged line, number of lines omitted since
 
     def __call__(self, _: Any, __: str, line: Any) -> Any:
         if "error" not in line:
@@ -43,7 +47,7 @@ class Fold:
 
 
 class Impersonal:
-    """What is logged cannot be erased: email addresses and phone numbers are left out of the finished line."""
+    """Renderer that hides email addresses and phone numbers in the rendered line, because logs cannot be erased."""
 
     def __init__(self, render: Any) -> None:
         self._render = render
@@ -53,24 +57,24 @@ class Impersonal:
 
     @staticmethod
     def values(_: Any, __: str, line: Any) -> Any:
-        """Hide the same in what becomes JSON, before it does: an escape is not to lose its letter."""
+        """Hide addresses in the values before they are rendered as JSON, so that no JSON escape is damaged."""
         return _hidden(line)
 
 
 class Retold(logging.Handler):
-    """What libraries log, as lines like all others."""
+    """Handler that logs records of libraries through structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         told = structlog.get_logger().error if record.levelno >= logging.ERROR else structlog.get_logger().warning
         try:
             text = record.getMessage()
-        except Exception:  # of arguments that do not fit: it must not break who logs it
+        except Exception:  # the arguments do not match the format; logging must not raise in the library
             text = str(record.msg)
         told("a library says", logger=record.name, text=text, exc_info=record.exc_info)
 
 
 def configure(now: Callable[[], float], process: int | None = None, form: Format = "text") -> None:
-    """Configure logging; `now` gives seconds from a monotonic clock, `process` its number among several."""
+    """Configure logging. `now` returns monotonic seconds; `process` is the number of this process among several."""
     as_json = form == "json"
     if as_json:
         logging.basicConfig(level=logging.WARNING, handlers=[Retold()], force=True)
@@ -97,7 +101,7 @@ def configure(now: Callable[[], float], process: int | None = None, form: Format
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        # Looked up for each line, since it may be replaced. Written at once: other processes write there too.
+        # stderr is looked up per line because it may be replaced. Each line is one write: processes share stderr.
         logger_factory=lambda: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

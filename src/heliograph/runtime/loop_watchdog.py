@@ -1,4 +1,4 @@
-"""Watches the event loop: how late it runs, and what blocked it."""
+"""Event loop watchdog: measures the loop's lag and reports what blocked it."""
 
 import asyncio
 import faulthandler
@@ -19,39 +19,40 @@ log = structlog.get_logger()
 TICK_S = 0.1
 LOOK_S = 0.05
 HELD_S = 0.25  # beyond this the log names what blocked the loop
-SPAN_S = 60.0  # the metric is the longest lag of this span and the one before
+SPAN_S = 60.0  # the metric is the longest lag of the current and the previous period of this length
 OURS = "/heliograph/"
-STUCK = 70  # the exit code: EX_SOFTWARE
+STUCK = 70  # exit code EX_SOFTWARE
 STDERR = 2
-THREADS = 2  # whose CPU time is counted together
+THREADS = 2  # ITIMER_PROF counts the CPU time of all threads; this many may run at once
 
 
 class LoopWatch:
-    """The loop records when it runs; a thread inspects it while it is late, and ends a process whose loop is stuck.
+    """Watchdog of the event loop. A thread inspects a late loop, and ends the process if the loop is stuck.
 
-    Where what holds the loop lets no other thread run either, a regular expression for example, the kernel ends it by a
-    signal: after as much CPU time, which does not pass while the process or the machine stands still.
+    If the blocking code also blocks all other threads, such as a regular expression that holds the GIL, the kernel ends
+    the process with a signal. This signal is based on CPU time, which does not pass while the process or the machine is
+    suspended.
 
-    A request costs nothing but the name of its route, which its task carries.
+    The only cost per request is setting the task name to the route.
     """
 
     def __init__(self, stuck_s: float = 0) -> None:
-        """Make a watch that ends the process when it is stuck for `stuck_s`; 0 means never."""
+        """End the process if the loop is stuck for `stuck_s` seconds; 0 means never."""
         self._stuck_s = stuck_s
         self._due = self._computed = 0.0
         self._held_by: dict[str, str] | None = None
         self._worst = self._worst_before = self._span_end = 0.0
 
     def lag(self) -> float:
-        """Return the longest lag of the last minute or two, in seconds."""
+        """Return the longest lag of the last one to two minutes, in seconds."""
         return max(self._worst, self._worst_before)
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Measure the lag until cancelled."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
         self._due = loop.time() + TICK_S
         if self._stuck_s:
-            faulthandler.register(signal.SIGPROF, file=STDERR, chain=True)  # says where, and then ends the process
+            faulthandler.register(signal.SIGPROF, file=STDERR, chain=True)  # prints the stack, then ends the process
         looking = (loop, threading.get_ident(), stop)
         threading.Thread(target=self._look, args=looking, name="loop watch", daemon=True).start()
         try:
@@ -73,14 +74,14 @@ class LoopWatch:
         metrics.LOOP_LAG.set(self.lag())
         metrics.flush()
         if lag > HELD_S:
-            # Of the lag: the rest was the machine's, or another thread's.
+            # CPU time of this thread during the lag; the rest was spent by other threads or by the machine.
             computed = round(_thread_s() - self._computed, 3)
             held_by = self._held_by or {"by": "unknown"}
             log.warning("event loop blocked", seconds=round(lag, 3), computed=computed, **held_by)
         self._held_by = None
 
     def _look(self, loop: asyncio.AbstractEventLoop, thread: int, stop: threading.Event) -> None:
-        seen, looks = self._due, 0  # at one and the same delay: none while the whole process stands still
+        seen, looks = self._due, 0  # checks during the same delay; none happen while the whole process is suspended
         while not stop.wait(LOOK_S):
             late = loop.time() - self._due
             if self._held_by is None and late > HELD_S:
@@ -95,11 +96,11 @@ class LoopWatch:
         stuck = self._held_by or {"by": "unknown"}
         log.error("event loop stuck: ending the process", seconds=round(late, 1), **stuck, stack="".join(stack))
         sys.stderr.flush()
-        os._exit(STUCK)  # nothing else can be relied on; all that was answered is durable
+        os._exit(STUCK)  # a clean shutdown is not possible; all acknowledged data is durable
 
 
 def _name(task: "asyncio.Task[object] | None") -> str:
-    """Return a request's route or a duty's function; without a task, a connection is being read."""
+    """Return the route of a request or the function of a background job; "connections" if no task is running."""
     if task is None:
         return "connections"
     name = task.get_name()
@@ -107,13 +108,13 @@ def _name(task: "asyncio.Task[object] | None") -> str:
 
 
 def _thread_s() -> float:
-    """Return how long this thread has computed."""
+    """Return the CPU time of this thread in seconds."""
     used = resource.getrusage(resource.RUSAGE_THREAD)
     return used.ru_utime + used.ru_stime
 
 
 def _place(frame: FrameType | None) -> str:
-    """Return the innermost line of our own code, else the innermost line."""
+    """Return file and line of the innermost frame in our own code, else of the innermost frame."""
     first = frame
     while frame is not None and OURS not in frame.f_code.co_filename:
         frame = frame.f_back

@@ -1,6 +1,6 @@
-"""What this process counts for Prometheus. What the database knows is asked for when somebody looks (api/health.py).
+"""Prometheus metrics of this process. Metrics from the database are queried at each scrape (api/health.py).
 
-Several processes of one parent count in files that they share, so that each answers for all of them (ADR 0027).
+Processes of one parent keep their metrics in shared files, so that each process can report for all (ADR 0027).
 """
 
 import os
@@ -22,22 +22,22 @@ from prometheus_client import (
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # where the processes of one parent count; prometheus-client reads it when imported
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # folder of the shared metric files; prometheus-client reads it on import
 TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
-QUICK_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # as OpenTelemetry has them
+QUICK_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # OpenTelemetry's default buckets
 PATIENT_S = (1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
 BRIEF_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10)
 MANY = (1, 2, 5, 10, 20, 50, 100, 200, 512)
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # as many series again, of no use
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series without benefit
 
 
 class _Count:
-    """Counts in this process; the library hears of it when somebody looks, and every tenth of a second.
+    """Buffered counter, flushed to prometheus-client at each scrape and every tenth of a second.
 
-    Its own counting takes locks, and files where processes share them: 1 to 2 µs, and 2 to 4 for a histogram; this 0.1
-    and 0.3. On the event loop alone, like all that is counted here.
+    The library takes locks, and writes files if processes share them: 1 to 2 µs per count, 2 to 4 µs for a histogram.
+    Buffering takes 0.1 and 0.3 µs. Use on the event loop only, like all metrics of this module.
     """
 
     __slots__ = ("_child", "_new")
@@ -56,7 +56,7 @@ class _Count:
 
 
 class _Steps:
-    """The same of a histogram."""
+    """Buffered histogram, flushed like `_Count`."""
 
     __slots__ = ("_bounds", "_child", "_new", "_total")
 
@@ -71,9 +71,10 @@ class _Steps:
         self._total += value
 
     def flush(self) -> None:
-        """Flush.
+        """Add the buffered observations to the library's histogram.
 
-        The library has no public way to add several at once; tests/test_metrics.py fails when these names go.
+        Uses private attributes, because the library has no public method to add several observations at once;
+        tests/test_metrics.py fails if these attributes are removed.
         """
         if not any(self._new):
             return
@@ -94,7 +95,7 @@ _batches: list[_Batch] = []
 
 
 class _Labelled(dict[Labels, _Own], Generic[_Own]):
-    """Label values, in the order of the names → what counts them; made when it is first asked for."""
+    """Label values, in the order of the label names → buffered metric, created on first access."""
 
     def __init__(self, make: Callable[..., _Own]) -> None:
         self._make = make
@@ -117,7 +118,7 @@ def _histogram(name: str, meaning: str, *labels: str, bounds: Iterable[float]) -
 
 
 def _gauge(name: str, meaning: str, *labels: str, among: Literal["liveall", "livesum", "livemax"]) -> Gauge:
-    """Make a gauge; `among` says what several processes make of theirs."""
+    """Return a gauge; `among` is how the values of several processes are combined."""
     return Gauge(f"heliograph_{name}", meaning, labels, multiprocess_mode=among)
 
 
@@ -176,7 +177,7 @@ COMMIT_S = _histogram("commit_duration_seconds", "Transactions that many sends o
 COMMIT_SIZE = _histogram("commit_batch_size", "Sends or outcomes in one of them.", bounds=MANY)[()]
 transacted = _histogram("db_transaction_seconds", "Transactions, by what they are about.", "name", bounds=BRIEF_S)
 found_busy = _counter("db_busy_total", "Transactions that had to wait for others, or to run again.", "name")
-under_way = {"read": 0, "write": 0}  # transactions, with those that wait for a connection
+under_way = {"read": 0, "write": 0}  # transactions, including those waiting for a connection
 _IN_USE = _gauge("db_pool_in_use", "Transactions that have or want a connection.", "name", among="livesum")
 LEDGER_OFF = _gauge(
     "ledger_difference", "By how much the accounts differ from the sum of their ledgers.", among="livemax"
@@ -193,7 +194,7 @@ PROGRESS = _gauge(
 
 
 def flush() -> None:
-    """Tell the library what was counted: before somebody looks, and now and then for the other processes."""
+    """Flush buffered metrics to the library: before each scrape, and periodically for the other processes."""
     for one in _batches:
         one.flush()
     for name, count in under_way.items():
@@ -201,7 +202,7 @@ def flush() -> None:
 
 
 class Families:
-    """Figures that were asked for just now."""
+    """Gauges computed for one scrape."""
 
     def __init__(self) -> None:
         self._gauges: dict[str, GaugeMetricFamily] = {}
@@ -212,7 +213,7 @@ class Families:
         self._gauges[name].add_metric(list(labels.values()), value)
 
     def declare(self, name: str, meaning: str, *labels: str) -> Callable[..., None]:
-        """Takes values and their labels; it is there by name when none comes."""
+        """Return a function that adds a value with its labels. The gauge is listed even if no value is added."""
         made = self._gauges[name] = GaugeMetricFamily(f"heliograph_{name}", meaning, labels=list(labels))
         return lambda value, *given: made.add_metric(list(given), value)
 
@@ -221,7 +222,7 @@ class Families:
 
 
 def written(asked: Families) -> bytes:
-    """Return all that was flushed and asked for, in Prometheus's text form. It takes a while, in any thread."""
+    """Return all flushed metrics and the gauges in `asked` in Prometheus text format. Slow; thread-safe."""
     both = CollectorRegistry()
     for part in (_OfAll() if SHARED in os.environ else REGISTRY, asked):
         both.register(part)
@@ -229,22 +230,23 @@ def written(asked: Families) -> bytes:
 
 
 class _OfAll:
-    """What the processes of one parent counted; as with one process, what none has counted yet is there by name."""
+    """Metrics of all processes of one parent. Metrics without values are listed by name, as with a single process."""
 
     def collect(self) -> Iterable[Metric]:
         counted = {one.name: one for one in MultiProcessCollector(None).collect()}  # type: ignore[no-untyped-call]
         yield from counted.values()
         for one in REGISTRY.collect():
-            if one.name.startswith("heliograph_") and one.name not in counted:  # the library's own are of one process
+            # The library's own metrics are left out: they describe a single process.
+            if one.name.startswith("heliograph_") and one.name not in counted:
                 yield Metric(one.name, one.documentation, one.type)
 
 
 def share(folder: Path) -> None:
-    """Let processes that the parent starts from now on count there."""
+    """Make child processes started after this call write their metrics to `folder`."""
     os.environ[SHARED] = str(folder)
 
 
 def leave(pid: int) -> None:
-    """Tell, in the parent, that a process ended: what it counted stays, what it was at does not."""
+    """Record in the parent that a child process ended: its counters stay, its gauges are removed."""
     if SHARED in os.environ:
         mark_process_dead(pid)  # type: ignore[no-untyped-call]

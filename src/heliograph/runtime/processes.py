@@ -1,6 +1,6 @@
 """Runs the service in several processes that share the listening sockets of one parent (ADR 0027).
 
-The parent starts, watches, replaces and stops them. It opens no database and answers no request.
+The parent starts, watches, replaces and stops the child processes. It opens no database and answers no requests.
 """
 
 import asyncio
@@ -18,23 +18,23 @@ from heliograph.runtime.systemd import environment_of_others, feed_watchdog, not
 
 log = structlog.get_logger()
 
-# Starts another process of this program. -P: modules are never imported from the current folder.
+# Command that starts a child process. -P: never import modules from the current folder.
 COMMAND = (sys.executable, "-P", "-m", "heliograph.cli.main")
 
-PAUSE_S = 0.5  # before a process that died is started again; twice as long after each death …
+PAUSE_S = 0.5  # delay before a dead process is restarted; doubles after each death …
 PAUSE_MOST_S = 30.0
-LIVED_S = 60.0  # … of one that did not live so long
-STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)  # the latter before it listens for these signals
-DEATHS_MAX = 3  # of every process in a row, each before it was ready: then nothing can be served
+LIVED_S = 60.0  # … of a process that lived shorter than this
+STOPPED = (0, -signal.SIGTERM, -signal.SIGINT)  # negative if the process had not installed its signal handlers yet
+DEATHS_MAX = 3  # the service stops when every process has died this often in a row before it was ready
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A process among several: its number, and what it has from its parent, as numbers of open files."""
+    """Start parameters of a child process: its number and the file descriptors inherited from the parent."""
 
     number: int
-    control: int  # takes one line when the process is ready; ends with the parent
-    sockets: list[tuple[str, int]]  # what each listens for
-    greets: bool  # the first of all: it says whether there is an operator yet
+    control: int  # the child writes one line here when ready; closed when the parent dies
+    sockets: list[tuple[str, int]]  # purpose and file descriptor of each listening socket
+    greets: bool  # the first process; its ready line says whether an operator account exists
 
 
 class Child:
@@ -42,8 +42,9 @@ class Child:
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._process = process
-        self._writer = writer  # open as long as the parent lives
-        self.greeting = asyncio.create_task(reader.readline())  # empty: it ended before it was ready
+        self._writer = writer  # stays open as long as the parent lives
+        # The ready line; empty if the process ended before it was ready.
+        self.greeting = asyncio.create_task(reader.readline())
         self.ended = asyncio.create_task(self._end())
 
     def stop(self, how: signal.Signals) -> None:
@@ -58,7 +59,7 @@ class Child:
 
 
 class Parent:
-    """`greet` is called with what the first process says, once all are ready."""
+    """The parent process. `greet` is called with the first process's ready line once all processes are ready."""
 
     def __init__(
         self,
@@ -72,16 +73,16 @@ class Parent:
         self._greet = greet
         self._command = command
         self._children: dict[int, Child] = {}
-        self._running: set[Child] = set()  # also those that are to take another's place, or have left theirs
-        self._greeted: dict[int, str] = {}  # what each one said when it was ready first
-        self._failures = dict.fromkeys(self._numbers, 0)  # deaths in a row before it was ready
+        self._running: set[Child] = set()  # including replacements that are starting and processes being replaced
+        self._greeted: dict[int, str] = {}  # process number → its first ready line
+        self._failures = dict.fromkeys(self._numbers, 0)  # consecutive deaths before the process was ready
         self._stopping = asyncio.Event()
         self._tasks = asyncio.TaskGroup()
         self._replacing = self._again = False
         self._code = 0
 
     async def run(self) -> int:
-        """Run until SIGTERM, SIGINT or nothing can be served; return the exit code."""
+        """Run until SIGTERM, SIGINT or until no process becomes ready; return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
@@ -94,11 +95,11 @@ class Parent:
         return self._code
 
     async def _keep(self, number: int) -> None:
-        """Start the process of this number, and another whenever it dies."""
+        """Start process `number` and restart it whenever it dies."""
         loop, pause_s = asyncio.get_running_loop(), PAUSE_S
         while not self._stopping.is_set():
             began = loop.time()
-            if number not in self._children or self._children[number].ended.done():  # no other has taken its place
+            if number not in self._children or self._children[number].ended.done():  # not replaced meanwhile
                 self._children[number] = await self._start(number)
             if greeting := await self._children[number].greeting:
                 self._failures[number] = 0
@@ -122,7 +123,7 @@ class Parent:
         if number in self._greeted:
             return
         self._greeted[number] = greeting
-        if number == 1:  # it has migrated, and shows that the settings are good
+        if number == 1:  # it has migrated the database, and its start shows that the settings are valid
             for other in self._numbers[1:]:
                 self._tasks.create_task(self._keep(other))
         if len(self._greeted) == len(self._numbers):
@@ -151,7 +152,7 @@ class Parent:
         return child
 
     async def _end_of(self, number: int) -> int:
-        """Wait until the process of this number ends and none has taken its place; return its code."""
+        """Wait until process `number` ends without having been replaced; return its exit code."""
         while True:
             child = self._children[number]
             code = await child.ended
@@ -162,12 +163,12 @@ class Parent:
         notify("STOPPING=1")
         self._stopping.set()
         for _, bound in self._sockets:
-            bound.close()  # as the children close theirs: new connections are refused
+            bound.close()  # the children close theirs too, so new connections are refused
         for child in self._running:
             child.stop(how)
 
     def _reload(self) -> None:
-        self._again = True  # those already replaced may have read what has changed since
+        self._again = True  # replaced processes may have read settings that have changed since
         if not self._replacing:
             self._replacing = True
             self._tasks.create_task(self._replace())
@@ -180,11 +181,11 @@ class Parent:
         self._replacing = False
 
     async def _replace_all(self) -> bool:
-        """Replace one after the other, each when another is ready in its place. They read their settings again."""
+        """Replace all processes one by one, each after its replacement is ready, so that they reload their settings."""
         for number in self._numbers:
             old = self._children.get(number)
             if old is None or not await old.greeting or old.ended.done():
-                continue  # it is about to be started anyway
+                continue  # it will be restarted anyway
             if self._stopping.is_set():
                 return False
             new = await self._start(number)
@@ -194,6 +195,6 @@ class Parent:
                     log.error("not replaced: the new process is not ready", process=number, code=code)
                 return False
             old, self._children[number] = self._children[number], new
-            old.stop(signal.SIGINT)  # at once: the others listen at the same address
+            old.stop(signal.SIGINT)  # stop at once: the other processes accept on the same sockets
             await old.ended
         return True

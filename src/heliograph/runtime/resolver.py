@@ -1,6 +1,6 @@
-"""The one DNS resolver: it asks the system's name servers, or one that is named, and keeps answers for their time.
+"""The DNS resolver of the service: queries the system's or a configured name server and caches answers for their TTL.
 
-Without threads: names that hang must not use up a pool that all share.
+It uses no threads: slow lookups must not exhaust a shared thread pool.
 """
 
 import asyncio
@@ -14,25 +14,27 @@ import dns.flags
 import dns.name
 import dns.resolver
 
-CACHED_MAX = 20_000  # answers
-NO_S = 300  # how long to believe that a name does not exist
+CACHED_MAX = 20_000  # maximum cached answers
+NO_S = 300  # maximum seconds to cache that a name does not exist
 
 _name = lru_cache(CACHED_MAX)(dns.name.from_text)
 
 
-Ask = Callable[[str, str], Awaitable[list[str]]]  # name, type → values; raises DnsSilent
+Ask = Callable[[str, str], Awaitable[list[str]]]  # (name, record type) → values; raises DnsSilent
 
 
 class DnsSilent(Exception):
-    """DNS did not answer; the text says how it failed and names no server."""
+    """The DNS query failed or timed out. The message is the kind of failure, without the server's name."""
 
 
 class Unknown(Exception):
-    """The name does not exist, or has no address."""
+    """The name does not exist or has no address."""
 
 
 class Answers(dns.resolver.LRUCache):
-    """Caches answers for their TTL, "no such name" for at most five minutes: without a SOA record it would last."""
+    """Cache of answers for their TTL, of negative answers for at most five minutes: without an SOA record they would
+    never expire.
+    """
 
     def put(self, key: Any, value: dns.resolver.Answer) -> None:
         if value.rrset is None:
@@ -42,13 +44,15 @@ class Answers(dns.resolver.LRUCache):
 
 class NameServers:
     def __init__(self, server: tuple[str, int] | None, lifetime_s: float) -> None:
-        """Ask `server`, host and port, or the system's if None; `lifetime_s` is of one query with all its retries."""
+        """Query `server` (host, port), or the system's name servers if None. `lifetime_s`: limit of one query with all
+        its retries.
+        """
         self._server = server
         self._lifetime_s = lifetime_s
         self._asked: dns.asyncresolver.Resolver | None = None
 
     async def ask(self, name: str | dns.name.Name, kind: str) -> Any:
-        """Return an Answer, empty when the name has no such record. Raises Unknown or DnsSilent."""
+        """Return an Answer, empty if the name has no record of this type. Raises Unknown or DnsSilent."""
         try:
             resolver = self._asked = self._asked or await self._make()
             asked = _name(name) if isinstance(name, str) else name
@@ -59,7 +63,7 @@ class NameServers:
             raise DnsSilent(type(error).__name__) from None
 
     async def servers(self) -> list[str]:
-        """Return the addresses of those that are asked."""
+        """Return the addresses of the name servers in use; empty if they cannot be determined."""
         try:
             return [str(server) for server in (await self._make()).nameservers]
         except (dns.exception.DNSException, OSError):
@@ -73,8 +77,8 @@ class NameServers:
             resolver.nameservers, resolver.port = [str(found[0][4][0])], port
         resolver.cache = Answers(CACHED_MAX)
         resolver.lifetime = self._lifetime_s
-        resolver.timeout = min(resolver.timeout, self._lifetime_s / 2)  # a lost packet is sent once more
-        # AD in a query asks for AD in the answer (RFC 6840); large answers come over UDP up to the usual size.
+        resolver.timeout = min(resolver.timeout, self._lifetime_s / 2)  # leaves time for a retry after a lost packet
+        # AD in a query requests AD in the answer (RFC 6840); UDP answers may have up to 1,232 bytes, the usual limit.
         resolver.flags = dns.flags.RD | dns.flags.AD
         resolver.use_edns(0, 0, 1232)
         return resolver

@@ -1,4 +1,4 @@
-"""What systemd wants to hear from a unit of Type=notify (sd_notify(3)); where it did not start us, nobody listens."""
+"""Sends state notifications to systemd (Type=notify, sd_notify(3)); does nothing if systemd did not start us."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ def notify(state: str) -> None:
 
 
 async def feed_watchdog() -> None:
-    """Feed it twice in the time after which it ends a process whose loop is stuck, until cancelled."""
+    """Notify systemd's watchdog twice per watchdog period, until cancelled; systemd ends a process that stops."""
     limit_s = int(os.environ.get("WATCHDOG_USEC", 0)) / 1_000_000
     while limit_s:
         notify("WATCHDOG=1")
@@ -24,5 +24,5 @@ async def feed_watchdog() -> None:
 
 
 def environment_of_others() -> dict[str, str]:
-    """Return the environment for processes that we start: we speak for them."""
+    """Return the environment for child processes, without systemd's variables: the parent sends their notifications."""
     return {name: value for name, value in os.environ.items() if name not in VARIABLES}

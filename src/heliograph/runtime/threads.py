@@ -1,6 +1,6 @@
-"""Threads by purpose: what people look at never waits in the line of what is sent, nor the other way round.
+"""Thread pools by purpose, so that reads for people and sends never wait for each other.
 
-All else that takes long is in asyncio's own threads.
+All other slow work runs in asyncio's default executor.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Threads that are started as they are needed, up to so many.
+    """Thread pool that starts threads on demand, up to `count`.
 
-    A result comes back to the event loop by one call. The standard library's executor takes twice the CPU time for it,
-    with a future of its own, locks and conditions for whoever waits in another thread; here nobody does.
+    A result returns to the event loop with one call. The standard library's executor takes twice the CPU time, because
+    it adds a future, locks and conditions for waiting from other threads, which is not needed here.
     """
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
         self._line: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._asked = 0  # and not answered yet; known to the event loop alone
+        self._asked = 0  # submitted and not finished; used on the event loop only
         self._closed = False
 
     def submit(self, work: Callable[..., T], *given: Any) -> "asyncio.Future[T]":
@@ -47,7 +47,7 @@ class Threads:
         return await self.submit(partial(contextvars.copy_context().run, work, *given, **named))
 
     def close(self) -> None:
-        """Finish what was submitted."""
+        """Wait for all submitted work and stop the threads."""
         self._closed = True
         for _ in self._threads:
             self._line.put(None)
@@ -55,7 +55,7 @@ class Threads:
             thread.join()
 
     def _start(self) -> None:
-        """Start one more; where it cannot, those that are there do it, and without any nothing was asked."""
+        """Start another thread. If the system refuses, the existing threads do the work; without any, raise."""
         thread = Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
         try:
             thread.start()
@@ -72,17 +72,17 @@ class Threads:
             if not future.cancelled():
                 try:
                     result = work(*given)
-                except StopIteration as raised:  # which no future takes
+                except StopIteration as raised:  # cannot be set on a future
                     error = RuntimeError(repr(raised))
                 except BaseException as raised:
                     error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so the result is not needed
                 loop.call_soon_threadsafe(self._answer, future, result, error)
-            del item, future, work, given, result, error  # not kept until the next
+            del item, future, work, given, result, error  # release references while waiting for the next item
 
     def _answer(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
         self._asked -= 1
-        if future.done():  # whoever asked is gone
+        if future.done():  # the caller was cancelled
             return
         if error is None:
             future.set_result(result)
@@ -90,11 +90,11 @@ class Threads:
             future.set_exception(error)
 
     async def run_large(self, octets: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Run work on so much: at once, or in a thread when it is large."""
+        """Run `work` on `octets` bytes of input: in a thread if large, else directly."""
         return work(*given, **named) if octets <= IN_THREAD else await self.run(work, *given, **named)
 
 
-# Two each: more would only compete for the interpreter's lock.
-LOOKING = Threads("looking", 2)  # answers, pages, previews
-ACCEPTING = Threads("accepting", 2)  # drafts of what is sent
-BUILDING = Threads("building", 2)  # mails for the wire
+# Two threads each: more would only compete for the GIL.
+LOOKING = Threads("looking", 2)  # API responses, pages, previews
+ACCEPTING = Threads("accepting", 2)  # preparing messages to accept
+BUILDING = Threads("building", 2)  # building MIME messages for SMTP

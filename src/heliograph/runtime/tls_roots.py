@@ -6,5 +6,5 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1)
 def system_roots() -> ssl.SSLContext:
-    """Return what trusts the system's certificates: 50 ms and 1 MB for the first who needs it, shared by all."""
+    """Return the shared TLS context with the system's root certificates; the first call takes 50 ms and 1 MB."""
     return ssl.create_default_context()

@@ -1,7 +1,7 @@
-"""Traces: a request, the hand-overs of what it sent and the webhooks about it are one (OpenTelemetry, an extra).
+"""OpenTelemetry tracing (an extra): one trace covers a request, its delivery attempts and its webhooks.
 
-Without an exporter in the OTEL_* variables nothing of it is imported; a caller's traceparent is kept and passed on all
-the same.
+Without an exporter in the OTEL_* variables, OpenTelemetry is not imported; a caller's traceparent is still stored and
+passed on.
 """
 
 import asyncio
@@ -14,22 +14,22 @@ from typing import Any, Literal, Self
 from heliograph.domain.network.trace_context import read_traceparent
 
 NAMED = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-OTLP = "otlp_proto_http"  # what `otlp` means: the extra has no other
+OTLP = "otlp_proto_http"  # the exporter for `otlp`: the only one in the extra
 STOP_S = 5.0
 
 Kind = Literal["SERVER", "PRODUCER", "CLIENT"]
 
-_tracer: Any = None  # None: there are no spans
+_tracer: Any = None  # None if tracing is off
 _provider: Any = None
 _kept: ContextVar[str | None] = ContextVar("kept", default=None)
 
 
 class NoTraces(Exception):
-    """They are asked for and cannot be made; the message says what to do."""
+    """Tracing is configured but cannot start; the message says how to fix it."""
 
 
 class Span:
-    """Something that takes time, perhaps a `with` block; `traceparent` is for what follows from it."""
+    """A span, usable as a context manager; `traceparent` is passed to the operations that follow from it."""
 
     def __init__(self, traceparent: str | None, own: Any = None) -> None:
         self.traceparent = traceparent
@@ -58,7 +58,7 @@ class Span:
 
 
 def start(version: str, environment: dict[str, str] | None = None) -> None:
-    """Start tracing as the OTEL_* variables say."""
+    """Start tracing as configured by the OTEL_* variables."""
     global _tracer, _provider
     given = dict(os.environ) if environment is None else environment
     names = [name.strip() for name in given.get(NAMED[0], "otlp").split(",")]
@@ -84,22 +84,22 @@ def start(version: str, environment: dict[str, str] | None = None) -> None:
 
 
 async def stop() -> None:
-    """Send what is left."""
+    """Stop tracing and export the remaining spans, waiting at most STOP_S."""
     global _tracer, _provider
     provider, _provider, _tracer = _provider, None, None
     if provider is not None:
-        ending = threading.Thread(target=provider.shutdown, daemon=True)  # if nobody takes them, the end does not wait
+        ending = threading.Thread(target=provider.shutdown, daemon=True)  # shutdown must not hang if the exporter does
         ending.start()
         await asyncio.to_thread(ending.join, STOP_S)
 
 
 def receive(traceparent: bytes | None) -> Span | None:
-    """Begin the span of a request, in the trace that a caller may have given; what it sends keeps it.
+    """Begin the span of a request, in the caller's trace if given, and store its traceparent for what it sends.
 
-    Returns None when there is nothing to end.
+    Returns None if there is no span and no traceparent.
     """
     if traceparent is None and _tracer is None:
-        if _kept.get() is not None:  # of the request before, on the same connection
+        if _kept.get() is not None:  # left from the previous request on this connection
             _kept.set(None)
         return None
     given = read_traceparent(traceparent.decode("latin-1")) if traceparent else None
@@ -109,12 +109,12 @@ def receive(traceparent: bytes | None) -> Span | None:
 
 
 def kept() -> str | None:
-    """Return the trace for what is sent by the request at hand."""
+    """Return the traceparent of the current request, for the messages it sends."""
     return _kept.get()
 
 
 def span(name: str, parent: str | None, kind: Kind, **attributes: str | int) -> Span:
-    """Begin a span for something that follows from what was sent."""
+    """Begin a span of work caused by a sent message, such as a delivery attempt; `parent` is its traceparent."""
     if _tracer is None:
         return Span(parent)
     begun = _begin(name, parent, kind)
@@ -136,5 +136,5 @@ def _begin(name: str, parent: str | None, kind: Kind) -> Span:
 
 
 def _dotted(name: str) -> str:
-    """Turn http_route into http.route; a name of two words has two underscores between them: status__code."""
+    """Return an attribute name with dots: http_route → http.route. Two underscores become one: status__code."""
     return name.replace("__", "\0").replace("_", ".").replace("\0", "_")
