@@ -1,1 +1,1 @@
-"""Other services' shapes: each file translates one service's calls to the use cases that /v1 has."""
+"""Compatibility APIs: each package or module translates the API of another service to the use cases of /v1."""

@@ -1,4 +1,4 @@
-"""All services in whose shape we answer."""
+"""The API adapters of all supported services."""
 
 from heliograph.compat.postal.routes import POSTAL
 from heliograph.compat.postmark.routes import POSTMARK

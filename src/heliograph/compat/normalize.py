@@ -1,4 +1,4 @@
-"""What other services' clients write in other ways than ours: empty fields, recipients with names, wrapped base64."""
+"""Normalises input of other services' clients: empty fields, recipients with display names, wrapped base64."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ from heliograph.domain.setup.records import Caller
 from heliograph.domain.text import quoted
 from heliograph.web.bodies import to_request
 
-_ONE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma in a quoted name parts nothing
-_FILE = ("content", "Content", "data")  # an empty file is a file
+_ONE = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++')  # a comma inside a quoted name is no separator
+_FILE = ("content", "Content", "data")  # fields with file content, which may be empty
 
-_PLACE = re.compile(r"messages\[[0-9]+\]\.?")  # of a batch: each mail is answered by itself
+_PLACE = re.compile(r"messages\[[0-9]+\]\.?")  # position in a batch; left out because each mail has a separate response
 _WORD = re.compile("[a-z_]+")
 _NAMED = re.compile(r"(?<=')[a-z]+(?=')|\b[a-z]+_[a-z_]+\b")
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def present(given: Any) -> Any:
-    """Leave out empty fields, its own and those in its lists: clients send them where there is nothing to say."""
+    """Return `given` without empty fields, at the top level and in lists: clients send these for absent values."""
     if not isinstance(given, dict):
         return given
     return {name: _items(value) for name, value in given.items() if not _is_empty(value)}
@@ -37,7 +37,7 @@ def given_as(kind: type[T], given: Any) -> T:
 
 def _items(value: Any) -> Any:
     if not isinstance(value, list):
-        return value  # what is inside an object is the caller's own: variables, headers, metadata
+        return value  # contents of objects are the caller's data: variables, headers, metadata
     return [_fields(one) if isinstance(one, dict) else one for one in value]
 
 
@@ -50,8 +50,9 @@ def _is_empty(value: Any) -> bool:
 
 
 def worded(refusal: Refusal, names: Mapping[str, str]) -> str:
-    """Its message with the shape's own names of fields (`names`: ours → theirs), wherever ours stand as names: in its
-    beginning, in quotes, or with a low line.
+    """Return the refusal's message with the other service's field names (`names`: ours → theirs).
+
+    Our names are replaced at the beginning of the message, in quotes, and where they contain an underscore.
     """
 
     def own(found: re.Match[str]) -> str:
@@ -65,11 +66,11 @@ def worded(refusal: Refusal, names: Mapping[str, str]) -> str:
 
 class Mailbox(NamedTuple):
     address: str
-    shown: str  # with its name, for the mail's header
+    shown: str  # address with display name, for the mail header
 
 
 def split_mailboxes(text: str | None, field: str) -> list[Mailbox]:
-    """Split a list at its commas."""
+    """Return the mailboxes of a comma-separated list; empty if `text` is empty."""
     given = (text or "").strip(" \t\r\n,")
     return [_mailbox(one, field) for one in _split(given, field)] if given else []
 
@@ -88,18 +89,20 @@ def shown(to: Sequence[Mailbox], cc: Sequence[Mailbox]) -> Shown:
 
 
 def own_sender(caller: Caller) -> str | None:
-    """Choose the sender of a mail that names none: at the brand's domain; in a sandbox it is the platform's."""
+    """Return the default sender of a mail without one, at the brand's domain; None without such a domain and in a
+    sandbox, where the platform's sender is used.
+    """
     domain = None if caller.team.sandbox else brand_domain(caller.team, caller.key, None)
     return f"{SENDER}@{domain.name}" if domain else None
 
 
 def unwrapped(base64: str) -> str:
-    """Write it in one line: mail has it in many."""
+    """Return base64 without line breaks, which mail clients add."""
     return base64.replace("\r", "").replace("\n", "")
 
 
 def _split(text: str, field: str) -> Iterator[str]:
-    """Split it; stops where it cannot go on, so that each character is looked at once or twice."""
+    """Yield the comma-separated entries; refuse invalid text at once, so that parsing takes linear time."""
     at, count = 0, 0
     while found := _ONE.match(text, at):
         at, count = found.end() + 1, count + 1

@@ -1,4 +1,6 @@
-"""Supabase's auth hooks: it makes the codes and signs its requests; we send them, from a template (compat.md)."""
+"""Supabase's auth hooks: Supabase generates the codes and signs its requests; we send the codes from a template
+(compat.md).
+"""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -32,7 +34,7 @@ from heliograph.web.route import Route, answer_once
 from heliograph.web.status import status_of
 
 PREFIX = "/hooks/supabase"
-AGAIN = (429, 500, 503)  # statuses after which Supabase tries once more
+AGAIN = (429, 500, 503)  # statuses after which Supabase retries
 NO_HOOK = (InvalidApiKey, MissingApiKey, NotFound, MethodNotAllowed, PayloadTooLarge)
 
 
@@ -70,7 +72,7 @@ async def _send(call: Call, retry_key: IdempotencyKey | None) -> Sent[Any]:
 
 
 def _fill(template: Template, told: dict[str, str]) -> dict[str, str]:
-    """Fill in what the template declares; what has one variable gets the one value there is, whatever it calls it."""
+    """Return values for the template's variables. A single variable receives a single value, whatever its name."""
     names = asked_names(template)
     if len(names) == 1 and len(told) == 1:
         return dict.fromkeys(names, *told.values())
@@ -78,7 +80,10 @@ def _fill(template: Template, told: dict[str, str]) -> dict[str, str]:
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Answer a refusal of a hook by a 200 that holds it, as Supabase wants; but not what is to come again."""
+    """Return a refusal as status 200 with an error in the body, as Supabase expects.
+
+    Refusals that Supabase should retry, and those that are not from the hook, keep their status.
+    """
     status = status_of(type(refusal))
     body = msgspec.json.encode({"error": {"http_code": status, "message": refusal.message}})
     kept = status in AGAIN or isinstance(refusal, NO_HOOK)

@@ -1,1 +1,1 @@
-"""Postal's API: a file for each of its subjects."""
+"""Postal's API, with one module per resource."""

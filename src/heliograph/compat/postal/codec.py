@@ -1,4 +1,4 @@
-"""What all of Postal's answers share: errors, and the envelope around them."""
+"""Postal's API format: errors and the response envelope."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ CODES: dict[type[Refusal], str] = {
     r.MessageNotFound: "MessageNotFound",
 }
 OTHER = "ValidationError"
-FIELDS = {"html": "html_body", "text": "plain_body", "filename": "name", "content": "data"}  # ours: Postal's
-ANSWERED = 200  # Postal answers a refusal so, and says in the body that it is one
+FIELDS = {"html": "html_body", "text": "plain_body", "filename": "name", "content": "data"}  # our name → Postal's
+ANSWERED = 200  # Postal's HTTP status for refusals; the body reports the error
 
 
 def token(request: Request) -> bytes:

@@ -1,4 +1,4 @@
-"""Postal's messages: what was sent, and the tries to deliver it."""
+"""Postal's messages: sent mails and their delivery attempts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +19,9 @@ from heliograph.web.request import Response
 from heliograph.webhooks.policy.formats.postal import TAG, message_id
 
 WAITS = "Pending"
-STATES = {"queued": WAITS, "sending": WAITS, "bounced": "Bounced", "failed": "HardFail"}  # all else is Sent
+STATES = {"queued": WAITS, "sending": WAITS, "bounced": "Bounced", "failed": "HardFail"}  # every other state is Sent
 TRIES = {"delivered": "Sent", "bounced": "Bounced", "failed": "HardFail"}
-# Every part of a message that can be asked for; those that nobody keeps are empty.
+# All parts of a message that clients can request; parts that are not stored are empty.
 PARTS = (
     *("status", "details", "inspection", "plain_body", "html_body", "attachments", "headers", "raw_message"),
     "activity_entries",
@@ -36,7 +36,7 @@ class PostalMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 async def read(call: Call) -> Response:
     asked = given_as(PostalMessage, call.json)
     found = await _found(call, asked.id)
-    content = EmailContent(from_name="", from_address="", to=[], subject="")  # retention has taken it
+    content = EmailContent(from_name="", from_address="", to=[], subject="")  # deleted by retention
     if found.facts.content is not None:
         content = await work(found.facts.size, msgspec.json.decode, found.facts.content, type=EmailContent)
     wanted = PARTS if asked.expansions is True else asked.expansions or ()

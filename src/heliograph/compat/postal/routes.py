@@ -1,4 +1,4 @@
-"""All calls of Postal's that we take, and how its clients speak."""
+"""The route table and the adapter of Postal's API."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

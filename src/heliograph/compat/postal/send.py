@@ -1,4 +1,4 @@
-"""Postal's sending API, by the use case of /v1/emails."""
+"""Postal's sending API, with the use case of /v1/emails."""
 
 import msgspec
 import pybase64
@@ -31,7 +31,7 @@ class PostalMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cc: list[str] | None = None
     bcc: list[str] | None = None
     from_: str | None = msgspec.field(default=None, name="from")
-    sender: str | None = None  # the envelope's sender is ours, by which bounces find their message
+    sender: str | None = None  # ignored: our envelope sender matches bounces to messages
     subject: str | None = None
     tag: str | None = None
     reply_to: str | None = None
@@ -44,7 +44,7 @@ class PostalMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 class PostalRaw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: str | None = None
-    mail_from: str | None = None  # as `sender`
+    mail_from: str | None = None  # ignored like `sender`
     rcpt_to: list[str] | None = None
     bounce: bool | None = None
 
@@ -72,7 +72,7 @@ async def send(call: Call) -> Response:
 
 
 async def send_raw(call: Call) -> Response:
-    """A whole mail, read as one that came by SMTP is."""
+    """Send a complete MIME message, parsed like one submitted by SMTP."""
     mail = given_as(PostalRaw, call.json)
     if not mail.data:
         raise MissingBody("data is missing. Send the whole mail in it, as base64.", param="data")

@@ -1,1 +1,1 @@
-"""Postmark's API: a file for each of its subjects."""
+"""Postmark's API, with one module per resource."""

@@ -1,4 +1,4 @@
-"""Postmark's bounces: mail that came back, was complained about or failed; activating one lifts the suppression."""
+"""Postmark's bounces: bounced, failed or complained mail; activating a bounce removes the suppression."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -23,13 +23,13 @@ from heliograph.webhooks.policy.formats.postmark import HARD, SOFT, SPAM, bounce
 
 TYPES = ("email.bounced", "email.complained", "email.failed")
 NOT_FOUND = 407
-SPANS = 20  # of events, that one page looks through
-INACTIVE_MOST = 1_000  # how far inactive addresses are counted
+SPANS = 20  # maximum batches of events searched for one page
+INACTIVE_MOST = 1_000  # inactive addresses are counted up to this number
 
 
 class Bounce(msgspec.Struct, frozen=True):
     event: StoredEvent
-    inactive: bool  # its address is on the suppression list now
+    inactive: bool  # the address is on the suppression list now
 
     def told(self, call: Call) -> dict[str, Any]:
         return bounced(self.event, call.caller.team) | {"Inactive": self.inactive, "CanActivate": self.inactive}
@@ -47,7 +47,7 @@ async def read(call: Call) -> Response:
 
 
 async def read_source(call: Call) -> Response:
-    """Which nobody keeps: Postmark's own answer is empty then, too."""
+    """Return an empty source, because sources are not stored; Postmark does the same for an expired source."""
     await _found(call)
     return answer({"Body": ""})
 
@@ -58,13 +58,13 @@ async def activate(call: Call) -> Response:
         try:
             team = call.caller.team.record
             await suppressions.remove(call.context.store, call.actor, team, found.event.recipient or "")
-        except SuppressionNotFound:  # somebody else was faster
+        except SuppressionNotFound:  # removed concurrently
             pass
     return answer({"Message": "OK", "Bounce": Bounce(found.event, False).told(call)})
 
 
 async def count(call: Call) -> Response:
-    """All that is counted, as long as figures are kept."""
+    """Return the number of bounces by type, from all stored statistics, and the number of inactive addresses."""
     store = call.context.store
     figures = (await store.figures.overview(call.team, 0, DAY_MS, ())).figures
     mails = Reached()
@@ -78,7 +78,7 @@ async def count(call: Call) -> Response:
 
 
 async def _pages(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
-    """Yield pages, newest first."""
+    """Yield batches of bounces, newest first."""
     store = call.context.store
     for _ in range(SPANS):
         page = await store.events.newest(call.team, TYPES, before, COUNT_MAX)
@@ -91,7 +91,7 @@ async def _pages(call: Call, before: str) -> AsyncIterator[list[Bounce]]:
 
 
 async def _found(call: Call) -> Bounce:
-    """Find a bounce: its number has the second in which it was made, and only those of that second are looked at."""
+    """Return the bounce with the number in the path. The number encodes its second; only this second is searched."""
     number = whole_number(call.params["id"], 16) or 0
     second = second_of(number)
     async for some in _pages(call, "evt_" + ulid((second + 1) * 1000, 0)):

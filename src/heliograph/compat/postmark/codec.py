@@ -1,4 +1,4 @@
-"""What all of Postmark's answers share: its key, its errors, the words that its clients read, and its pages."""
+"""Postmark's API format: API key, errors, messages that clients parse, and pagination."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -20,11 +20,11 @@ from heliograph.web.status import status_of
 T = TypeVar("T")
 
 PREFIX = "/compat/postmark"
-STREAM = "outbound"  # the only one
+STREAM = "outbound"  # the only message stream
 NO_STREAM = 1226
 COUNT_MAX = 500
-LOOKED = 5_000  # records that one page looks through
-INVALID = 300  # whatever is wrong with a mail and has no code of its own
+LOOKED = 5_000  # maximum records searched for one page
+INVALID = 300  # errors of a mail without a specific code
 CODES: dict[type[Refusal], int] = {
     r.MissingApiKey: 10,
     r.InvalidApiKey: 10,
@@ -50,7 +50,7 @@ CODES: dict[type[Refusal], int] = {
     r.TemplateNotFound: 1101,
     r.WrongTemplateChannel: 1101,
 }
-FIELDS = {  # ours: Postmark's
+FIELDS = {  # our name → Postmark's
     **{name: name.title() for name in ("to", "cc", "bcc", "from", "subject", "headers", "metadata", "attachments")},
     "reply_to": "ReplyTo",
     "html": "HtmlBody",
@@ -63,9 +63,9 @@ FIELDS = {  # ours: Postmark's
     "template_id": "TemplateAlias",
     "variables": "TemplateModel",
 }
-STATUS = {10: 401, 100: 503, 429: 429}  # by code; all else that is wrong with a mail is 422
+STATUS = {10: 401, 100: 503, 429: 429}  # HTTP status by Postmark code; other errors of a mail are 422
 KEPT_STATUS = (404, 405, 413, 500)
-# What Postmark's clients can ask for, and why we do not do it: by the beginning of the path.
+# Postmark's calls that we do not support, by path prefix, and the reason.
 DECLINED = {
     "/email/bulk": "This service sends what somebody waits for: send up to 500 mails with /email/batch.",
     "/messages/inbound": "Received mail is read at GET /v1/received.",
@@ -78,7 +78,7 @@ DECLINED = {
     "/data-removals": "An owner of the team erases an address in the dashboard, under Suppressions.",
     "/senders": "Senders are whole domains here: add them at /v1/domains.",
 }
-# Its clients read who it was from these very words.
+# Postmark's exact wording: its clients parse the addresses from this text.
 INACTIVE = (
     "Found inactive addresses: {}. Inactive recipients are ones that have generated a hard bounce, a spam complaint, "
     "or a manual suppression."
@@ -112,7 +112,7 @@ def word(refusal: Refusal) -> dict[str, Any]:
     if isinstance(refusal, r.RecipientSuppressed):
         told = REFUSED.format(", ".join(details["addresses"]))
     elif "address" in details:
-        field = (refusal.param or "").rpartition(".")[2]  # of a batch it says which mail's, too
+        field = (refusal.param or "").rpartition(".")[2]  # in a batch, the path begins with the mail's position
         told = f"Invalid '{field.replace('_', '-').title()}' address: '{details['address']}'."
     return {"ErrorCode": code, "Message": told}
 
@@ -121,14 +121,14 @@ def word(refusal: Refusal) -> dict[str, Any]:
 
 
 def asked(call: Call) -> dict[str, str]:
-    """Read the query: its clients do not agree about capitals in names."""
+    """Return the query with lower-case names: Postmark's clients use different capitalisation."""
     return {name.lower(): value for name, value in call.request.loose_query().items() if value}
 
 
 async def page_of(
     query: Mapping[str, str], pages: AsyncIterator[Sequence[T]], fits: Callable[[T], bool]
 ) -> tuple[list[T], int]:
-    """Return those that were asked for, and how many there are, as far as was looked."""
+    """Return the requested page of matching records, and the number of matches found so far."""
     count, offset = _ends(query)
     if count > COUNT_MAX or count + offset > LOOKED:
         raise InvalidRequest(
@@ -145,7 +145,7 @@ async def page_of(
 
 
 def cut(query: Mapping[str, str], records: Sequence[T]) -> Sequence[T]:
-    """Cut the page that was asked for out of a list that memory holds."""
+    """Return the requested page of an in-memory list."""
     count, offset = _ends(query)
     return records[offset : offset + count]
 
@@ -163,7 +163,7 @@ def _number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def span(query: Mapping[str, str]) -> tuple[int, int]:
-    """Return after and before which times: fromdate and todate are days or times, of UTC by default; both count."""
+    """Return the exclusive time limits of the inclusive fromdate and todate: days or times, UTC by default."""
     after, before = -1, FOREVER
     if text := query.get("fromdate"):
         after = _time(text, "fromdate") - 1

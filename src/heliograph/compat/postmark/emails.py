@@ -1,4 +1,4 @@
-"""Postmark's sending API: one mail or up to 500, direct or from a template, by the use case of /v1/emails."""
+"""Postmark's sending API: one mail or up to 500, direct or from a template, with the use case of /v1/emails."""
 
 from functools import partial
 from typing import Any
@@ -43,7 +43,7 @@ class PostmarkFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PostmarkMail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
-    """Nothing is tracked and there is one stream: the last three are read and mean nothing here."""
+    """A mail. The last three fields are accepted and ignored: nothing is tracked, and there is one stream."""
 
     from_: str | None = msgspec.field(default=None, name="From")
     to: str | None = None
@@ -66,7 +66,7 @@ class PostmarkTemplate(PostmarkMail, frozen=True, kw_only=True, forbid_unknown_f
     template_id: int | str | None = None
     template_alias: str | None = None
     template_model: dict[str, Any] | None = None
-    inline_css: bool | None = None  # read, and left as it is
+    inline_css: bool | None = None  # accepted and ignored
 
 
 class PostmarkTemplates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
@@ -98,7 +98,7 @@ async def _send(call: Call, mail: PostmarkMail) -> Response:
         return await send_email(call.context, call.caller, request, retry_key, headers)
 
     sent = await send_once(call.context, call.caller.key.id, call.retry(), story)
-    record = sent.record or msgspec.json.decode(sent.body, type=EmailRecord)  # what comes again is as it was kept
+    record = sent.record or msgspec.json.decode(sent.body, type=EmailRecord)  # a replayed response is stored as bytes
     return answer_once(sent, 200, msgspec.json.encode(_told(mail, request, record)))
 
 
@@ -106,7 +106,7 @@ async def _send_all(call: Call, messages: list[Any], kind: type[PostmarkMail]) -
     if len(messages) > BATCH_MAX:
         told = f"There are {len(messages)} messages, {BATCH_MAX} is the most."
         raise InvalidRequest(told, details={"code": TOO_MANY})
-    given: dict[str, tuple[PostmarkMail, EmailRequest]] = {}  # by id, of those that were prepared
+    given: dict[str, tuple[PostmarkMail, EmailRequest]] = {}  # by message id; prepared mails only
 
     async def prepare(context: Context, caller: Caller, mail: PostmarkMail) -> Acceptance:
         request, headers = _to_request(caller, mail)

@@ -1,4 +1,4 @@
-"""Postmark's outbound messages: what was sent and what became of it. Nothing is tracked: nobody opened or clicked."""
+"""Postmark's outbound messages: sent mails and their state. Nothing is tracked, so there are no opens or clicks."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ from heliograph.web.route import answer, answer_of
 from heliograph.webhooks.policy.formats.postmark import TAG, bounce_number
 
 WAITS = "queued"
-STATES = {WAITS: "Queued", "sending": "Processed"}  # all else is Sent
+STATES = {WAITS: "Queued", "sending": "Processed"}  # every other state is Sent
 EVENTS = {"delivered": "Delivered", "bounced": "Bounced", "complained": "Bounced", "failed": "Bounced"}
 METADATA = "metadata_"
 
@@ -43,14 +43,14 @@ async def list_all(call: Call) -> Response:
 async def read(call: Call) -> Response:
     found = await _found(call)
     facts = found.facts
-    content = EmailContent(from_name="", from_address="", to=[], subject="")  # retention has taken it
+    content = EmailContent(from_name="", from_address="", to=[], subject="")  # deleted by retention
     if facts.content is not None:
         content = await work(facts.size, msgspec.json.decode, facts.content, type=EmailContent)
     return await answer_of(facts.size, lambda: _message(facts) | _details(found, content))
 
 
 async def read_source(call: Call) -> Response:
-    """Which nobody keeps: Postmark's own answer is empty then, too."""
+    """Return an empty source, because sources are not stored; Postmark does the same for an expired source."""
     await _found(call)
     return answer({"Body": ""})
 
@@ -72,7 +72,7 @@ async def _found(call: Call) -> MessageDetails:
     return found
 
 
-# -- which --------------------------------------------------------------------------------------------------------
+# -- filters ------------------------------------------------------------------------------------------------------
 
 
 def _wanted(query: Mapping[str, str]) -> Search:
@@ -93,7 +93,7 @@ def _wanted(query: Mapping[str, str]) -> Search:
 
 
 def _address(text: str) -> str:
-    address = parse_address(text.replace(" ", "+"))  # a plus that was not encoded
+    address = parse_address(text.replace(" ", "+"))  # an unencoded plus arrives as a space
     if address is None:
         raise InvalidRequest(f"recipient is a whole email address, not {text[:80]!r}.", param="recipient")
     return address.normal
@@ -109,7 +109,7 @@ async def _pages(call: Call, wanted: Search) -> AsyncIterator[Sequence[MessageLi
 
 
 def _fits(query: Mapping[str, str]) -> Callable[[MessageLine], bool]:
-    """Tell whether it fits what the store's search does not look at."""
+    """Return a filter for the query parameters that the store's search does not support."""
     sender, subject = query.get("fromemail", "").lower(), query.get("subject", "").lower()
     metadata = {name.removeprefix(METADATA): text for name, text in query.items() if name.startswith(METADATA)}
     left = query.get("status", WAITS).lower() != WAITS
@@ -168,7 +168,7 @@ def _details(found: MessageDetails, content: EmailContent) -> dict[str, Any]:
         "Sandboxed": bool(found.facts.sandbox),
         "MessageEvents": [_event(event) for event in found.events if event.status in EVENTS or event.type == DELAYED],
     }
-    if content.to:  # which has the names
+    if content.to:  # the content has the recipients' names
         told |= {
             "From": name_addr(content.from_name, content.from_address),
             "To": [_mailbox(one) for one in content.to],

@@ -1,4 +1,4 @@
-"""All calls of Postmark's that we take, and how its clients speak."""
+"""The route table and the adapter of Postmark's API."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,12 +13,12 @@ from heliograph.web.request import Request, Response
 from heliograph.web.route import Route
 
 SEND, MANAGE = ("send",), ("manage",)
-WORDS: dict[str, Any] = {"body": dict, "body_max": 6 * MIB}  # of a template
+WORDS: dict[str, Any] = {"body": dict, "body_max": 6 * MIB}  # body options of template routes
 Answering = Callable[[Call], Awaitable[Response]]
 
 
 def _sends(path: str, call: Answering) -> list[Route]:
-    """Its clients do not agree about the slash at the end."""
+    """Return the routes of a sending call with and without a trailing slash: Postmark's clients use both."""
     lines = (f"POST {path}", f"POST {path}/")
     return [_route(line, call, SEND, body=Any, body_max=BATCH_BODY_MAX) for line in lines]
 

@@ -1,4 +1,4 @@
-"""Postmark's statistics, of what is counted here: recipients by day of UTC. Nothing is tracked, so nobody opened."""
+"""Postmark's statistics, from our counts of recipients per UTC day. Nothing is tracked, so there are no opens."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,7 +24,7 @@ async def read_server(call: Call) -> Response:
         {
             "ID": call.team,
             "Name": team.record.name,
-            "ApiTokens": [],  # which are kept as hashes
+            "ApiTokens": [],  # only hashes of API keys are stored
             "ServerLink": f"{call.context.base_url}/dashboard/teams/{team.record.id}",
             "Color": "Blue",
             "SmtpApiActivated": True,
@@ -61,7 +61,7 @@ async def overview(call: Call) -> Response:
 
 
 def by_day(**names: str) -> Callable[[Call], Awaitable[Response]]:
-    """Make the call that tells these figures: Postmark's name of each, and ours."""
+    """Return a route handler for daily statistics; `names` maps Postmark's names to ours."""
 
     def told(reached: Reached) -> dict[str, int]:
         return {theirs: getattr(reached, own) for theirs, own in names.items()}

@@ -1,4 +1,4 @@
-"""Postmark's message streams, of which there is one, and its suppressions."""
+"""Postmark's message streams (there is only one) and suppressions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ from heliograph.webhooks.policy.formats.postmark import REASONS, origin_of
 CHANGE_MAX = 50
 PAGE = 1_000
 DUMP_MAX = 50_000
-LINE_OCTETS = 200  # of one in an answer, about
+LINE_OCTETS = 200  # approximate bytes per item in a response
 
 
 class PostmarkAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
@@ -87,7 +87,7 @@ async def remove(call: Call) -> Response:
             raise InvalidEmail(f"{quoted(email)} is not a valid email address.")
         try:
             await suppressions.remove(call.context.store, call.actor, call.caller.team.record, email)
-        except SuppressionNotFound:  # as Postmark answers it
+        except SuppressionNotFound:  # Postmark also reports Deleted
             pass
         return "Deleted"
 

@@ -1,4 +1,4 @@
-"""Postmark's templates: saved and put into use at once, or before an operator where one has to decide."""
+"""Postmark's templates: saved and activated at once, or submitted to an operator if approval is required."""
 
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from heliograph.web.read_budget import work
 from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of
 
-PARTS = {"subject": "Subject", "html": "HtmlBody", "text": "TextBody"}  # ours: Postmark's
+PARTS = {"subject": "Subject", "html": "HtmlBody", "text": "TextBody"}  # our name → Postmark's
 
 
 class PostmarkWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
@@ -42,7 +42,7 @@ class PostmarkWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 class PostmarkTrial(PostmarkWords, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="pascal"):
     test_render_model: dict[str, Any] | None = None
-    inline_css_for_html_test_render: bool | None = None  # read, and left as it is
+    inline_css_for_html_test_render: bool | None = None  # accepted and ignored
 
 
 T = TypeVar("T", bound=PostmarkWords)
@@ -87,7 +87,7 @@ async def delete(call: Call) -> Response:
 
 
 async def validate(call: Call) -> Response:
-    """Tell what is wrong with each part, what it becomes with these values, and which are missing."""
+    """Return the errors of each template part, its rendering with the given values, and the missing variables."""
     given = _read(call, PostmarkTrial)
     base = Template(id="tpl_trial", team=call.caller.team.record.id, channel="email", name="Trial")
     edited = await work(reading_cost(call.json), _edited, base, given)

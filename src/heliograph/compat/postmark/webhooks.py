@@ -1,4 +1,4 @@
-"""Postmark's webhooks: endpoints whose events have its shape."""
+"""Postmark's webhooks: endpoints that receive events in Postmark's format."""
 
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from heliograph.webhooks.service import WebhookChange, WebhookRequest
 FORMAT = "postmark"
 TOLD = ("Delivery", "Bounce", "SpamComplaint", "SubscriptionChange")
 OURS = {theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TOLD}
-NEVER = ("Open", "Click")  # what is never told
+NEVER = ("Open", "Click")  # events that are never sent
 
 
 class PostmarkTrigger(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -46,7 +46,7 @@ async def create(call: Call) -> Response:
         raise InvalidRequest("Url is missing. Say where events are sent.", param="Url")
     wanted = WebhookRequest(url=_with_login(given.url, given), events=_events(given, set()), format=FORMAT)
     made = await call.management.webhooks.create(call.actor, _team(call), wanted)
-    own = given.http_auth or PostmarkLogin(username=USER, password=made.secret)  # shown once
+    own = given.http_auth or PostmarkLogin(username=USER, password=made.secret)  # shown only at creation
     return answer(_webhook(made.webhook) | {"HttpAuth": own})
 
 

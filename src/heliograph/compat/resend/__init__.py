@@ -1,1 +1,1 @@
-"""Resend's API: a file for each of its subjects."""
+"""Resend's API, with one module per resource."""

@@ -1,4 +1,4 @@
-"""What all of Resend's answers share: errors, lists, and bodies in which files are lists of numbers."""
+"""Resend's API format: errors, lists, and request bodies with files as lists of numbers."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -26,12 +26,12 @@ from heliograph.web.status import status_of
 T = TypeVar("T")
 
 PREFIX = "/compat/resend"
-FIELDS = {"template_id": "template.id", "variables": "template.variables", "url": "endpoint"}  # ours: Resend's
-PIECE = 64 * 1024  # bytes of a list that the decoder reads at once: it lets nobody else run meanwhile
+FIELDS = {"template_id": "template.id", "variables": "template.variables", "url": "endpoint"}  # our name → Resend's
+PIECE = 64 * 1024  # bytes of a list decoded at once: the decoder blocks other threads meanwhile
 
 _ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _FILES = (b'"content"', b'"data"')
-_LIST = re.compile(rb"\s{0,1000}+:\s{0,1000}+\[")  # begins behind a key
+_LIST = re.compile(rb"\s{0,1000}+:\s{0,1000}+\[")  # the beginning of a list value, after its key
 _NUMBERS = re.compile(rb"[0-9,\s]*+")
 _decode: Callable[[bytes], list[int]] = msgspec.json.Decoder(list[int]).decode
 
@@ -58,7 +58,7 @@ ERRORS: dict[type[Refusal], tuple[int, str]] = {
     r.StorageLimitReached: (429, "daily_quota_exceeded"),
     r.InsufficientCredit: (429, "monthly_quota_exceeded"),
 }
-# By the status that they have with us.
+# Other refusals, by our HTTP status.
 OTHERS: dict[int, tuple[int, str]] = {
     403: (403, "validation_error"),
     404: (404, "not_found"),
@@ -67,7 +67,7 @@ OTHERS: dict[int, tuple[int, str]] = {
     500: (500, "internal_server_error"),
     503: (500, "internal_server_error"),
 }
-# What Resend's clients can ask for, and why we do not do it.
+# Resend's calls that we do not support, and the reason.
 DECLINED = {
     ("audiences", "contacts", "contact-properties", "segments", "topics", "broadcasts"): (
         "This service sends what somebody waits for: it keeps no lists of contacts and sends no broadcasts."
@@ -89,13 +89,13 @@ class ResendDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Answer a refusal in our own words."""
+    """Return a refusal in Resend's error format, with our message."""
     own = status_of(type(refusal))
     status, name = ERRORS.get(type(refusal)) or OTHERS.get(own) or (422, "validation_error")
     message = worded(refusal, FIELDS)
     if own in (404, 405) and (why := _declined(request.path)):
         status, name, message = 404, "not_found", why
-    if refusal.details and "index" in refusal.details:  # of a batch
+    if refusal.details and "index" in refusal.details:  # position in a batch
         message = f"[{refusal.details['index']}] {message}"
     body = msgspec.json.encode({"statusCode": status, "name": name, "message": message})
     return Response(status, body, error_headers(refusal))
@@ -107,15 +107,19 @@ def _declined(path: str) -> str | None:
 
 
 def parse(raw: bytes) -> Any:
-    """Clients send an empty body with calls that need none, and files as lists of numbers, too many for our JSON."""
+    """Parse a request body.
+
+    Clients send empty bodies for calls without input, and files as lists of numbers, which exceed our limit of JSON
+    values and are therefore converted to base64 first.
+    """
     return parse_json(_packed(raw)) if raw else {}
 
 
 def _packed(raw: bytes) -> bytes:
-    """Write each list of octets as base64; whatever else is in its place stays, and is refused later."""
+    """Return the body with each file's list of octets as base64. Other values stay, and are refused later."""
     parts: list[bytes] = []
     done, start = 0, raw.find(b'"')
-    for _ in range(2 * JSON_VALUES_MAX):  # beyond them the body is refused anyway
+    for _ in range(2 * JSON_VALUES_MAX):  # a body with more values is refused anyway
         if start < 0:
             break
         end = text_end(raw, start)
@@ -135,7 +139,7 @@ def _numbers_end(raw: bytes, at: int) -> int:
 
 
 def _octets(numbers: bytes) -> bytes | None:
-    """Return the octets; None when it is no list of them."""
+    """Return a comma-separated list of octets as bytes; None if it is invalid."""
     octets, at = bytearray(), 0
     while True:
         comma = numbers.find(b",", at + PIECE, at + 2 * PIECE)
@@ -145,7 +149,7 @@ def _octets(numbers: bytes) -> bytes | None:
             octets += bytes(read)
         except ValueError:
             return None
-        if not read and (at or comma > 0):  # nothing beside a comma
+        if not read and (at or comma > 0):  # a comma without a number next to it
             return None
         if comma < 0:
             return bytes(octets) if at + len(piece) == len(numbers) else None
@@ -153,7 +157,7 @@ def _octets(numbers: bytes) -> bytes | None:
 
 
 def made_at(id_: str) -> str | None:
-    """Return when the record was made; of one whose id an operator chose nobody knows it."""
+    """Return the creation time from a record's id; None if an operator chose the id."""
     body = id_.partition("_")[2]
     return timestamp(ulid_ms(body)) if _ULID.fullmatch(body) else None
 
@@ -180,7 +184,7 @@ def listed(data: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
 
 
 def ends(call: Call, kind: str | None = None) -> tuple[int, str | None, str | None]:
-    """How many, after which id and before which one, of this kind when one is named."""
+    """Return limit, `after` id and `before` id from the query; ids must be of `kind` if given."""
     query = call.request.loose_query()
     given = {name: query[name] for name in ("after", "before") if query.get(name)}
     after, before = [read_id(given, name, kind) if kind else given.get(name) for name in ("after", "before")]
@@ -190,7 +194,10 @@ def ends(call: Call, kind: str | None = None) -> tuple[int, str | None, str | No
 
 
 def cut(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Sequence[T], bool]:
-    """Cut a page out of a list that memory holds: newest first, by ids, of which none has to be there."""
+    """Return a page of an in-memory list, newest first, and whether more records follow.
+
+    The ids in `after` and `before` need not exist.
+    """
     limit, after, before = ends(call)
     records = [
         record
@@ -201,7 +208,7 @@ def cut(call: Call, records: Sequence[T], id_of: Callable[[T], str]) -> tuple[Se
 
 
 def counted(call: Call, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the page that was asked for, of a short list in its own order, whose ids count."""
+    """Return the requested page of a short list, in the given order, whose ids are numbers."""
     limit, after, before = ends(call)
     for name, id_ in (("after", after), ("before", before)):
         if id_ is not None and whole_number(id_, 9) is None:

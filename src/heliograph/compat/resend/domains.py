@@ -18,9 +18,9 @@ RECORDS = {"dkim": "DKIM", "spf": "SPF", "return_path": "SPF", "dmarc": "DMARC",
 
 
 class ResendTracking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What Resend can do to mail on its way; we do nothing to it, so only the word to leave it alone is taken."""
+    """Tracking options of Resend. We never change mail, so only values that turn them off are accepted."""
 
-    id: str | None = None  # resend-python says it again
+    id: str | None = None  # resend-python repeats the id of the path
     open_tracking: bool | None = None
     click_tracking: bool | None = None
     tracking_subdomain: str | None = None
@@ -30,7 +30,7 @@ class ResendTracking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class ResendDomain(ResendTracking, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
-    region: str | None = None  # there is one: here
+    region: str | None = None  # accepted and ignored: there is one region
     custom_return_path: str | None = None
 
 

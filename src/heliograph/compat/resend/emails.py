@@ -1,4 +1,4 @@
-"""Resend's emails: sent, read, listed, moved and canceled by the use cases of /v1/emails."""
+"""Resend's emails: send, read, list, reschedule and cancel, with the use cases of /v1/emails."""
 
 from functools import partial
 from typing import Any
@@ -38,11 +38,11 @@ from heliograph.web.request import Response
 from heliograph.web.route import answer, answer_of, answer_once
 
 BATCH_MAX = 100
-KEY_MAX = 256  # characters of an Idempotency-Key
+KEY_MAX = 256  # maximum characters of an Idempotency-Key
 FILE_FIELDS = ("filename", "content", "content_type", "content_id")
-NO_VALUE = "true"  # of a tag that has a name only
-_TOLD: dict[Own, str] = {"canceled": "canceled", "suppressed": "suppressed"}  # our reasons that Resend has states for
-NAME_KEPT = 256  # characters of a recipient's name that lists and events show again
+NO_VALUE = "true"  # value of a tag that only has a name
+_TOLD: dict[Own, str] = {"canceled": "canceled", "suppressed": "suppressed"}  # our failure reason → Resend's state
+NAME_KEPT = 256  # maximum characters of a recipient's name in lists and events
 
 
 class ResendTag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class ResendTemplateUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class ResendEmail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that Resend's clients can send."""
+    """All fields that Resend's clients can send."""
 
     from_: str | None = msgspec.field(default=None, name="from")
     to: str | list[str] | None = None
@@ -76,7 +76,7 @@ class ResendEmail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class ResendMove(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scheduled_at: str
-    id: str | None = None  # resend-python says it again
+    id: str | None = None  # resend-python repeats the id of the path
 
 
 # -- sending ----------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _made(told: Fates, *, with_errors: bool) -> bytes:
 
 
 def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
-    """Return the mail as /v1/emails is sent it, with recipients' names; whatever is wrong with it is refused there."""
+    """Return the mail as a /v1/emails request, and its recipients with names; the use case validates the mail."""
     given, now = given_as(ResendEmail, value), call.context.clock.of(call.team)
     if given.topic_id is not None:
         raise InvalidRequest("topic_id: this service has no topics. Leave it out.", param="topic_id")
@@ -162,7 +162,7 @@ def _to_email(call: Call, value: Any) -> tuple[EmailRequest, Shown]:
 
 
 def _mailboxes(given: str | list[str] | None) -> list[tuple[str, str]]:
-    """Return names and addresses; what is no address is left for the use case to refuse."""
+    """Return (name, address) pairs; invalid addresses are kept for the use case to refuse."""
     texts = [given] if isinstance(given, str) else given or []
     parsed = [(text, parse_name_addr(text)) for text in texts]
     return [(found[0] or "", found[1].given) if found else ("", text) for text, found in parsed]
@@ -177,7 +177,7 @@ def _named(given: str | list[str] | None) -> list[str]:
 
 
 def _lowered(variables: dict[str, Any]) -> dict[str, Any]:
-    """Write names in small letters, as ours are: Resend takes capitals."""
+    """Return the variables with lower-case names, as ours are; Resend allows capitals."""
     lowered = {name.lower(): _lowered_items(value) for name, value in variables.items()}
     if len(lowered) < len(variables):
         raise InvalidRequest("A variable is given twice, in capital and small letters.", param="template")
@@ -202,22 +202,22 @@ def _file(item: Any, where: str) -> Any:
         why = "this service fetches no files. Send the file itself as content."
         raise InvalidAttachment(f"{where}.path: {why}", param=f"{where}.path")
     content = item.get("content")
-    if isinstance(content, dict) and content.get("type") == "Buffer":  # as Node writes one
+    if isinstance(content, dict) and content.get("type") == "Buffer":  # a Buffer as Node encodes it in JSON
         content = content.get("data")
-    if not isinstance(content, str | None):  # a list of octets has become base64 before
+    if not isinstance(content, str | None):  # lists of octets are already base64 here
         raise InvalidAttachment(f"{where}.content is not a file. {InvalidAttachment.fix}", param=f"{where}.content")
     named = {"content_id": item.get("inline_content_id"), **item, "content": content}
     return {name: named[name] for name in FILE_FIELDS if named.get(name) is not None}
 
 
-# -- what was sent ----------------------------------------------------------------------------------------------
+# -- sent emails ------------------------------------------------------------------------------------------------
 
 
 async def read(call: Call) -> Response:
     facts, content = await _found(call)
     recipients = await _recipients(call, facts)
     told: dict[str, Any] = {"html": content.html, "text": content.text}
-    if facts.content is not None:  # which has the names
+    if facts.content is not None:  # the content has the recipients' names
         sender = name_addr(content.from_name, content.from_address)
         told |= {"from": sender, "to": content.to, "cc": content.cc or None}
     return await answer_of(facts.size, lambda: _email(call, facts, recipients) | told)
@@ -269,13 +269,13 @@ async def _found(call: Call) -> tuple[MessageRow, EmailContent]:
     facts = await store.messages.facts(call.team, id_, call.hold) if is_email else None
     if facts is None:
         raise MessageNotFound(f"No email {id_[:80]!r}. {MessageNotFound.fix}", param="id")
-    if facts.content is None:  # retention has taken it
+    if facts.content is None:  # deleted by retention
         return facts, EmailContent(from_name="", from_address="", to=[], subject="")
     return facts, await work(facts.size, msgspec.json.decode, facts.content, type=EmailContent)
 
 
 async def _recipients(call: Call, line: MessageRow | MessageLine) -> list[RecipientLine]:
-    """Read the recipients of what failed: they say why."""
+    """Return the recipients of a failed message, which hold the reason; empty for other states."""
     if line.status != "failed":
         return []
     found = await call.context.store.messages.get(call.team, line.id)

@@ -1,4 +1,4 @@
-"""Files of mails, by links that whoever has one may follow for an hour: Resend's clients ask for them without a key."""
+"""Attachment downloads by signed links that are valid for an hour: Resend's clients download without a key."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -25,7 +25,7 @@ ENDED = "This link has ended, or its file is no longer kept. Read the email agai
 
 
 def link(call: Call, id_: str, file: str) -> FileLink:
-    until_s = call.context.clock.now() // SECOND_MS + LIVES_S  # real time, also of a team with a test clock
+    until_s = call.context.clock.now() // SECOND_MS + LIVES_S  # real time, even for a team with a test clock
     query = sign_link(call.context.reply_key, call.team, id_, file, until_s)
     url = f"{call.context.base_url}{PREFIX}/files/{id_}/{file}?{query}"
     return FileLink(download_url=url, expires_at=timestamp(until_s * SECOND_MS))

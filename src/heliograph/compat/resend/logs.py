@@ -1,4 +1,4 @@
-"""Resend's logs: the team's requests, without bodies, which nobody keeps."""
+"""Resend's logs: the team's requests, without bodies, which are not stored."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Resend's received emails: mail that came in for the team."""
+"""Resend's received emails: the team's inbound mail."""
 
 from typing import Any
 

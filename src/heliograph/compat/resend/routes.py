@@ -1,4 +1,4 @@
-"""All calls of Resend's that we take, and how its clients speak."""
+"""The route table and the adapter of Resend's API."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -77,7 +77,7 @@ ROUTES = (
 
 
 def check_media_type(request: Request) -> None:
-    """Calls without a body come without a type, too."""
+    """Check the media type if there is one: requests without a body have no Content-Type."""
     if b"content-type" in request.headers:
         request.check_media_type()
 

@@ -1,4 +1,4 @@
-"""Resend's suppressions; an address is its own id."""
+"""Resend's suppressions; the id of a suppression is its address."""
 
 from collections.abc import Awaitable, Callable
 
@@ -71,7 +71,7 @@ async def remove_several(call: Call) -> Response:
 
 
 async def _each(call: Call, do: Callable[[str], Awaitable[object]]) -> Response:
-    """All are read before one is touched."""
+    """Call `do` for each address in the body, after validating all addresses."""
     given = given_as(ResendSuppressions, call.json)
     if (given.emails is None) == (given.ids is None):
         raise InvalidRequest("Send either emails or ids.", param="emails")

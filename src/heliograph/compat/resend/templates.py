@@ -1,4 +1,4 @@
-"""Resend's templates: drafts that a team writes, and that publishing puts into use, or before an operator."""
+"""Resend's templates: a team edits drafts; publishing activates a draft or submits it for an operator's approval."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class ResendVariable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ResendTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    id: str | None = None  # resend-python says it again
+    id: str | None = None  # resend-python repeats the id of the path
     name: str | None = None
     subject: str | None = None
     html: str | None = None

@@ -1,4 +1,4 @@
-"""Resend's webhooks: endpoints whose events have its shape, and what each was told."""
+"""Resend's webhooks: endpoints that receive events in Resend's format, and their deliveries."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,8 +20,8 @@ from heliograph.webhooks.service import DeliveryRecord, WebhookChange, WebhookRe
 from heliograph.webhooks.store import WantedEvents
 
 STATES = {"waiting": "pending", "delivered": "success", "exhausted": "failed"}
-# Resend's name: ours. What the suppression list held back, and what was called back, failed for that reason here.
-# That a mail is scheduled has no name here: whoever asks for it alone listens to what such a mail does next.
+# Resend's event → ours. Suppressed and canceled mails are email.failed events here, with that reason.
+# We have no event for scheduled mails: a subscription to that event alone receives the next events of such mails.
 OURS = {
     **{theirs: [own for own, name in TYPES.items() if name == theirs] for theirs in TYPES.values()},
     **{theirs: ["email.failed"] for theirs in FAILED.values()},
@@ -35,7 +35,7 @@ class ResendWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ResendWebhookChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    webhook_id: str | None = None  # resend-python says it again
+    webhook_id: str | None = None  # resend-python repeats the id of the path
     endpoint: str | None = None
     events: list[str] | None = None
     status: str | None = None
@@ -55,7 +55,7 @@ async def list_all(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    return answer({"object": "webhook", **_webhook(_own(call)), "signing_secret": None})  # it was shown once
+    return answer({"object": "webhook", **_webhook(_own(call)), "signing_secret": None})  # shown only at creation
 
 
 async def change(call: Call) -> Response:
@@ -82,7 +82,7 @@ async def rotate(call: Call) -> Response:
     return answer({"object": "webhook", "id": made.webhook.id, "signing_secret": made.secret})
 
 
-# -- what it was told ---------------------------------------------------------------------------------------------
+# -- deliveries ---------------------------------------------------------------------------------------------------
 
 
 async def list_events(call: Call) -> Response:
@@ -117,7 +117,7 @@ async def replay(call: Call) -> Response:
 
 
 async def _delivery(call: Call) -> DeliveryRecord:
-    """Find the newest one that is not newer than this event: its own, when there is one."""
+    """Return the delivery of the event in the path: the newest delivery up to this event, if it is of this event."""
     id_, event = call.params["id"], call.params["event"]
     found = await call.management.webhooks.deliveries(_team(call), id_, event + "!", 1)
     if not found or found[0].event_id != event:
@@ -141,7 +141,7 @@ def _known(names: Iterable[str]) -> list[str]:
 
 
 def _ours(names: Iterable[str]) -> list[str]:
-    """Leave out what we never tell, such as opened mail; somebody who wants nothing else is told so."""
+    """Return our events for Resend's names; ignore events that we never send, such as opens, but refuse only those."""
     found = [own for name in names for own in OURS.get(name, [])]
     if not found:
         raise InvalidRequest(f"events: this service tells {', '.join(OURS)}.", param="events")

@@ -1,1 +1,1 @@
-"""Twilio: Verify v2 and Messages."""
+"""Twilio's Verify v2 and Messages APIs."""

@@ -1,4 +1,4 @@
-"""Twilio's shape: Basic auth with our key as the password, forms, its error envelope and its two forms of time."""
+"""Twilio's API format: Basic auth with our key as the password, form bodies, errors, and two time formats."""
 
 import binascii
 from base64 import b64decode
@@ -19,10 +19,10 @@ from heliograph.web.status import status_of
 
 PREFIX = "/compat/twilio"
 VERIFY = f"{PREFIX}/v2/Services"
-VERSION = "2010-04-01"  # of Messages
+VERSION = "2010-04-01"  # version of the Messages API
 
 
-# Ours → Twilio's status and code; what is not here has its own status, and 20000 plus that as its code.
+# Refusal → Twilio's status and code. Other refusals keep our status; their code is 20000 plus the status.
 CODES: dict[type[Refusal], tuple[int, int]] = {
     r.MissingApiKey: (401, 20003),
     r.InvalidApiKey: (401, 20003),
@@ -52,13 +52,13 @@ CODES: dict[type[Refusal], tuple[int, int]] = {
     r.VerifyRateLimited: (429, 60203),
     r.VerificationNotFound: (404, 20404),
 }
-NARROWER = {  # where one code of ours is several of Twilio's: by a detail, or by the parameter at fault
+NARROWER = {  # Twilio's codes that split one of ours, by a detail's name or the parameter at fault
     "country": (403, 60410),
     "checks": (429, 60202),
     "StatusCallback": (400, 21609),
     "ContentVariables": (400, 21656),
 }
-FIELDS = {  # ours: Twilio's
+FIELDS = {  # our name → Twilio's
     "to": "To",
     "channel": "Channel",
     "code": "Code",
@@ -68,7 +68,7 @@ FIELDS = {  # ours: Twilio's
     "scheduled_at": "SendAt",
     "expires_at": "ValidityPeriod",
 }
-INVALID_PARAMETER = (400, 60200)  # as Verify calls a number that is none
+INVALID_PARAMETER = (400, 60200)  # Verify's code for an invalid number
 
 
 def token(request: Request) -> bytes:
@@ -79,12 +79,12 @@ def token(request: Request) -> bytes:
 
 
 def account(request: Request) -> str:
-    """Return the SID that the caller goes by: answers repeat it."""
+    """Return the account SID that the caller sent; responses repeat it."""
     return _credentials(request)[2].decode("utf-8", "replace")
 
 
 def _credentials(request: Request) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the scheme in small letters, the colon if there is one, user and password."""
+    """Return the Authorization header's lower-case scheme, separator (empty if missing), user and password."""
     scheme, _, given = request.headers.get(b"authorization", b"").partition(b" ")
     try:
         user, separator, password = b64decode(given.strip(), validate=True).partition(b":")
@@ -101,7 +101,7 @@ def check_media_type(request: Request) -> None:
     check_kind(request.headers.get(b"content-type", b"").decode("latin-1"), files=False)
 
 
-# What Twilio's clients can ask for, and why we do not do it: by a part of the path, the last that is named.
+# Twilio's calls that we do not support, by path segment (the last match counts), and the reason.
 DECLINED = {
     "Services": "The team is the only service here: its settings are in the dashboard, and any VA… finds it.",
     "Attempts": "Verifications are listed in the dashboard and at GET /v1/verify.",
@@ -124,7 +124,9 @@ DECLINED = {
 
 
 def error(refusal: Refusal, request: Request, base_url: str) -> Response:
-    """Answer without a `type` and a `title`, which would be another kind of error to its libraries."""
+    """Return a refusal in Twilio's error format, without `type` and `title`: Twilio's libraries would treat an error
+    with these fields as another kind.
+    """
     status = status_of(type(refusal))
     status, code = CODES.get(type(refusal), (status, 20000 + status))
     for name in (*(refusal.details or {}), refusal.param):
@@ -142,12 +144,12 @@ def error(refusal: Refusal, request: Request, base_url: str) -> Response:
 
 
 def iso_time(ms: int) -> str:
-    """Write a time as Verify does: with milliseconds its library would not read it."""
+    """Return a time in Verify's format: without milliseconds, which Twilio's library cannot parse."""
     return f"{_moment(ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def mail_time(ms: int | None) -> str | None:
-    """Write a time as messages do: as in a mail."""
+    """Return a time in the format of Messages: as in a mail's Date header."""
     return None if ms is None else format_datetime(_moment(ms))
 
 

@@ -48,7 +48,7 @@ from heliograph.webhooks.policy.formats.twilio import (
 CHANNELS: tuple[Channel, ...] = ("sms", "whatsapp")
 SEND = {"sms": send_sms, "whatsapp": send_whatsapp}
 PAGE, PAGE_MAX = 50, 100
-# Twilio's own, and how a send to them is refused at once.
+# Twilio's test numbers, with the code and reason of the immediate refusal.
 TEST_NUMBERS = {
     "+15005550001": (21211, "it is invalid"),
     "+15005550002": (21612, "it cannot be reached"),
@@ -92,7 +92,7 @@ async def read(call: Call) -> Response:
 
 
 async def update(call: Call) -> Response:
-    """`Status=canceled` calls back what waits for its time; an empty `Body` takes the text of what has ended."""
+    """Cancel a scheduled message (`Status=canceled`), or redact the text of a finished message (empty `Body`)."""
     id_ = _id(call)
     if call.json.get("Status") == "canceled":
         await cancel(call.context, call.caller, _channel(id_), id_)
@@ -109,9 +109,12 @@ async def delete(call: Call) -> Response:
 
 
 async def list_all(call: Call) -> Response:
-    """List both channels, newest first; the token of a page is where the one before ended. `From` leaves some out."""
+    """Return messages of both channels, newest first. The page token is where the previous page ended.
+
+    `From` removes messages from a page, so a page can be shorter than PageSize.
+    """
     query = present(call.request.loose_query())
-    query |= {name: query[name].replace(" ", "+") for name in ("To", "From") if name in query}  # a plus not encoded
+    query |= {name: query[name].replace(" ", "+") for name in ("To", "From") if name in query}  # unencoded plus
     size = _number(query.get("PageSize", str(PAGE)), "PageSize")
     size, page = min(max(size, 1), PAGE_MAX), _number(query.get("Page", "0"), "Page")
     token, to = query.get("PageToken"), query.get("To", "")
@@ -154,11 +157,11 @@ async def list_all(call: Call) -> Response:
     )
 
 
-# -- what was sent -----------------------------------------------------------------------------------------------------
+# -- request fields ----------------------------------------------------------------------------------------------------
 
 
 def _template(call: Call) -> tuple[str, dict[str, Any]]:
-    """Return the template and its values."""
+    """Return the id of the template and the values of its variables."""
     form = call.json
     id_ = template_id(form.get("ContentSid", ""))
     if not id_:
@@ -170,7 +173,7 @@ def _template(call: Call) -> tuple[str, dict[str, Any]]:
 
 
 def _free_text(call: Call) -> FreeText | None:
-    """Return the body as it is, where it is caught and no template is named for it."""
+    """Return the message body as free text if it is captured (sandbox) and no template is named; else None."""
     form, caller = call.json, call.caller
     named = form.get("ContentSid") or _passthrough_id(caller, form)
     if not caller.caught or named or not form.get("Body"):
@@ -179,7 +182,10 @@ def _free_text(call: Call) -> FreeText | None:
 
 
 def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return the template that takes any text: named in place of a service, or by the key or the team."""
+    """Return the id and values of the pass-through template, which sends any text.
+
+    It is named in place of a messaging service, or set for the key or the team.
+    """
     templates, id_ = caller.team.templates, _passthrough_id(caller, form)
     if not id_ or not form.get("Body"):
         raise TemplateIdRequired(FREE_TEXT, param="ContentSid")
@@ -191,7 +197,8 @@ def _passthrough(caller: Caller, form: dict[str, str]) -> tuple[str, dict[str, A
 def _passthrough_id(caller: Caller, form: dict[str, str]) -> str:
     given = form.get(SERVICE, "")
     named = template_id(given)
-    known = named in caller.team.templates or given.startswith(PREFIXES["template"])  # what is named so is meant
+    # A value with our prefix always means a template, even an unknown one.
+    known = named in caller.team.templates or given.startswith(PREFIXES["template"])
     return (named if known else "") or caller.key.passthrough or caller.team.record.passthrough
 
 
@@ -210,13 +217,15 @@ def _variables(text: str) -> dict[str, Any]:
 
 
 def _name(key: str, names: list[str]) -> str:
-    """Twilio's variables may be called by their position."""
+    """Return the name of a variable, which Twilio's clients may give by its position."""
     position = whole_number(key, 3) or 0
     return names[position - 1] if 1 <= position <= len(names) else key
 
 
 async def _callback(call: Call) -> str | None:
-    """Return where the message's own events are told; the secret of the team's endpoint of this format signs them."""
+    """Return the URL for the events of this message; None if not given. They are signed with the secret of the team's
+    webhook of the format twilio.
+    """
     url: str | None = call.json.get("StatusCallback")
     if not url:
         return None
@@ -250,7 +259,7 @@ def _number(text: str, name: str) -> int:
 
 
 def _days(query: dict[str, str]) -> tuple[int, int]:
-    """Return after and before which times: `DateSent`, `DateSent>` and `DateSent<` are days or times."""
+    """Return the exclusive time limits from `DateSent`, `DateSent>` and `DateSent<`, which are days or times."""
     after, before = 0, FOREVER
     for name, value in query.items():
         if name.startswith("DateSent"):

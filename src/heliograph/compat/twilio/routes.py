@@ -1,4 +1,4 @@
-"""All calls of Twilio's that we take, and how its clients speak."""
+"""The route table and the adapter of Twilio's API."""
 
 from collections.abc import Awaitable, Callable
 

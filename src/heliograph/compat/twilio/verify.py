@@ -1,4 +1,4 @@
-"""Twilio Verify v2: a start, or the same code again; read, cancel; check by number or SID; the service."""
+"""Twilio Verify v2: start or resend, read, cancel and check verifications (by number or SID), and services."""
 
 from hashlib import sha256
 from typing import Any
@@ -23,11 +23,11 @@ from heliograph.web.request import Response
 from heliograph.web.route import answer
 
 STATUSES = {"pending": "pending", "verified": "approved", "expired": "expired", "exhausted": "max_attempts_reached"}
-REFUSED = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")  # taken silently, they would mislead
+REFUSED = ("CustomCode", "CustomMessage", "Amount", "Payee", "TemplateSid")  # ignoring them would mislead
 
 
 async def start(call: Call) -> Response:
-    """As at Twilio, a second start for a pending number sends the same code again, by the same verification."""
+    """Start a verification. As at Twilio, a second start for a pending number resends the same code."""
     form = call.json
     if given := [name for name in REFUSED if form.get(name)]:
         raise InvalidRequest(
@@ -54,7 +54,7 @@ async def _send_again(call: Call, found: VerificationLine) -> None:
         interval = call.caller.team.record.verify.min_interval_s * SECOND_MS
         if call.context.clock.of(call.team) - _times(found)[-1] >= interval:
             raise
-        # The code went out a moment ago: it is the one that is asked for.
+        # The code was sent a moment ago; no resend is needed.
 
 
 async def read(call: Call) -> Response:
@@ -82,12 +82,12 @@ async def check(call: Call) -> Response:
     if found.status != "pending":
         raise _over(found)
     checked = await check_verification(call.context, call.caller, found.id, CheckRequest(code=form.get("Code")))
-    status = "approved" if checked.verified else "pending"  # also for the last wrong code; the next check is 429
+    status = "approved" if checked.verified else "pending"  # even after the last wrong code; then 429
     return answer(_record(call, found) | {"status": status, "valid": checked.verified})
 
 
 async def create_service(call: Call) -> Response:
-    """Any `VA…` is the team's service: this one is the same for the same name."""
+    """Return a service with a SID derived from its name. Any `VA…` SID means the team's only service."""
     name = call.json.get("FriendlyName")
     if not name:
         raise InvalidRequest("FriendlyName is needed.", param="FriendlyName")
@@ -125,7 +125,7 @@ def _service(call: Call, sid: str, name: str) -> dict[str, Any]:
 
 
 async def _named(call: Call, name: str) -> VerificationLine:
-    """Find it by its id, or the newest of a number or address."""
+    """Return the verification with this id, or the newest of this number or address."""
     if name.startswith("vrf_"):
         return await find_verification(call.context, call.caller, name)
     found = await _newest(call, name)
@@ -135,7 +135,7 @@ async def _named(call: Call, name: str) -> VerificationLine:
 
 
 def _over(found: VerificationLine) -> VerificationNotFound:
-    """Its clients depend on it: what is over cannot be found."""
+    """Return "not found" for a finished verification, as Twilio's clients expect."""
     return VerificationNotFound(f"The verification {found.id} is {found.status}. Start a new one.", param="Sid")
 
 
@@ -176,7 +176,7 @@ def _record(call: Call, found: VerificationLine) -> dict[str, Any]:
 
 
 def _times(found: VerificationLine) -> list[int]:
-    """Return when its code was sent."""
+    """Return the times at which the code was sent."""
     return [found.created_at, *map(int, found.resent.split())]
 
 
