@@ -23,7 +23,7 @@ SPAN_S = 60.0  # the metric is the longest lag of the current and the previous p
 OURS = "/heliograph/"
 STUCK = 70  # exit code EX_SOFTWARE
 STDERR = 2
-THREADS = 2  # ITIMER_PROF counts the CPU time of all threads; this many may run at once
+THREADS = 2  # ITIMER_PROF sums the CPU time of all threads; assume that up to this many compute at once
 
 
 class LoopWatch:
