@@ -18,7 +18,7 @@ RECORDS = {"dkim": "DKIM", "spf": "SPF", "return_path": "SPF", "dmarc": "DMARC",
 
 
 class ResendTracking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tracking options of Resend. We never change mail, so only values that turn them off are accepted."""
+    """Tracking and TLS options of Resend. We never change mail, so tracking and enforced TLS are refused."""
 
     id: str | None = None  # resend-python repeats the id of the path
     open_tracking: bool | None = None

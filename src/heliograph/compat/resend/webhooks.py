@@ -141,7 +141,10 @@ def _known(names: Iterable[str]) -> list[str]:
 
 
 def _ours(names: Iterable[str]) -> list[str]:
-    """Return our events for Resend's names; ignore events that we never send, such as opens, but refuse only those."""
+    """Return our events for Resend's names, without events that we never send, such as opens.
+
+    Raises InvalidRequest if no event remains.
+    """
     found = [own for name in names for own in OURS.get(name, [])]
     if not found:
         raise InvalidRequest(f"events: this service tells {', '.join(OURS)}.", param="events")
