@@ -1,4 +1,4 @@
-"""`heliograph apply`: what a setup file says, written into the store."""
+"""`heliograph apply`: writes the contents of a setup file to the store."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ def apply(settings: Settings, file: BinaryIO, as_json: bool, only_plan: bool) ->
     done, notes = with_store(settings, f"Applying {file.name}", story, seals=True)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    keys, webhooks = ([], []) if only_plan else (done.keys, done.webhooks)  # what a plan made is nobody's
+    keys, webhooks = ([], []) if only_plan else (done.keys, done.webhooks)  # secrets of a plan are discarded
     known = values_from_environment(text, os.environ)
     keys = [replace(key, token=None) if key.token in known else key for key in keys]
     webhooks = [replace(hook, secret=None) if hook.secret in known else hook for hook in webhooks]
@@ -110,7 +110,9 @@ def _means(store: Store, settings: Settings) -> dict[str, Any]:
 
 
 async def _notes(settings: Settings, file: SetupFile) -> list[str]:
-    """Webhooks that could not be reached now: they are kept, and every attempt checks again."""
+    """Return a note for each webhook URL that is currently not allowed. The webhooks are saved anyway; every
+    delivery attempt checks the URL again.
+    """
     refused = webhook_refusal(settings)
     urls = {
         f"teams[{i}].webhooks[{j}].url": split_login(hook["url"])[0]

@@ -1,4 +1,4 @@
-"""`heliograph audit`: exporting the audit log, the end of its chain, and whether a noted end is still in it."""
+"""`heliograph audit`: exports the audit log, prints the head of its hash chain, and checks a head recorded earlier."""
 
 import sys
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from heliograph.storage.audit import FOREVER, NEWEST, AuditFilter
 from heliograph.storage.store import Store
 
 DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"])
-PAGE = 500  # entries read at once
+PAGE = 500  # entries per query
 
 
 @click.group()

@@ -1,4 +1,4 @@
-"""`heliograph backup`: a copy to restore from, taken while the service runs."""
+"""`heliograph backup`: copies the database and attachments while the service runs."""
 
 import asyncio
 import os
@@ -54,13 +54,16 @@ def backup(settings: Settings, folder: Path) -> None:
 
 
 def copy(database: Path, data: Path, folder: Path) -> None:
-    """Copy under another name until all of it is on disk: a folder of this name is a whole backup."""
+    """Copy database and attachments to a temporary folder, sync it to disk, then rename it to `folder`.
+
+    A folder with the final name is therefore always a complete backup.
+    """
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.new")
     temporary.mkdir(0o700, parents=True)
     try:
         at = Clock().now()
         copy_sqlite(database, temporary / DATABASE)
-        # After the database, so that every attachment that it names is there.
+        # Copied after the database, so that every attachment the copied database refers to is included.
         Blobs(data / "blobs").copy_to(Blobs(temporary / "blobs"))
         asyncio.run(_pause(temporary, f"restored from a backup of {timestamp(at)}"))
         with open(temporary / DATABASE, "rb") as file:

@@ -1,4 +1,4 @@
-"""`heliograph capacity`: measures this machine for a few seconds, and says how many messages a day it carries."""
+"""`heliograph capacity`: benchmarks this machine and estimates how many messages a day it can send."""
 
 import asyncio
 import os
@@ -28,10 +28,10 @@ from heliograph.settings import PREFIX, Settings
 
 CONNECTIONS = 32
 TURN_S = 0.25
-TURNS = {"sync": 0.1, "signing": 0.1, "accepting": 0.35, "hand-over": 0.45}  # of the time
-FIRST_S = 30.0  # until the first mail comes: the domain's keys are made before
-GONE_S = 0.5  # without another mail: all that was accepted is handed over
-AHEAD_S = 1.0  # of a process's work before it is measured: connections, caches, keys
+TURNS = {"sync": 0.1, "signing": 0.1, "accepting": 0.35, "hand-over": 0.45}  # share of the measuring time per phase
+FIRST_S = 30.0  # maximum wait for the first mail; the domain's DKIM keys are generated before it
+GONE_S = 0.5  # the queue counts as empty after this long without another mail
+AHEAD_S = 1.0  # warm-up of a process before measuring: connections, caches, keys
 TOKEN = make_token(b"capacity" * 8)
 SETUP = """
 [[carriers]]
@@ -97,7 +97,7 @@ def capacity(settings: Settings, seconds: int, as_json: bool) -> None:
 
 @contextmanager
 def _ending() -> Iterator[None]:
-    """SIGTERM ends it like Ctrl-C: the service that it runs and its folder go with it."""
+    """Exit on SIGTERM as on Ctrl-C, after the measured service was stopped and its folder deleted."""
     try:
         yield
     except asyncio.CancelledError:
@@ -174,7 +174,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def _repeat(work: Callable[[], object], seconds: float) -> tuple[int, float]:
-    """How many times, and the CPU time that they took."""
+    """Call `work` for `seconds`; return the number of calls and their CPU time in seconds."""
     time, before = asyncio.get_running_loop().time, os.times()
     ends, count = time() + seconds, 0
     while time() < ends or not count:
@@ -185,7 +185,10 @@ def _repeat(work: Callable[[], object], seconds: float) -> tuple[int, float]:
 
 
 async def _accept(pid: int, port: int, seconds: float) -> Work:
-    """Sends over some connections, each the next when the last is answered; a signal ends it between two turns."""
+    """Measure accepting: each connection sends its next request when the previous one is answered.
+
+    SIGTERM takes effect between two rounds.
+    """
     turns, load = Turns(Loaded(ports=[port], pids=[pid]), CONNECTIONS, [request(TOKEN, MAIL)]), Load()
     for into, spent in ((Load(), AHEAD_S), (load, seconds)):
         while into.seconds < spent:
@@ -218,7 +221,7 @@ async def _hand_over(process: "subprocess.Popen[str]", sink: Sink, seconds: floa
 
 @asynccontextmanager
 async def _service(settings: Settings, role: str) -> AsyncIterator[tuple["subprocess.Popen[str]", int]]:
-    """A process of the service, and its port."""
+    """Run a service process with `role`; yield the process and its HTTP port (0 if it has none)."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith((PREFIX, "OTEL_"))}
     environment |= {
         f"{PREFIX}DATABASE": settings.database,

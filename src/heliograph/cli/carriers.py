@@ -1,4 +1,4 @@
-"""`heliograph carriers`: which are set up, which of them can be reached, and what they took in the last hour."""
+"""`heliograph carriers`: shows carriers with their health and the last hour's results, and changes them."""
 
 import click
 import msgspec
@@ -17,7 +17,7 @@ from heliograph.storage.store import Store
 
 
 class LastHour(msgspec.Struct, frozen=True, kw_only=True):
-    """Hand-overs; put off: to be tried again, or not reached at all."""
+    """Send attempts of the last hour by result; `put_off` counts deferred attempts and unreachable carriers."""
 
     accepted: int
     refused: int
@@ -31,7 +31,7 @@ class CarrierLine(msgspec.Struct, frozen=True, kw_only=True):
     countries: tuple[str, ...]
     priority: int
     enabled: bool
-    health: str  # untested, ok, disabled, or out of reach
+    health: str  # untested, ok, disabled, or unreachable
     since: str | None
     next_probe: str | None
     reason: str | None

@@ -1,4 +1,4 @@
-"""`heliograph config`: which settings a command would run with, and where each came from."""
+"""`heliograph config`: prints the effective settings and the source of each."""
 
 import click
 import msgspec

@@ -1,4 +1,4 @@
-"""`heliograph credit`: top up a team's credit, or correct it."""
+"""`heliograph credit`: adds to or subtracts from a team's credit."""
 
 import click
 
@@ -10,7 +10,7 @@ from heliograph.settings import Settings
 from heliograph.storage.store import Store
 
 
-@click.command(context_settings={"ignore_unknown_options": True})  # so that -5.00 is an amount
+@click.command(context_settings={"ignore_unknown_options": True})  # parse -5.00 as an amount, not as an option
 @with_settings(*STORE_FLAGS)
 @click.argument("team")
 @click.argument("amount")

@@ -1,4 +1,4 @@
-"""`heliograph deadletter`: messages that were put aside, to be retried or given up."""
+"""`heliograph deadletter`: lists, retries and drops messages in the dead-letter queue."""
 
 import click
 import msgspec

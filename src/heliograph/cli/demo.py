@@ -1,4 +1,4 @@
-"""`heliograph demo`: the service with two seeded teams and lines to copy."""
+"""`heliograph demo`: runs the service with two sample teams and prints example requests."""
 
 import socket
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ FOLDER = Path("heliograph-demo")
 BOUNCES, MAILS = ("127.0.0.1", 8725), ("127.0.0.1", 8587)
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 PERSON = "demo@heliograph.test"
-ACCOUNT = "AC" + 32 * "0"  # any will do, if it looks like one
+ACCOUNT = "AC" + 32 * "0"  # any value in the format of a Twilio account SID
 TEAMS = ("team_demo", "team_demo_sandbox")
 
 
@@ -64,7 +64,7 @@ def demo(settings: Settings) -> None:
 
 
 def with_mails(file: SetupFile) -> SetupFile:
-    """Give the live team the mails of examples/templates, with values to look at them and to try them."""
+    """Add the email templates of examples/templates to the live team, with example values for previews and tests."""
     [shop] = read_setup_file(_packed("shop.toml").replace("_shop", "_demo"), {}, name="shop.toml").teams
     values = msgspec.json.decode(_packed("shop.json").replace("_shop", "_demo"))
     mails = [mail | {"examples": _examples(values[mail["id"]])} for mail in shop["templates"]]
@@ -82,7 +82,7 @@ def _packed(name: str) -> str:
 
 
 def in_own_folder(settings: Settings) -> Settings:
-    """Put what is not set into the demo's folder, so that it never mixes with a real service."""
+    """Replace default data and database paths by the demo's folder, to keep its data apart from a real service."""
     usual = Settings()
     data = FOLDER if settings.data == usual.data else settings.data
     own = f"sqlite:///{data / 'heliograph.db'}"
@@ -91,7 +91,10 @@ def in_own_folder(settings: Settings) -> Settings:
 
 
 def with_mail(settings: Settings) -> Settings:
-    """Takes bounces, if the port is free, and mail by SMTP, if need be on another, where nothing was said about it."""
+    """Enable the bounce listener and SMTP submission unless configured otherwise.
+
+    Bounces need their port to be free; submission falls back to any free port.
+    """
     if "bounce_listen" not in settings.sources and _is_free(*BOUNCES):
         settings = msgspec.structs.replace(settings, bounce_listen=BOUNCES)
     if "submission_listen" not in settings.sources and not settings.submission():
@@ -101,14 +104,14 @@ def with_mail(settings: Settings) -> Settings:
 
 
 def with_loopback(settings: Settings) -> Settings:
-    """Webhooks reach programs on this machine, where nothing was said about it: that is where they are written."""
+    """Allow webhooks to loopback addresses unless configured otherwise; demo receivers run locally."""
     if "webhook_allow_private" in settings.sources:
         return settings
     return msgspec.structs.replace(settings, webhook_allow_private=LOOPBACK)
 
 
 def _is_free(host: str, port: int) -> bool:
-    """Tell whether a port is free: a second demo goes without bounces rather than not at all."""
+    """Return whether a port is free; a second demo then runs without a bounce listener instead of failing."""
     try:
         socket.create_server((host, port)).close()
     except OSError:
@@ -172,7 +175,10 @@ def welcome(base: str, live: str, sandbox: str) -> list[str]:
 
 
 def for_others(base: str, token: str, mails: Sequence[str]) -> list[str]:
-    """Make the sandbox for programs of other services: whatever they send is taken, and ends in its inbox."""
+    """Return the lines with URLs and credentials for clients of other services' APIs and for SMTP.
+
+    Messages that these clients send are captured in the sandbox team's test inbox.
+    """
     compat = f"{base}/compat"
     return [
         "",

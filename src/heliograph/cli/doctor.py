@@ -1,4 +1,4 @@
-"""`heliograph doctor`: checks what the service depends on, changes nothing, and says how to fix each."""
+"""`heliograph doctor`: checks the service's dependencies without changing anything and prints a fix per problem."""
 
 import click
 
@@ -31,7 +31,7 @@ def doctor(context: click.Context, settings: Settings, ready: bool, as_json: boo
 
 
 def is_ready(settings: Settings) -> Finding:
-    """For the health check of a container."""
+    """Return whether /readyz of the running service succeeds, for container health checks."""
     if asked(settings, "/readyz") is not None:
         return Finding("ready", "ok", f"the service on {settings.listen} takes requests")
     return Finding("ready", "FAIL", f"the service on {settings.listen} takes no requests", "its log says why")

@@ -1,4 +1,4 @@
-"""`heliograph domain`: the DNS records of sending domains."""
+"""`heliograph domain`: manages sending domains and their DNS records."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -44,7 +44,7 @@ def add(settings: Settings, name: str, team: str, brand: str | None, as_json: bo
     async def story(domains: Domains) -> list[Record]:
         made = await domains.add(COMMAND_LINE, team, name, brand or "")
         if brand:
-            await domains.set_brand(COMMAND_LINE, made, brand, by_operator=True)  # of one that was there
+            await domains.set_brand(COMMAND_LINE, made, brand, by_operator=True)  # also if the domain existed
         return await domains.records(made.id)
 
     show_records(_with_domains(settings, f"Adding {name}", story), as_json)
@@ -183,7 +183,7 @@ def view(done: Checked) -> dict[str, object]:
 
 
 def show_records(records: list[Record], as_json: bool) -> None:
-    """Print DNS records; as JSON in the form of contract 14."""
+    """Print DNS records as text, or as JSON in the format of contract 14."""
     lines = [f"{record.purpose:12}{record.type:5}{record.name}\n{'':17}{record.value}" for record in records]
     tell(as_json, {"records": records}, "\n".join(lines))
 

@@ -1,4 +1,4 @@
-"""What `heliograph template` and `heliograph layout` share: the list of all, and a change of one."""
+"""Listing and changing records, shared by `heliograph template` and `heliograph layout`."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -18,7 +18,7 @@ Own = Callable[[Team], Iterable[Template | Layout]]
 def list_all(
     settings: Settings, own: Own, waits: Callable[[Setup, str], bool], *, team: str | None, as_json: bool
 ) -> None:
-    """List those of all teams, or of one, and which have a draft that waits."""
+    """Print the templates or layouts of all teams, or of `team`, marking those with a draft awaiting approval."""
     setup = read_setup(settings)
     found = [(one, waits(setup, one.id)) for each in setup.teams.values() for one in own(each)]
     shown = [pair for pair in found if team in (None, pair[0].team)]

@@ -1,4 +1,4 @@
-"""`heliograph erase`: remove an email address or a phone number of a team everywhere."""
+"""`heliograph erase`: removes an email address or phone number from all records of a team."""
 
 import click
 
@@ -12,7 +12,7 @@ from heliograph.storage.engine.sqlite import vacuum as vacuum_file
 from heliograph.storage.erase import StillMoving
 from heliograph.storage.store import Store
 
-TOLD_EVERY = 100_000  # rows
+TOLD_EVERY = 100_000  # rows between two progress lines
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

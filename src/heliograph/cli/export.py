@@ -1,4 +1,4 @@
-"""`heliograph export`: all that a team's records hold about an email address or a phone number."""
+"""`heliograph export`: prints all data of a team about an email address or phone number."""
 
 import os
 from pathlib import Path

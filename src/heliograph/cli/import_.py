@@ -1,4 +1,4 @@
-"""`heliograph import`: what a team takes along from another service."""
+"""`heliograph import`: imports a team's data exported from another messaging service."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class BringFirst(ShowFirst):
-    """`bring` is meant when no command is named."""
+    """A click group whose default command is `bring`."""
 
     first = "bring"
 

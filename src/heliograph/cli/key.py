@@ -1,4 +1,4 @@
-"""`heliograph key`: making, listing, rotating and revoking API keys."""
+"""`heliograph key`: creates, lists, rotates and revokes API keys."""
 
 from datetime import datetime
 from typing import Any

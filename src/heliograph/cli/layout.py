@@ -1,4 +1,4 @@
-"""`heliograph layout`: list layouts, approve those that wait, archive them."""
+"""`heliograph layout`: lists, approves and archives layouts."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`heliograph listen`: the events of a running service, pulled and forwarded to a program on this machine."""
+"""`heliograph listen`: polls a running service for events and forwards them to a local program."""
 
 import threading
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ from heliograph.webhooks.policy.webhook import SECRET_PREFIX, secret_size
 from heliograph.webhooks.policy.webhook_url import parse_target
 
 POLL_S = 1.0
-AWAY_MAX_S = 30.0  # between two tries while the service is away
-FORWARD_S = 15.0  # as for a webhook
+AWAY_MAX_S = 30.0  # maximum retry delay while the service is unreachable
+FORWARD_S = 15.0  # request timeout, the same as for webhooks
 PAGE = 100
 
-wait = threading.Event().wait  # seconds
+wait = threading.Event().wait  # takes seconds
 
 
 class FeedPage(msgspec.Struct, frozen=True):
     has_more: bool
-    data: list[msgspec.Raw]  # the bodies, byte for byte
+    data: list[msgspec.Raw]  # event bodies, unparsed, so that they are forwarded byte for byte
 
 
 class HeardEvent(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class HeardEvent(msgspec.Struct, frozen=True):
 
 
 class Away(Exception):
-    """The service cannot be reached now; the text says why."""
+    """The service is temporarily unreachable; the message is the reason."""
 
 
 @click.command()
@@ -88,15 +88,15 @@ def listen(forward: str, key: str, url: str, secret: str | None, after: str | No
 
 
 class Feed:
-    """GET /v1/events, from where it stopped."""
+    """A client of GET /v1/events that continues after the last event received."""
 
     def __init__(self, url: str, token: str, after: str | None) -> None:
         self._url = f"{url}/v1/events"
         self._headers = {"Authorization": f"Bearer {token}"}
-        self._after = after  # "": from the start of the feed
+        self._after = after  # event id; "" starts at the oldest event, None after the newest
 
     def events(self) -> Iterator[tuple[HeardEvent, bytes]]:
-        """Yield events; it waits while there are none, and while the service is away."""
+        """Yield each event with its raw body; block while there are none or the service is unreachable."""
         pause = 0.0
         while True:
             try:
@@ -136,7 +136,7 @@ class Feed:
 
 
 def _forwarded(target: str, secret: str, event: HeardEvent, body: bytes, clock: Clock) -> str:
-    """Say what came back, in words."""
+    """Forward a signed event to `target`; return the response status or error, and the duration, as text."""
     start = clock.now()
     signed = signature.headers([secret], event.id, start // SECOND_MS, body)
     request = Request(target, body, {"Content-Type": "application/json", "User-Agent": "Heliograph-Listen/1", **signed})

@@ -1,7 +1,7 @@
-"""The load of `heliograph capacity` and of `bench/`: connections that each send the next request when the last one is
-answered.
+"""A load generator for `heliograph capacity` and `bench/`; each connection sends its next request when the previous
+one is answered.
 
-Plain sockets on one epoll: about 10 µs a request, so that it is never what is measured.
+It uses plain sockets and one epoll, about 10 µs per request, so that the client is not the bottleneck.
 """
 
 import os
@@ -29,7 +29,7 @@ class LoadCaller:
 
 
 def request(token: str, mail: object) -> bytes:
-    """Return a request that sends an email, as it goes over the wire."""
+    """Return the raw HTTP request that sends `mail`."""
     body = msgspec.json.encode(mail)
     head = (
         f"POST /v1/emails HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
@@ -39,7 +39,7 @@ def request(token: str, mail: object) -> bytes:
 
 
 def whole(came: bytes) -> bool:
-    """Tell whether the whole answer has come."""
+    """Return whether the bytes received are a complete HTTP response."""
     head = came.find(END)
     if head < 0:
         return False
@@ -49,7 +49,7 @@ def whole(came: bytes) -> bool:
 
 
 class Loaded(msgspec.Struct):
-    """Says where a server listens, which processes its CPU time is made of, and those of its database."""
+    """A server under load: its ports, its processes and those of its database, whose CPU time is measured."""
 
     ports: list[int]
     pids: list[int]
@@ -57,14 +57,14 @@ class Loaded(msgspec.Struct):
 
 
 class Load(msgspec.Struct):
-    """Sums up the turns of one server."""
+    """The accumulated results of a server's load rounds."""
 
     answers: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
     database_s: float = 0.0
     times: list[float] = msgspec.field(default_factory=list)
-    wrong: str = ""  # an answer that was not 202
+    wrong: str = ""  # last response whose status was not 202
 
 
 class Turns:
@@ -77,7 +77,7 @@ class Turns:
             self._epoll.register(caller.socket.fileno(), select.EPOLLIN)
 
     def take(self, seconds: float, into: Load) -> None:
-        """Send for so long, and wait until the last answer has come."""
+        """Send requests for `seconds`, wait for the outstanding responses, and add the results to `into`."""
         cpu, database = cpu_s(self._server.pids), cpu_s(self._server.database_pids)
         began = now = time.perf_counter()
         waiting = 0
@@ -117,7 +117,7 @@ class Turns:
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """Count all threads that live, to the nanosecond; where the kernel does not do so, to the hundredth."""
+    """Return the CPU seconds of all live threads of `pids`, in ns from schedstat, else in clock ticks from stat."""
     used = 0
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):

@@ -1,4 +1,4 @@
-"""The entry point: the commands, and how every mistake becomes one line and an exit code."""
+"""The entry point: lists the commands and turns every error into a one-line message and an exit code."""
 
 import os
 import sys
@@ -13,9 +13,9 @@ from click.exceptions import NoArgsIsHelpError
 from heliograph import __version__
 
 INTERRUPTED = 130
-OURS_ALONE = 0o077  # umask: nobody else can read what a command makes (database, log, attachments, backup)
+OURS_ALONE = 0o077  # umask: only the owner can read files made here (database, WAL, attachments, backup)
 
-# Name → the line of the list; its module is imported when it is called, because importing all takes a second.
+# Command → its line in the help. Its module is imported when called, because importing all takes a second.
 COMMANDS = {
     "apply": "Apply a setup file.",
     "audit": "Export the audit log, print its end, check a noted end.",
@@ -49,7 +49,7 @@ COMMANDS = {
     "user": "People of the dashboard: list, add, change, let one in.",
     "webhook": "Webhooks: where events are sent, and how each delivery went.",
 }
-MODULES = {"import": "import_", "resume": "pause"}  # where a command's file has another name
+MODULES = {"import": "import_", "resume": "pause"}  # commands whose module has another name
 
 
 class Commands(click.Group):

@@ -1,4 +1,4 @@
-"""`heliograph migrate`: the database brought to the schema of this version."""
+"""`heliograph migrate`: migrates the database to the schema of this version."""
 
 import asyncio
 

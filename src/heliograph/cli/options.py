@@ -1,4 +1,4 @@
-"""What the commands share: settings by flag, environment or file, an open store, progress, clear mistakes."""
+"""Helpers shared by the commands: settings from flags, environment or file, store access, progress, error messages."""
 
 import asyncio
 import functools
@@ -38,7 +38,7 @@ Command = Callable[..., None]
 SERVE_FLAGS = {name: one.flag for name, one in SETTINGS.items() if one.flag}
 FLAGS = ("listen", "database", "data", "public_url")
 STORE_FLAGS = ("database", "data")
-SERVICE_FILE = Path("/etc/heliograph/heliograph.toml")  # docs/deploy.md
+SERVICE_FILE = Path("/etc/heliograph/heliograph.toml")  # where docs/deploy.md puts the settings of a service
 OF_TEAM = click.option("--team", metavar="TEAM", help="Only this team's.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -47,7 +47,7 @@ DATABASE_ERRORS = (StoreUnavailable, apsw.Error, asyncpg.PostgresError, asyncpg.
 
 
 class ShowFirst(click.Group):
-    """`show` is meant when no command is named."""
+    """A click group whose default command is `show`."""
 
     first = "show"
 
@@ -57,8 +57,9 @@ class ShowFirst(click.Group):
 
 
 def with_settings(*flags: str, **defaults: str) -> Callable[[Command], Command]:
-    """Give the command these flags and --config, and hand it the Settings that they, the environment and the
-    file make. The defaults are given where the command has its own.
+    """Return a decorator that adds `flags` and --config to a command and passes it the resulting Settings.
+
+    Flags override the environment, which overrides the file. `defaults`: help text of defaults that differ.
     """
 
     def decorate(command: Command) -> Command:
@@ -96,7 +97,7 @@ def _checked(settings: Settings) -> Settings:
 
 
 def shown(database: str) -> str:
-    """Return the database's URL without its password."""
+    """Return the database URL without password, query and fragment."""
     if database.startswith("sqlite:"):
         return database
     scheme, netloc, path, _, _ = urlsplit(database)
@@ -107,8 +108,9 @@ def shown(database: str) -> str:
 def with_store(
     settings: Settings, doing: str, story: Callable[[Store], Awaitable[T]], *, seals: bool = False, apart: bool = False
 ) -> T:
-    """Run the story on a migrated store; `doing` is shown on a terminal. One that `seals` needs the right secret, one
-    that is `apart` has nothing to do with a service beside it.
+    """Open and migrate the store, run `story` on it and return its result; `doing` is the progress text.
+
+    `seals`: check the master secret first. `apart`: skip the check for a service with another database.
     """
 
     async def run() -> T:
@@ -124,7 +126,7 @@ def with_store(
 
 
 async def refuse_second(settings: Settings) -> None:
-    """A database that the command would make is no service's where the one beside it has another: nobody reads it."""
+    """Raise if the command would create a database although a service here uses another one."""
     is_told = "database" in settings.sources or not SERVICE_FILE.exists()
     if (is_told and not seen_numbers(settings.data)) or not await _is_new(settings):
         return
@@ -149,7 +151,7 @@ def read_setup(settings: Settings) -> Setup:
 
 @contextmanager
 def progress(doing: str) -> Iterator[None]:
-    """Say on a terminal what is being done, until it is."""
+    """Show `doing` on a terminal while the block runs."""
     is_seen = sys.stderr.isatty()
     click.echo(f"{doing} …" if is_seen else "", nl=False, err=True)
     try:
@@ -160,7 +162,7 @@ def progress(doing: str) -> Iterator[None]:
 
 @contextmanager
 def clear_mistakes(settings: Settings) -> Iterator[None]:
-    """Say what the machine says about the database or a folder, as one line that says what to do."""
+    """Turn database and file errors into a one-line ClickException with the reason and a fix."""
     try:
         yield
     except (*DATABASE_ERRORS, OSError) as error:

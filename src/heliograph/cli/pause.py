@@ -1,4 +1,4 @@
-"""`heliograph pause` and `heliograph resume`: delivery paused by an operator."""
+"""`heliograph pause` and `heliograph resume`: pause and resume all delivery."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`heliograph preflight`: what a machine and its network lack, found before anything is set up."""
+"""`heliograph preflight`: checks a machine and its network before installation."""
 
 import click
 
@@ -9,7 +9,7 @@ from heliograph.cli.options import AS_JSON, SERVE_FLAGS, with_settings
 from heliograph.runtime.resolver import NameServers
 from heliograph.settings import Settings
 
-# Of providers who take mail by SMTP with a password, each on a port that networks seldom block.
+# SMTP relays of mail providers, on ports that networks seldom block.
 RELAYS = ("smtp.postmarkapp.com:2525", "email-smtp.eu-west-1.amazonaws.com:587", "smtp.mailgun.org:465")
 
 

@@ -1,4 +1,4 @@
-"""What commands answer: each thing once, for people as text and for programs as JSON."""
+"""Prints command results as text or as JSON."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,11 +8,11 @@ import click
 import msgspec
 
 T = TypeVar("T")
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # with these a name or a file would steer a terminal
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, which could control the terminal
 
 
 def tell(as_json: bool, record: Any, text: str, *, indented: bool = False) -> None:
-    """Tell one answer; a text that is empty is no line."""
+    """Print `record` as JSON, or `text` with control characters escaped; an empty text prints nothing."""
     if as_json:
         encoded = msgspec.json.encode(record)
         click.echo(msgspec.json.format(encoded, indent=2) if indented else encoded)
@@ -29,9 +29,9 @@ def show(
     none: str = "",
     indented: bool = False,
 ) -> None:
-    """Show a list: a line of columns for each record, or as JSON the form that lists of the API have.
+    """Print a list: one line per record, or as JSON in the API's list format.
 
-    `none` is the text of an empty list.
+    `none`: text for an empty list.
     """
     found = [fields(record) for record in records] if as_json else []
     text = "" if as_json else "\n".join(map(line, records)) or none

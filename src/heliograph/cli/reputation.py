@@ -1,4 +1,4 @@
-"""`heliograph reputation`: bounces and complaints of each team, and the end of a pause."""
+"""`heliograph reputation`: shows bounces and complaints per team and lifts a reputation pause."""
 
 from typing import Any
 

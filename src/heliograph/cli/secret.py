@@ -1,4 +1,4 @@
-"""`heliograph secret`: how much is sealed under which master secret, another one while all runs, or when it is lost."""
+"""`heliograph secret`: shows which master secret encrypts the data, rotates it online, or replaces a lost one."""
 
 import sys
 
@@ -83,7 +83,7 @@ def rotate(settings: Settings, prepare: bool) -> None:
 
 def turn_of(before: Secrets, after: Secrets) -> Rotation:
     def fresh(text: str, context: str) -> str | None:
-        """What does not open stays as it is, and says so where it is needed."""
+        """Return `text` re-encrypted; None (left unchanged) if already under the new secret or undecryptable."""
         place = after.sealer.key_of(text, context)
         return after.sealer.seal(after.sealer.open(text, context), context) if place else None
 

@@ -1,4 +1,4 @@
-"""`heliograph send`: one message through a running service, from the shell."""
+"""`heliograph send`: sends one message through a running service."""
 
 import json
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from heliograph.domain.setup.keys import parse_token
 
 PATHS = {"email": "/v1/emails", "sms": "/v1/sms", "whatsapp": "/v1/whatsapp"}
 TIMEOUT_S = 30
-URL, KEY = "HELIOGRAPH_URL", "HELIOGRAPH_KEY"  # as clients read them
+URL, KEY = "HELIOGRAPH_URL", "HELIOGRAPH_KEY"  # environment variables, the same as for client libraries
 LOCAL = "http://127.0.0.1:8700"
 
 
 class _Stay(HTTPRedirectHandler):
-    """A redirect would carry the key to wherever it points."""
+    """Rejects redirects, which would send the API key to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-# The service is ours: no proxy of the environment is used.
+# Ignores proxy settings of the environment, because the service is the operator's own.
 open_url = build_opener(ProxyHandler({}), _Stay()).open
 
 

@@ -1,4 +1,4 @@
-"""`heliograph sender`: domains, display names, sender ids and team names that wait for an operator's decision."""
+"""`heliograph sender`: lists and decides domains, display names, sender ids and team names awaiting approval."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`heliograph serve`: the service itself, in one process or several."""
+"""`heliograph serve`: runs the service in one or several processes."""
 
 import asyncio
 import os
@@ -70,7 +70,7 @@ def serve(settings: Settings, role: str, among: str | None) -> None:
 def run(
     settings: Settings, role: str, ready: server.Ready, place: Place | None = None, *, test_token: str = ""
 ) -> None:
-    """Serve until stopped; `ready` is called with the actual addresses."""
+    """Run the service in this process until stopped; `ready` is called with the bound addresses."""
     try:
         with clear_mistakes(settings):
             asyncio.run(server.serve(settings, role, ready, place, test_token=test_token))
@@ -79,7 +79,7 @@ def run(
 
 
 def run_many(settings: Settings, role: str, count: int) -> int:
-    """Run several processes and return the exit code."""
+    """Bind the sockets, run `count` child processes, and return the exit code."""
     try:
         sockets = server.bind(settings, role)
     except server.CannotListen as error:

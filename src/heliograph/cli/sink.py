@@ -1,4 +1,4 @@
-"""A mail server on loopback that takes every mail and keeps none: what hand-overs are measured with."""
+"""An SMTP server on loopback that accepts and discards all mail, for measuring delivery."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`heliograph suppression`: who is not mailed by a team."""
+"""`heliograph suppression`: manages a team's suppression list."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`heliograph team`: the teams of the instance."""
+"""`heliograph team`: manages the teams of the instance."""
 
 import click
 import msgspec

@@ -1,4 +1,4 @@
-"""`heliograph template`: list templates, and decide on those that wait."""
+"""`heliograph template`: lists, lints and archives templates, and approves or refuses drafts."""
 
 import os
 from collections.abc import Awaitable

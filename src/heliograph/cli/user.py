@@ -1,4 +1,4 @@
-"""`heliograph user`: people of the dashboard."""
+"""`heliograph user`: manages dashboard users."""
 
 import click
 import msgspec
@@ -144,11 +144,11 @@ class UserLine(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     operator: bool
-    read_only: bool  # operator
+    read_only: bool  # operator without write access
     roles: dict[str, str]  # team → role
-    invited: list[str]  # what is offered and not accepted yet, such as "operator" or "viewer of team_acme"
+    invited: list[str]  # pending invitations, such as "operator" or "viewer of team_acme"
     password: bool
-    code: bool  # at sign-in
+    code: bool  # two-factor sign-in is enabled
     last_seen: str | None
 
 

@@ -1,4 +1,4 @@
-"""`heliograph webhook`: a team's webhooks, their secrets and their deliveries."""
+"""`heliograph webhook`: manages a team's webhooks, their secrets and deliveries."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar

@@ -1,1 +1,1 @@
-"""What `doctor` and `preflight` look at: `table.py` lists all of it."""
+"""The checks of `doctor` and `preflight`; `table.py` lists all of them."""

@@ -1,4 +1,4 @@
-"""A check, what it finds with how to fix it, and how findings are told."""
+"""The types of checks and findings, and the printing of findings."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -29,18 +29,18 @@ ok, warn, fail = partial(Finding, "", "ok"), partial(Finding, "", "warn"), parti
 
 
 class Site(msgspec.Struct):
-    """Holds what is looked at, and what earlier checks found for later ones."""
+    """The installation under check, with results that earlier checks store for later checks."""
 
     settings: Settings
     resolver: NameServers
-    probe: str = ""  # a domain whose mail exchangers are greeted, on this port
+    probe: str = ""  # domain whose mail exchangers are contacted on `port`
     port: int = 25
     relays: Sequence[str] = ()
-    seen: Examination | None = None  # of a database that can be read
-    server: dict[str, Any] | None = None  # what PostgreSQL answered
-    exchangers: Sequence[str] = ()  # of the probed domain
-    source: str | None = None  # the address that mail leaves from
-    addresses: Sequence[str] = ()  # of our name
+    seen: Examination | None = None  # None if the database cannot be read
+    server: dict[str, Any] | None = None  # PostgreSQL's settings, as queried
+    exchangers: Sequence[str] = ()  # MX hosts of `probe`
+    source: str | None = None  # local IP address of outgoing mail connections
+    addresses: Sequence[str] = ()  # IP addresses of our public host name
 
 
 class SiteCheck(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class SiteCheck(msgspec.Struct, frozen=True):
     by: Command | Literal["both"]
     asks: str
     look: Callable[[Site], Iterable[Finding] | Coroutine[Any, Any, Iterable[Finding]]]
-    fix: str | None = None  # what to do where a finding does not say it
+    fix: str | None = None  # default fix for findings without their own
 
     def findings(self, site: Site) -> Iterable[Finding]:
         found = self.look(site)
@@ -57,7 +57,7 @@ class SiteCheck(msgspec.Struct, frozen=True):
 
 
 def tell(context: click.Context, findings: Iterable[Finding], as_json: bool) -> None:
-    """Tell each when it is found; exit with 1 when something must be fixed."""
+    """Print each finding as it arrives (or all as JSON); exit with code 1 if any has the level FAIL."""
     told = []
     for finding in findings:
         told.append(finding)

@@ -22,12 +22,12 @@ from heliograph.settings import Settings
 PROBE_S = 2
 DISK_LOW = 1 << 30  # bytes
 DISK_EMPTY = 100 << 20
-OLDEST_YEAR = 2024  # a clock before this was never set
+OLDEST_YEAR = 2024  # a clock before this year was never set
 SYNCS = 50
-SYNCS_LOW = 100  # a second: what is accepted together waits for one
-AT_REST_MB = 128  # of a process (docs/operations.md, memory)
+SYNCS_LOW = 100  # syncs per second; each batch of accepted messages waits for one sync
+AT_REST_MB = 128  # memory of an idle process (docs/operations.md, memory)
 TIMES_BODY = 3
-TIME_ERROR = 5  # of adjtimex(2): nothing keeps the clock
+TIME_ERROR = 5  # return value of adjtimex(2): the clock is not synchronized
 
 
 def folder(data: Path) -> Finding:
@@ -39,7 +39,7 @@ def folder(data: Path) -> Finding:
 
 
 def there(path: Path) -> Path:
-    """Return it, or the nearest folder above that exists."""
+    """Return `path`, or its nearest existing parent folder."""
     return next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
 
 
@@ -69,11 +69,11 @@ def sync_rate(place: Path) -> Finding:
 
 
 def available_mb() -> int:
-    """Return what is free, or what the control group leaves us."""
+    """Return the available memory in MB, or the control group's limit if that is lower."""
     free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
     found = [int(free.split()[1]) >> 10]
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # there is no such file, or it says "max"
+        with suppress(OSError, ValueError):  # the file does not exist, or contains "max"
             found.append(int(Path(limit).read_text()) >> 20)
     return min(found)
 
@@ -120,7 +120,7 @@ def port(settings: Settings) -> Finding:
 
 
 def other_ports(site: Site) -> Iterator[Finding]:
-    """Leaves that of HTTP out, which a service that runs already may have."""
+    """Check that every port except HTTP is free; a running service may already listen on the HTTP port."""
     if site.settings.bounce_listen is None:
         fix = "set HELIOGRAPH_BOUNCE_LISTEN, for example to 0.0.0.0:25, to learn of them"
         yield warn("bounces and complaints that come by mail are not received", fix)
@@ -136,7 +136,7 @@ def other_ports(site: Site) -> Iterator[Finding]:
 
 
 def asked(settings: Settings, path: str) -> str | None:
-    """Return the name of the instance that says that all is well, empty where it has none; None: nobody does."""
+    """GET `path` from the running service; return its instance name, empty if not sent, None if the request fails."""
     try:
         with open_url(f"http://{settings.listen}{path}", timeout=PROBE_S) as answer:
             return str(answer.headers.get("heliograph-instance", ""))

@@ -1,4 +1,4 @@
-"""Checks of how messages leave and come in: carriers, name servers, port 25, our name, and SMTP."""
+"""Checks of outgoing and incoming mail: carriers, name servers, port 25, our host name, and SMTP submission."""
 
 import asyncio
 import ipaddress
@@ -21,10 +21,10 @@ from heliograph.settings import BadSetting, Settings
 from heliograph.storage.carrier_stats import RecentUse
 
 PROBE_S = 5.0
-TRIED_MAX = 2  # mail exchangers, before port 25 counts as blocked
+TRIED_MAX = 2  # mail exchangers to try before port 25 counts as blocked
 
 
-# -- as it is set up ---------------------------------------------------------------------------------------
+# -- configuration ---------------------------------------------------------------------------------------
 
 
 async def name_servers(site: Site) -> list[Finding]:
@@ -63,7 +63,7 @@ def callbacks(setup: Setup, heard: Mapping[str, int], uses: Mapping[str, RecentU
 
 
 def platform_sender(setup: Setup) -> Iterator[Finding]:
-    """Look only where its mail leaves this machine."""
+    """Check the DNS records of the platform's sender domain, if any enabled email carrier is not a simulator."""
     address = parse_address(setup.platform.sender)
     leaves = any(c.channel == "email" and c.enabled and c.kind != "simulator" for c in setup.carriers)
     if address is None or not leaves:
@@ -92,7 +92,7 @@ def submission(site: Site) -> Iterator[Finding]:
         yield ok(f"mail is taken on {where}")
 
 
-# -- as the network lets it --------------------------------------------------------------------------------
+# -- network --------------------------------------------------------------------------------
 
 
 async def exchangers(site: Site) -> list[Finding]:
@@ -126,7 +126,7 @@ async def way_out(site: Site) -> list[Finding]:
 
 
 async def greet(site: Site, host: str, number: int) -> str | None:
-    """Return our address, when that server can be connected to."""
+    """Connect to `host`; return the local IP address of the connection, or None if it fails."""
     for address in await addresses(site, host):
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PROBE_S):
@@ -151,7 +151,7 @@ async def records(site: Site, host: str, kind: str) -> list[str]:
 
 
 def greeting(settings: Settings) -> str | None:
-    """Return the name that we greet mail servers with."""
+    """Return the host name that we send in EHLO; None if the public URL has no valid one."""
     return normal_domain(urlsplit(settings.public_url).hostname or "")
 
 

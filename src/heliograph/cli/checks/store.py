@@ -1,4 +1,4 @@
-"""Checks of what is kept: the database and its log, the audit log, the master secret, attachments, who can read it."""
+"""Checks of stored data: database, SQLite WAL, audit log, master secret, attachments, and file permissions."""
 
 import base64
 import binascii
@@ -32,9 +32,9 @@ from heliograph.storage.engine.migrate import ForeignSchema
 from heliograph.storage.engine.postgres import Hosts, connect
 from heliograph.storage.engine.s3 import Objects
 
-OTHERS = 0o077  # bits of a mode that let in anybody but the owner
+OTHERS = 0o077  # file mode bits that grant access to group and others
 POSTGRES_MIN = 130000
-# Asked of PostgreSQL in one go.
+# One query for all PostgreSQL settings that are checked.
 ASKED = """SELECT current_setting('server_version_num')::int AS version, current_setting('fsync') AS fsync,
     current_setting('full_page_writes') AS full_page_writes, current_setting('server_encoding') AS encoding,
     current_setting('max_connections')::int AS connections, pg_is_in_recovery() AS standby,
@@ -42,7 +42,7 @@ ASKED = """SELECT current_setting('server_version_num')::int AS version, current
     (date_part('epoch', clock_timestamp()) * 1000)::bigint AS now"""
 
 
-# -- what is there already ---------------------------------------------------------------------------------
+# -- existing installation ---------------------------------------------------------------------------------
 
 
 async def read_database(site: Site) -> list[Finding]:
@@ -64,7 +64,10 @@ async def read_database(site: Site) -> list[Finding]:
 
 
 def audit_log(chain: Chain) -> Finding:
-    """The end, noted elsewhere, also shows a log that somebody hashed anew."""
+    """Check the hash chain of the audit log.
+
+    The finding shows the last link: compared with a copy recorded elsewhere, it also reveals a recomputed chain.
+    """
     if chain.broken and chain.broken.is_unlinked:
         fix = "ask again in a minute: the service brings it in, and an entry says so"
         return warn(f"{chain.broken.why} yet: a process of the version before wrote it, or somebody did by hand", fix)
@@ -76,7 +79,7 @@ def audit_log(chain: Chain) -> Finding:
 
 
 def log(site: Site) -> Iterator[Finding]:
-    """SQLite's grows for ever when nobody brings it into the file."""
+    """Check the size of the SQLite WAL, which grows without limit if it is not checkpointed."""
     if fault := log_fault(site.settings):
         yield warn(f"{fault}: nobody brings it into the database")
     elif found := log_size(site.settings):
@@ -84,7 +87,10 @@ def log(site: Site) -> Iterator[Finding]:
 
 
 def open_to_others(site: Site) -> Iterator[Finding]:
-    """Messages are in the database and in the attachments as they were sent. Its log has the database's mode."""
+    """Check that only the owner can read the data folder and the SQLite file, which hold messages in plain text.
+
+    The WAL has the same mode as the database file.
+    """
     path = sqlite_path(site.settings)
     for place, mode in ((site.settings.data, "700"), *([(path, "600")] if path else [])):
         if place.exists() and (found := stat.S_IMODE(place.stat().st_mode)) & OTHERS:
@@ -93,7 +99,7 @@ def open_to_others(site: Site) -> Iterator[Finding]:
 
 def secret(site: Site) -> Iterator[Finding]:
     found, fault = _secret(site.settings), None
-    with suppress(OSError, ValueError):  # of a file that cannot be read, which is a finding
+    with suppress(OSError, ValueError):  # an unreadable secret file is reported by _secret
         fault = secret_fault(make_secrets(site.settings), site.seen.secret) if site.seen else None
     if fault:
         yield fail(fault)
@@ -120,7 +126,7 @@ def _secret(settings: Settings) -> Finding:
 
 
 def sealed(site: Site) -> Iterator[Finding]:
-    with suppress(OSError, ValueError):  # as above
+    with suppress(OSError, ValueError):  # an unreadable secret file is reported by _secret
         secrets = make_secrets(site.settings)
         if site.seen and site.seen.sealed and secrets.adopt(site.seen.secret.digest, site.seen.secret.kept):
             counted = secrets.count(site.seen.sealed)
@@ -135,7 +141,7 @@ def sealed(site: Site) -> Iterator[Finding]:
 
 
 async def attachments(settings: Settings, probe: Callable[[Objects], Awaitable[None]]) -> list[Finding]:
-    """Ask where they are kept, when that is a store of objects."""
+    """Run `probe` on the object store, if attachments are kept in one."""
     try:
         if (objects := make_objects(settings)) is None:
             return []
@@ -151,7 +157,7 @@ async def list_objects(objects: Objects) -> None:
 
 
 async def try_objects(objects: Objects) -> None:
-    """Do all that is ever done there."""
+    """Put, read, list and delete a test object: every operation that the service uses."""
     name = Clock().new_id("preflight-")
     await objects.put(name, name.encode())
     try:
@@ -162,7 +168,7 @@ async def try_objects(objects: Objects) -> None:
         await objects.drop([name])
 
 
-# -- before anything is there ------------------------------------------------------------------------------
+# -- before installation ------------------------------------------------------------------------------
 
 
 async def database_place(site: Site) -> list[Finding]:
@@ -184,7 +190,7 @@ async def database_place(site: Site) -> list[Finding]:
 
 
 def postgres(settings: Settings, found: dict[str, Any]) -> Iterator[Finding]:
-    """Judge its settings; what would lose an accepted message must be fixed."""
+    """Check PostgreSQL's version and settings; those that could lose accepted messages are failures."""
     needed, encoding = settings.processes * (settings.database_pool + 1), found["encoding"]
     faults: list[tuple[bool, Level, str, str]] = [
         (found["version"] < POSTGRES_MIN, "FAIL", "it is older than PostgreSQL 13", "upgrade it"),
@@ -194,7 +200,7 @@ def postgres(settings: Settings, found: dict[str, Any]) -> Iterator[Finding]:
         (encoding != "UTF8", "FAIL", f"its encoding is {encoding}", "CREATE DATABASE … ENCODING UTF8"),
         (not found["may_create"], "FAIL", "this user may not make tables", "GRANT CREATE ON SCHEMA public TO the user"),
         (
-            found["connections"] < needed + 3,  # the server keeps three for its superuser
+            found["connections"] < needed + 3,  # the server reserves three connections for superusers
             "warn",
             f"max_connections is {found['connections']}, {settings.processes} processes may take {needed}",
             "raise max_connections, or lower HELIOGRAPH_DATABASE_POOL or --processes",

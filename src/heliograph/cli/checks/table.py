@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are told: what each asks, what to do, and which command runs it."""
+"""All checks in the order of the report: name, command that runs the check, question, function, and fix."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -12,7 +12,7 @@ REACH_OBJECTS = "correct HELIOGRAPH_ATTACHMENTS and HELIOGRAPH_S3_…, or let th
 
 
 def seen(look: Callable[[Examination], Iterable[Finding]]) -> Callable[[Site], Iterable[Finding]]:
-    """Look where there is a database that can be read."""
+    """Wrap a check of the database so that it is skipped if the database cannot be read."""
     return lambda site: look(site.seen) if site.seen else []
 
 
@@ -84,5 +84,5 @@ def of(command: Command) -> list[SiteCheck]:
 
 
 def listed(command: Command) -> str:
-    """List what a command asks, for its help."""
+    """Return the list of a command's checks for its help text."""
     return "\n".join(["\b", "Checks:", *(f"  {check.name.ljust(12)} {check.asks}" for check in of(command))])
