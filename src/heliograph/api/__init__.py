@@ -1,1 +1,4 @@
-"""The HTTP edge: parse, call, serialise. No framework: its routing alone would cost half of the throughput."""
+"""The HTTP API: parses requests, calls use cases, serialises responses.
+
+No web framework is used, because its routing alone would halve the throughput.
+"""

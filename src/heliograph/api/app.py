@@ -1,4 +1,4 @@
-"""The API: the checks that every request passes, in the order of contract 2, then its endpoint."""
+"""The API application: runs the checks of every request in the order of contract 2, then calls its endpoint."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ from heliograph.web.router import Router
 from heliograph.web.status import status_of
 
 SIMULATE = HEADER.lower().encode()
-SILENCE_S = 60.0  # a timeout that is asked for: longer than clients wait
-LOOK_S = 0.1  # whether the client is still there
+SILENCE_S = 60.0  # duration of a simulated timeout, longer than clients wait
+LOOK_S = 0.1  # interval of checks whether the client is still connected
 
 log = structlog.get_logger()
 
 OWN = "/v1/"
-PRIVATE = ("/v1", "/compat/")  # answers that nobody on the way may keep
+PRIVATE = ("/v1", "/compat/")  # responses that proxies must not cache
 NO_STORE = (b"cache-control", b"no-store")
-ACTIVE_MAX = 512  # requests at work at once; further ones are asked to come back later (P12)
+ACTIVE_MAX = 512  # concurrent requests; further requests get 503 with Retry-After (P12)
 TOO_MANY_CHANGES = "Too many changes of the setup wait. Try again after the seconds in Retry-After."
 
 
@@ -79,7 +79,7 @@ class Api:
         try:
             route, params = self._router.find(request.method, request.path, request.raw_path)
             name, keyed, labels = route.name, route.scopes is not None, (route.path, route.method)
-            # One series for all routes of another service's API, of which there are many.
+            # One metric series per method for all routes of a compatible API, because these have many routes.
             counted = labels if surface is self._own else (surface.prefix, route.method)
             call_task(name)
             if keyed:
@@ -90,23 +90,26 @@ class Api:
             raise
         except Exception as error:
             response = self._refused(_refusal(error, request), surface, request, name)
-            # Refused at the door, which has told nothing: strangers make no series.
+            # Refused before authentication set rate-limit headers: unauthenticated clients create no series.
             if keyed and len(extra) == 2 and isinstance(error, Refusal):
                 keyed, counted = False, ("none", "other")
         finally:
             if request.holder:
                 self._budget.give_back(request.holder)
-        if not keyed:  # no such route, or one that needs no key
+        if not keyed:  # unknown route, or a route that needs no key
             self._tell_limits(surface, request, extra)
         if traced:
             _end_trace(traced, request, response, *labels)
-        # One series for all refusals of a route: which they are, refusals_total has by their codes.
+        # One series for all 4xx responses of a route; refusals_total counts them by error code.
         status = "4xx" if 400 <= response.status < 500 else response.status
         metrics.answered[*counted, status].observe(time() - began)
         return Response(response.status, response.body, extra + response.headers, response.content_type)
 
     async def no_room(self, request: Request) -> Response:
-        """Refuse the rest, for a connection too many. A small body is read first: closing would reset it."""
+        """Return 503 for a connection above the limit.
+
+        A small body is read first, because closing with unread data would reset the connection.
+        """
         request.id = self.context.clock.new_id("req_")
         request.keep_alive = False
         extra: Headers = [(b"x-request-id", request.id.encode()), NO_STORE]
@@ -124,7 +127,7 @@ class Api:
         return self._others.get("/".join(path.split("/", 3)[:3]), self._own)
 
     async def _open(self, route: Route, request: Request, params: dict[str, str]) -> Response:
-        """Answer what needs no key."""
+        """Call the endpoint of a route that needs no API key."""
         read = partial(request.read_body, route.body_max, self._budget, request.path)
         return await route.call(
             Call(self.context, self._management, route, request, params, None, read=read, reads=self._reads)
@@ -133,8 +136,8 @@ class Api:
     async def _keyed(
         self, route: Route, surface: Surface, request: Request, params: dict[str, str], extra: Headers
     ) -> Response:
-        """Check key, team, scope, rate limit, media type, size,
-        JSON, and a query not taken; the endpoint does the rest.
+        """Check key, team, scope, rate limit, media type, size, JSON and
+        unexpected query parameters, then call the endpoint.
         """
         seen, token, raw = self.context.store.setup.current, b"", None
         if route.fresh:
@@ -167,7 +170,7 @@ class Api:
         except Refusal as refusal:
             if not await self._door.learned(refusal, token, seen):
                 raise
-            # The key is read as it is now: it may have been revoked too.
+            # Look the key up again: it may have been revoked too.
             caller = self._door.newest(caller) if surface.signed else self._door.find(token)
             response = await route.call(replace(call, who=caller.catching() if surface.prefix else caller))
         finally:
@@ -185,20 +188,20 @@ class Api:
         self._door.note(request.id, caller, route.name, response.status, subject=subject, replayed=replayed)
 
     async def _signed(self, route: Route, request: Request, params: dict[str, str]) -> tuple[Caller, Turn, bytes]:
-        """Return whose it is, which is known when all of the body is here, and that."""
+        """Read the body and verify its signature; return the caller, the rate-limit decision and the body."""
         raw = await request.read_body(route.body_max, self._budget, request.path)
         request.caller = caller = await self._door.signer(params["team"], request.texts(), raw)
         turn = self._door.admit(caller, route.scopes or (), request.address)
         return caller, await self._door.agreed(turn, caller, route.scopes or (), request.address), raw
 
     async def _wait_simulated(self, header: bytes) -> Trouble:
-        """Read `X-Heliograph-Simulate` and wait for its latency, before the body takes memory."""
+        """Parse `X-Heliograph-Simulate` and sleep for its latency, before the body takes memory."""
         trouble = read_trouble(header.decode("latin-1"))
         await asyncio.sleep(trouble.latency_ms / SECOND_MS)
         return trouble
 
     async def _keep_silent(self, request: Request) -> None:
-        """Keep silent until the client gives up."""
+        """Simulate a timeout: send nothing until the client disconnects, the service drains or SILENCE_S has passed."""
         end = asyncio.get_running_loop().time() + SILENCE_S
         while not (request.gone or self.context.state.draining) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(LOOK_S)
@@ -207,8 +210,8 @@ class Api:
     async def _body(
         self, route: Route, surface: Surface, request: Request, team: str, raw: bytes | None
     ) -> tuple[Any, int]:
-        """Read what it says, and its size. A POST that takes no
-        fields may come without one, or with an empty object.
+        """Return the parsed request body and its size. A POST without
+        fields may have no body or an empty object.
         """
         if route.body is None and not request.has_body:
             return {}, 0
@@ -225,13 +228,13 @@ class Api:
         return self.context.test_token or given if given and given == surface.test_token else given
 
     def _tell_limits(self, surface: Surface, request: Request, extra: Headers) -> None:
-        """Tell what the key has left, where nothing is taken from it."""
+        """Add the key's current rate-limit headers to `extra` without taking tokens."""
         with suppress(Refusal):
             caller = request.caller or self._door.find(self._token(surface, request))
             extra += self._door.look(caller).headers
 
     def _refused(self, refusal: Refusal, surface: Surface, request: Request, route: str) -> Response:
-        """Return the error answer, remembered for the team's request log when a key says whose request it was."""
+        """Return the error response; add it to the team's request log if the API key is known."""
         if route == "none" and surface.prefix and isinstance(refusal, NotFound):
             told = f"There is no such call here: {self.context.base_url}/docs/guides/compat lists those there are."
             refusal = NotFound(told)
@@ -240,13 +243,13 @@ class Api:
         with suppress(Refusal):
             caller = request.caller or self._door.find(self._token(surface, request))
             named = f"{request.method} (no such route)" if route == "none" else route
-            # A hook's refusal may be told in a 200.
+            # The response to a signed hook may report an error with status 200.
             status = response.status if response.status >= 400 else status_of(type(refusal))
             self._door.note(request.id, caller, named, status, refusal=refusal)
         return response
 
     def refused(self, refusal: Refusal, request: Request | None = None) -> Response:
-        """Return the error answer to what is no request, or one whose body breaks off."""
+        """Return the error response to a malformed request, or to a request whose body is incomplete."""
         id_ = self.context.clock.new_id("req_")
         body = error_body(refusal, id_, self.context.base_url, problem=False)
         headers = [*error_headers(refusal), (b"x-request-id", id_.encode()), NO_STORE]
@@ -256,14 +259,14 @@ class Api:
 
 
 def _refuse_simulated(trouble: Trouble) -> Trouble:
-    """Return what is simulated, unless it is a refusal, which is raised."""
+    """Raise the simulated refusal if there is one, else return `trouble`."""
     if trouble.refusal:
         raise refused(trouble.refusal)
     return trouble
 
 
 def _refusal(error: Exception, request: Request) -> Refusal:
-    """Return what the client is told of an error; one of ours is logged."""
+    """Convert an exception to the refusal sent to the client; log it unless it already is a refusal."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, TooManyChanges):

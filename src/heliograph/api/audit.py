@@ -10,7 +10,7 @@ from heliograph.web.paging import Listed, page, read_limit
 from heliograph.web.request import Response
 from heliograph.web.route import Query
 
-DIGITS = 18  # the most of an entry's id
+DIGITS = 18  # maximum length of an entry id
 AFTER = Query("after", "The last id of the previous page.", {"type": "integer", "minimum": 1})
 TEAM = Query("team", "Entries of this team alone. Default: of all teams and of the instance.")
 

@@ -1,4 +1,4 @@
-"""Many sends in one request, and how far they are."""
+"""Batch sending: many sends in one request, and the progress of a batch."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -32,7 +32,7 @@ class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sending(prepare: Prepare, kind: type[Any]) -> Callable[[Call], Awaitable[Response]]:
-    """Make the endpoint that takes a batch of sends of this kind."""
+    """Return the endpoint that accepts a batch of sends; `kind` is the request struct of one send."""
 
     async def endpoint(call: Call) -> Response:
         async def send(retry_key: IdempotencyKey | None) -> Sent[Fates]:

@@ -1,4 +1,4 @@
-"""A request on one of the routes here, with what its use cases work with."""
+"""The type of a request to this API's routes, with the services that its use cases need."""
 
 from heliograph.accept.context import Context
 from heliograph.manage.management import Management

@@ -1,4 +1,4 @@
-"""/carriers/<id>/callback: where carriers report; the carrier itself checks who is asking."""
+"""/carriers/<id>/callback: receives carrier callbacks; the carrier implementation authenticates them."""
 
 from heliograph.api.call import Call
 from heliograph.carriers.contract import Callback
@@ -14,7 +14,7 @@ from heliograph.domain.refusals import (
 from heliograph.inbound.report_service import take_callback
 from heliograph.web.request import Response
 
-CALLBACK_MAX = MIB  # Meta folds many statuses into one request
+CALLBACK_MAX = MIB  # Meta batches many statuses into one request
 
 REFUSALS: dict[int, type[Refusal]] = {
     401: InvalidSignature,
@@ -25,9 +25,9 @@ REFUSALS: dict[int, type[Refusal]] = {
 
 
 async def callback(call: Call) -> Response:
-    """Take a carrier's callback; 404 answers for an unknown carrier and for one without a secret alike.
+    """Process a carrier's callback; return 404 both for an unknown carrier and for a carrier without a secret.
 
-    Carriers look at the status of a refusal; its body is for who tries it out.
+    Carriers evaluate only the status of an error; its body is for developers who test the URL.
     """
     context, request = call.context, call.request
 

@@ -1,4 +1,4 @@
-"""The documents that describe the API: error list, OpenAPI, the docs pages. All made from the routes."""
+"""The documents that describe the API, generated from the routes: error list, OpenAPI, docs pages."""
 
 from functools import cache
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from heliograph.web.request import Response
 from heliograph.web.route import Query, Route, answer
 
 HTML = b"text/html; charset=utf-8"
-WORDS_MAX = 200  # characters of a search
+WORDS_MAX = 200  # maximum characters of a search query
 CONTENT_SECURITY_POLICY = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -57,7 +57,7 @@ async def list_errors(call: Call) -> Response:
 
 
 def _pages(call: Call, found: dict[str, Any]) -> Response:
-    """Answer all of it by its names, unless pages are asked for."""
+    """Return the values of `found` as a list; its names serve as `after`. Without `limit`, all are returned."""
     query, names = call.query(), list(found)
     after = query.get("after")
     if after is not None and after not in found:
@@ -67,8 +67,9 @@ def _pages(call: Call, found: dict[str, Any]) -> Response:
 
 
 def document_routes(routes: list[Route]) -> list[Route]:
-    """Return OpenAPI and the pages that describe `routes`, each
-    built when first asked for; a search is made each time.
+    """Return the routes of the OpenAPI document and the docs pages that describe `routes`.
+
+    Each document is built at its first request and cached, except search results.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""Sending domains over HTTP, for keys with `manage`: what to set in DNS, and whether it is there."""
+"""Sending domains over HTTP, for keys with `manage`: required DNS records and their verification."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
-"""What people write as drafts, over HTTP, for keys with `manage`: written, submitted, archived, and its versions.
+"""Endpoints shared by templates and layouts, for keys with `manage`: edit, submit, archive, and list versions.
 
-Templates and layouts are such; each says what it has of its own.
+`template_drafts.py` and `layouts.py` supply the parts that differ.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ from heliograph.web.route import Query, answer_of
 
 R = TypeVar("R", Template, Layout)
 
-PAGE_OCTETS = 4 * MIB  # of words, after which a page ends
+PAGE_OCTETS = 4 * MIB  # a page ends after this many bytes of content
 BEFORE = Query("after", "The last version of the previous page.", {"type": "integer", "minimum": 1})
 
 
@@ -61,7 +61,7 @@ Problems = Annotated[list[ProblemView], says("What should be looked at in its ne
 
 
 class Managed(Protocol[R]):
-    """The use cases, as `templates/service.py` and `templates/layout_service.py` have them."""
+    """The use cases that `templates/service.py` and `templates/layout_service.py` implement."""
 
     def find(self, setup: Setup, team: str | None, id_: str, /) -> R: ...
     def proposed(self, setup: Setup, record: R, /) -> R: ...
@@ -70,18 +70,18 @@ class Managed(Protocol[R]):
 
 
 class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """The endpoints of one kind of record, made of what it has of its own."""
+    """The endpoints of one kind of record; the fields supply what differs between templates and layouts."""
 
     kind: Literal["template", "layout"]
     manage: Managed[R]
-    new: type[msgspec.Struct]  # bodies
+    new: type[msgspec.Struct]  # request body of POST; `part` is that of PATCH
     part: type[msgspec.Struct]
-    view: type[msgspec.Struct]  # answers
+    view: type[msgspec.Struct]  # response; `version_view` is that of a version
     version_view: type[msgspec.Struct]
-    removable: Collection[str]  # fields that null takes away
+    removable: Collection[str]  # fields that null removes
     of: Callable[[Team], Mapping[str, R]]
-    base: Callable[[str, str, str], R]  # id, team, name → what a new one is changed from
-    write: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]  # …, is it new?
+    base: Callable[[str, str, str], R]  # (id, team, name) → empty record to which the request is applied
+    write: Callable[[Call, R, dict[str, Any], bool], Awaitable[bool]]  # (call, base, fields, is_new)
     version: Callable[[Versions, str, int], Awaitable[R | None]]
     octets: Callable[[R], int]
     words: Callable[[R], dict[str, Any]]
@@ -121,7 +121,7 @@ class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return await self._answer(call, self._own(call))
 
     async def archive(self, call: Call) -> Response:
-        """Archive a draft; one that was never approved is gone: the answer is the last that is seen of it."""
+        """Archive a record. A record that was never approved is deleted; the response is its last state."""
         record = self._own(call)
         await self.manage.archive(call.context.store, call.actor, record.team, record.id)
         return await self._answer(call, replace(record, status="archived"))
@@ -144,7 +144,7 @@ class Drafts(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         return await _page(call, octets, len(lines) > len(found), lambda: found)
 
     def _given(self, call: Call) -> dict[str, Any]:
-        """Return what was sent; null takes a part away."""
+        """Return the request's fields, without those that are null unless null removes them."""
         assert isinstance(call.json, dict)
         return {name: value for name, value in call.json.items() if value is not None or name in self.removable}
 

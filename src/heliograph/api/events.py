@@ -1,4 +1,4 @@
-"""The pull feed: every published event of the team, oldest first, as its webhooks receive it."""
+"""The event feed for polling: all published events of the team, oldest first by default, in the format of webhooks."""
 
 from typing import Annotated, Any
 

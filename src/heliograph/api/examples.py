@@ -1,7 +1,7 @@
-"""Examples of requests and answers, made from the routes and the OpenAPI document.
+"""Examples of requests and responses, generated from the routes and the OpenAPI document.
 
-Requests are those of `heliograph demo`, so that each runs there as it stands. A field of an answer has the example that
-is described with it (`domain/field_docs.py`), else a value that its schema allows.
+Requests run unchanged against `heliograph demo`. A field of a response has the example documented with the field
+(`domain/field_docs.py`), else a value that its schema allows.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ PHONE = "+15005550006"
 
 
 def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str, str]:
-    """Write the request in each language."""
+    """Return the example request as source code, by language."""
     path = route.path
     for one in operation["parameters"]:
         path = path.replace(f"{{{one['name']}}}", one.get("example", ""))
@@ -27,7 +27,7 @@ def request_examples(route: Route, base_url: str, operation: Schema) -> dict[str
 
 
 def answer_example(route: Route, kind: Any, schemas: dict[str, Schema]) -> Any:
-    """Return what the route answers with, `kind` being its answer or its dry run's."""
+    """Return an example response; `kind` is the struct of the route's response or of its dry run."""
     resource = resource_of(route)
     values = {"id": PREFIXES[RESOURCES[resource]] + ULID} if resource in RESOURCES else {}
     phones: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def answer_example(route: Route, kind: Any, schemas: dict[str, Schema]) -> Any:
 
 
 def _object(name: str, schemas: dict[str, Schema], values: dict[str, Any], phones: dict[str, Any]) -> dict[str, Any]:
-    """Build the example of an object; `phones` win over the examples of fields, those over `values`."""
+    """Build an example object. `phones` override the examples of fields, which override `values`."""
     return {
         field: _value(field, schema, schemas, values, phones) for field, schema in schemas[name]["properties"].items()
     }
@@ -67,7 +67,7 @@ EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fal
 
 
 def _held(schema: Schema, schemas: dict[str, Schema]) -> str | None:
-    """Return the name of the object in a field, or in the list in it."""
+    """Return the schema name of a field's object, or of its list items; None if they are not objects."""
     for branch in schema.get("anyOf", [schema]):
         name = str(branch.get("items", branch).get("$ref", "")).rpartition("/")[2]
         if "properties" in schemas.get(name, {}):

@@ -1,4 +1,4 @@
-"""The guides of /docs: pages of docs/ as HTML, so that there is one source for the repository and the service."""
+"""The guides of /docs: renders the Markdown pages of docs/ as HTML."""
 
 import re
 from functools import cache
@@ -11,10 +11,10 @@ from markupsafe import Markup, escape
 
 from heliograph.web.html import coloured
 
-PACKED = Path(__file__).parent / "guides"  # where the wheel has them (pyproject.toml)
+PACKED = Path(__file__).parent / "guides"  # location of docs/ in the wheel (pyproject.toml)
 FOLDER = PACKED if PACKED.exists() else Path(__file__).parents[3] / "docs"
 
-# Group → name of a guide (its file without .md) → what the lists say about it.
+# Group → guide (file name without .md) → description in lists.
 GUIDES: dict[str, dict[str, str]] = {
     "Start": {
         "dashboard": "People, roles, pages.",
@@ -62,7 +62,7 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     html: Markup
     headings: list[Heading]
-    text: str  # for the search
+    text: str  # searched by Docs.search
 
 
 @cache
@@ -75,8 +75,8 @@ def read_guide(name: str) -> Guide:
 
 
 def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
-    """Render CommonMark with tables. HTML in the source is shown, not obeyed."""
-    from markdown_it import MarkdownIt  # takes a while to load, and only readers of the docs need it
+    """Render CommonMark with tables; return HTML and headings. HTML in the source is escaped."""
+    from markdown_it import MarkdownIt  # imported here because it is slow to load and only docs pages need it
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     renderer: Any = parser.renderer
@@ -97,12 +97,12 @@ def to_html(markdown: str) -> tuple[Markup, list[Heading]]:
 
 
 def anchor(heading: str) -> str:
-    """Make an anchor as GitHub does, so that links work in both places."""
+    """Return the anchor that GitHub generates for a heading, so that links work here and on GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def link(target: str) -> str | None:
-    """Return where a link of docs/ leads here; None for what is not shown here."""
+    """Map a link target of docs/ to its URL in this service; None if the page is not served."""
     if target in ELSEWHERE:
         return ELSEWHERE[target]
     file, hash_, part = target.partition("#")
@@ -113,7 +113,7 @@ def link(target: str) -> str | None:
 
 
 def _with_links(tokens: list[Any]) -> list[Any]:
-    """Links lead to pages of /docs; of those that lead nowhere here the words stay."""
+    """Rewrite links to /docs URLs; replace links to pages that are not served by their text."""
     kept, lost = [], False
     for token in tokens:
         if token.type == "link_open":
@@ -128,7 +128,7 @@ def _with_links(tokens: list[Any]) -> list[Any]:
 
 
 def soft(text: str) -> Markup:
-    """Mark where code may break, after a separator, so that words stay whole."""
+    """Escape code and allow line breaks only after separators, so that words are not split."""
     return Markup(re.sub(r"([_./]|\[\])(?=\w)", r"\1<wbr>", str(escape(text))))
 
 

@@ -1,4 +1,4 @@
-"""Is the process alive, can it accept, and what has it done: for load balancers and Prometheus."""
+"""Liveness, readiness and metrics endpoints, for load balancers and Prometheus."""
 
 import asyncio
 import hmac
@@ -37,14 +37,14 @@ ALIVE = msgspec.json.encode(Health())
 
 
 async def healthz(call: Call) -> Response:
-    """Say whose it is, so that a command beside it knows a neighbour's."""
+    """Return 200 with the instance name, by which local commands recognize another instance's service."""
     whose = call.context.store.owner.partition("/")[0]
     return Response(200, ALIVE, [(INSTANCE, name_of_instance(whose).encode())])
 
 
 async def readyz(call: Call) -> Response:
-    """Answer 503 before and while shutting down, when the database does not commit
-    within a second, and of a worker that claims nothing because its clock is wrong.
+    """Return 503 before and during shutdown, if the database does not commit within a second,
+    or if this is a worker that claims nothing because its clock is wrong.
     """
     await _check_ready(call.context)
     return answer(Health())
@@ -59,8 +59,8 @@ async def _check_ready(context: Context) -> None:
 
 
 async def metrics(call: Call) -> Response:
-    """Show the metrics to loopback, the operator's ranges and
-    anyone with the token; for others there is no such page.
+    """Return the metrics to clients on loopback, in the operator's IP ranges
+    or with the token; 404 to others.
     """
     if not _may_look(call):
         raise NotFound()
@@ -71,14 +71,14 @@ async def metrics(call: Call) -> Response:
 
 
 async def _measured(context: Context) -> bytes:
-    """Write the metrics in a thread, once for all who ask meanwhile."""
+    """Render the metrics in a thread; concurrent requests share the result."""
     asked = await _asked(context)
     flush()
     return await LOOKING.run(metrics_text, asked)
 
 
 async def _asked(context: Context) -> Families:
-    """Return what the database and the machine say now. One that does not answer hides no other."""
+    """Return gauges measured now from the database and the machine. A failed query omits only its own gauges."""
     found, probes = Families(), context.store
     ready, waiting, behind, heard = await asyncio.gather(
         _check_ready(context),
@@ -97,14 +97,14 @@ async def _asked(context: Context) -> Families:
 
 
 def _tell_queues(found: Families, context: Context, waiting: Sequence[LaneDepth]) -> None:
-    """Tell how many wait; none are told while the database does not answer: 0 would say that nothing waits."""
+    """Add queue gauges. `waiting` is empty if the database is unavailable: no value is reported, as 0 would mislead."""
     depth = found.declare("outbox_depth", "Recipients that wait or are in work.", "lane")
     oldest = found.declare("outbox_oldest_seconds", "How long the oldest of them has waited.", "lane")
     held = found.declare("held_messages", "Recipients that wait for somebody to mend it.", "reason")
     for one in waiting:
         depth(one.waiting, one.lane)
         since = context.clock.now() if one.since is None else one.since
-        oldest(max(0, context.clock.now() - since) / SECOND_MS, one.lane)  # it may be scheduled
+        oldest(max(0, context.clock.now() - since) / SECOND_MS, one.lane)  # negative if scheduled for later
     for reason, many in (_held(context, waiting) if waiting else {}).items():
         held(many, reason)
     for carrier in context.store.setup.current.carriers:
@@ -149,9 +149,9 @@ def _tell_machine(found: Families, context: Context) -> None:
 
 
 def _held(context: Context, waiting: Sequence[LaneDepth]) -> dict[str, int]:
-    """Count the recipients that wait, by why: delivery is paused; or all carriers of their channel are out of reach.
+    """Count waiting recipients by reason: delivery is paused, or all carriers of their channel have open circuits.
 
-    Between two probes a carrier is out of reach as well.
+    A circuit also counts as open between two probes.
     """
     setup, closed = context.store.setup.current, context.store.circuits.current
     enabled = [carrier for carrier in setup.carriers if carrier.enabled]
@@ -168,6 +168,6 @@ def _may_look(call: Call) -> bool:
     wanted = f"Bearer {context.metrics_token}".encode()
     if context.metrics_token and hmac.compare_digest(headers.get(b"authorization", b""), wanted):
         return True
-    # Through a proxy that is not trusted, everybody seems to come from the proxy's address.
+    # Behind an untrusted proxy, every client appears to have the proxy's address.
     through_stranger = any(name in headers for name in FORWARDED)
     return not through_stranger and is_inside(call.request.address, context.metrics_allow)

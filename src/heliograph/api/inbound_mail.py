@@ -1,4 +1,4 @@
-"""Mail that came in for the team: lists, one whole, and its bytes."""
+"""Inbound mail of the team: list, single mail, and raw content."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ class ReceivedList(Listed, frozen=True, kw_only=True):
 
 
 async def list_all(call: Call) -> Response:
-    """List them as their events told them, newest first."""
+    """List inbound mail, newest first, in the format of its events."""
     query, store = call.query(), call.context.store
     after = read_after(query, "received") or LAST
     page = await store.received.page(call.team, after, read_limit(query), call.hold)

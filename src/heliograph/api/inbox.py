@@ -1,4 +1,4 @@
-"""The test inbox of a sandbox team, for its tests: what simulators delivered, and waiting for the next of it."""
+"""The test inbox of a sandbox team: lists messages that simulators delivered, and waits for new ones."""
 
 import asyncio
 import re
@@ -29,9 +29,9 @@ from heliograph.web.request import Response
 from heliograph.web.route import Query, answer, answer_of
 
 WAIT_MAX = 30  # seconds
-WAITS_OF_A_KEY, WAITS = 10, 100  # at once in a process: each takes one of the requests that it may be at work on
-GAP_S = 0.05  # between two looks of one that waits, however much is delivered
-OCTETS_MAX = 8 * MIB  # of contents in one answer; one is always given
+WAITS_OF_A_KEY, WAITS = 10, 100  # concurrent waits per process; each counts towards ACTIVE_MAX
+GAP_S = 0.05  # minimum time between two queries of a waiting request
+OCTETS_MAX = 8 * MIB  # content in one response, which has at least one message
 KINDS = (*CHANNELS, "verification")
 
 QUERY = (
@@ -108,7 +108,7 @@ def _check_sandbox(call: Call) -> None:
         )
 
 
-# -- the query ---------------------------------------------------------------------------------------------------
+# -- query parameters --------------------------------------------------------------------------------------------
 
 
 def _wait(query: dict[str, str]) -> int:
@@ -133,7 +133,7 @@ def _wanted(query: dict[str, str]) -> InboxSearch:
         since, after = parse_timestamp(after), ""
         if since is None:
             raise InvalidRequest("after is an id of the inbox, or a time such as 2026-11-15T09:30:00Z.", param="after")
-        since = max(0, since)  # no id is of an earlier time
+        since = max(0, since)  # ids encode no earlier time
     if before and not _is_id(before):
         raise InvalidRequest("before is the last id of the page before.", param="before")
     return InboxSearch(address=read_to(query, None), after=after, since=since, before=before)
@@ -143,11 +143,11 @@ def _is_id(text: str) -> bool:
     return any(re.fullmatch(id_pattern(kind), text) for kind in KINDS)
 
 
-# -- finding -----------------------------------------------------------------------------------------------------
+# -- search ------------------------------------------------------------------------------------------------------
 
 
 async def _find(call: Call, kinds: Sequence[str], wanted: InboxSearch) -> InboxList:
-    """List the newest first over all kinds, as many as fit into one answer."""
+    """Return matching messages and codes of `kinds`, newest first, as many as fit into one response."""
     store, lines = call.context.store, list[InboxLine | CodeLine]()
     carriers, more = simulator_ids(store.setup.current.carriers), False
     if channels := [channel for channel in CHANNELS if channel in kinds]:
@@ -174,7 +174,10 @@ def _fitting(lines: list[InboxLine | CodeLine]) -> list[InboxLine | CodeLine]:
 
 
 async def _wait_for(call: Call, kinds: Sequence[str], wanted: InboxSearch, wait_s: float) -> InboxList:
-    """Look when the store hints that something was delivered, and now and then. It holds nothing meanwhile."""
+    """Wait up to `wait_s` for a match; query on each delivery wakeup and at poll intervals.
+
+    No database connection or memory reservation is held while waiting.
+    """
     context, time = call.context, asyncio.get_running_loop().time
     hints, waits, key = context.store.hints, context.state.waits, call.caller.key.id
     if waits[key] >= WAITS_OF_A_KEY or waits.total() >= WAITS:
@@ -195,7 +198,7 @@ async def _wait_for(call: Call, kinds: Sequence[str], wanted: InboxSearch, wait_
         waits[key] -= 1
 
 
-# -- showing -----------------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------------
 
 
 def _views(captured: Sequence[Captured]) -> dict[str, InboxView]:
@@ -227,7 +230,10 @@ def _view(id_: str, channel: Channel, to: list[str], created_at: int, content: s
 
 
 def _code(call: Call, line: CodeLine) -> InboxView:
-    """Return the code of a verification, until it ends, where the team lets its keys read codes (contract 8)."""
+    """Return the inbox entry of a verification.
+
+    It shows the code while pending, if the team allows its keys to read codes (contract 8).
+    """
     readable = call.caller.team.record.verify.inbox
     pending = readable and line.status == "pending" and not line.magic
     text = inbox_text(call.context, call.caller, line.id, line.added) if pending else None

@@ -1,4 +1,4 @@
-"""Layouts as programs write and read them; what is done with them is in drafts.py."""
+"""Request and response formats of layouts; drafts.py has the endpoints."""
 
 from typing import Annotated, Any
 

@@ -1,6 +1,7 @@
-"""The OpenAPI 3.1 document, made from the routes, their structs and the refusals.
+"""The OpenAPI 3.1 document, generated from the routes, their structs and the refusals.
 
-What a field means and its limits are on the structs (`domain/field_docs.py`); what is not a struct is written out here.
+Descriptions and limits of fields are annotations of the structs (`domain/field_docs.py`); schemas without a struct
+are written out here.
 """
 
 from typing import Any
@@ -20,10 +21,10 @@ from heliograph.web.route import Route
 from heliograph.web.status import status_of
 
 NULL: Schema = {"type": "null"}
-OCTETS = "application/octet-stream"  # of answers without a type
-NO_NULL = r"^[^\u0000]*$"  # the one character that no string of a request may hold
+OCTETS = "application/octet-stream"  # responses without a response struct
+NO_NULL = r"^[^\u0000]*$"  # strings of a request must not contain U+0000
 
-# The part of a path after /v1/ → the kind of its ids.
+# First path segment after /v1/ → kind of its ids.
 RESOURCES = {
     "emails": "email",
     "sms": "sms",
@@ -64,7 +65,7 @@ OTHER_IDS: dict[str, Schema] = {
         "example": "att_1",
     },
 }
-SAID = ("anyOf", "default", "description", "example", "fixed", "needed", "maybe")  # of a field, beside its limits
+SAID = ("anyOf", "default", "description", "example", "fixed", "needed", "maybe")  # keys of a field other than limits
 TAGS = {
     "sms": "SMS",
     "inbox": "Test inbox",
@@ -77,7 +78,7 @@ SET_UP = {
     "template": "tpl_demo_welcome",
     "layout": "lay_letter",
     "domain": "dom_demo",
-}  # an operator may choose these ids
+}  # example ids of kinds whose ids an operator may choose
 
 EVENT_ID: Schema = {
     "description": "An event to send again.",
@@ -87,7 +88,7 @@ EVENT_ID: Schema = {
 
 
 def _form(title: str, needed: dict[str, Schema], **more: Schema) -> Schema:
-    """Describe one of the forms that a body may have."""
+    """Return the schema of one alternative of a request body."""
     return {
         "title": title,
         "type": "object",
@@ -190,7 +191,7 @@ KEYED = (
     r.TeamSuspended,
     r.InsufficientScope,
     r.RateLimitExceeded,
-    r.InvalidRequest,  # an unknown query parameter, at least
+    r.InvalidRequest,  # at least for an unknown query parameter
     r.ServiceUnavailable,
 )
 BODY = (r.UnsupportedMediaType, r.PayloadTooLarge, r.InvalidJson)
@@ -226,7 +227,7 @@ def openapi_document(routes: list[Route], base_url: str) -> dict[str, Any]:
 
 
 def operation_id(route: Route) -> str:
-    """Name an operation like `post_emails` or `get_emails_id`: it is unique because method and path are."""
+    """Return a name like `post_emails` or `get_emails_id`, unique because method and path are."""
     words = route.path.removeprefix("/v1/").strip("/").translate({ord("/"): "_", ord("{"): None, ord("}"): None})
     return f"{route.method.lower()}_{words}"
 
@@ -237,7 +238,7 @@ def tag(route: Route) -> str:
 
 
 def refusals_of(route: Route) -> dict[int, list[type[r.Refusal]]]:
-    """Return every code that the route can answer, by status."""
+    """Return all refusals that the route can respond with, by status."""
     possible = [*(KEYED if route.scopes is not None else ()), *(BODY if route.body else ())]
     if "{" in route.path:
         possible.append(r.NotFound)
@@ -256,7 +257,7 @@ def _operation(route: Route, routes: list[Route]) -> Schema:
         "operationId": operation_id(route),
         "summary": route.summary,
         "tags": [tag(route)],
-        "security": [{"bearer": [scope]} for scope in route.scopes or ()],  # one of them is enough
+        "security": [{"bearer": [scope]} for scope in route.scopes or ()],  # any one of the scopes is sufficient
         "parameters": _parameters(route),
         "responses": _responses(route, routes),
     }
@@ -332,7 +333,7 @@ def _response(route: Route, status: int, words: str, content: dict[str, Schema])
 
 
 def _links(route: Route, routes: list[Route]) -> Schema:
-    """Link what a POST made to the routes that take its id."""
+    """Return OpenAPI links from the record that a POST creates to the routes that take its id."""
     if route.method != "POST" or "{" in route.path:
         return {}
     links = {}
@@ -365,14 +366,14 @@ def _schemas(routes: list[Route]) -> dict[str, Schema]:
 def _refined(schema: Schema, answered: bool) -> Schema:
     properties = {name: _property(base, answered) for name, base in schema["properties"].items()}
     needed = [name for name, base in schema["properties"].items() if base.get("needed")]
-    # An answer always has all its fields, but for those that only some records have.
+    # A response has all fields except those that only some records have (`maybe`).
     every = [name for name, base in schema["properties"].items() if not base.get("maybe")]
     required = every if answered else [*schema["required"], *needed]
     return {**schema, "properties": properties, "required": required}
 
 
 def _property(base: Schema, answered: bool) -> Schema:
-    """Describe a field; its limits are in each form that is not null."""
+    """Return the schema of a field, with its limits in each non-null alternative."""
     limits = {key: value for key, value in base.items() if key not in SAID}
     if base.get("fixed"):
         limits["const"] = base["default"]

@@ -1,4 +1,4 @@
-"""The phones that opted out, over HTTP (contract 17)."""
+"""Opt-outs of phone numbers over HTTP (contract 17)."""
 
 from typing import Annotated
 
@@ -66,7 +66,7 @@ async def create(call: Call) -> Response:
 
 
 async def read(call: Call) -> Response:
-    """Answer with the record of one channel; of both, with a list of those that there are."""
+    """Return the opt-out of the given channel, or without a channel the list of the phone's opt-outs."""
     phone, channel = call.params["phone"], call.query().get("channel")
     found = await opt_outs.find(call.context.store, call.caller.team.record, phone, channel)
     records = [to_record(one) for one in found]

@@ -1,4 +1,4 @@
-"""The docs as HTML pages, and the error list as Markdown. A page needs no script and nothing from elsewhere.
+"""The docs as HTML pages, and the error list as Markdown. Pages need no scripts and no external resources.
 
 `python -m heliograph.api.pages > docs/errors.md` writes the Markdown.
 """
@@ -22,31 +22,31 @@ from heliograph.web.html import environment
 from heliograph.web.route import Route
 from heliograph.web.snippets import LANGUAGES
 
-FOUND_MAX = 50  # results of a search
-# Fields of a body that come first, in this order, after the required ones; the others are optional.
+FOUND_MAX = 50  # maximum results of a search
+# Body fields listed directly after the required ones, in this order; all others are listed as optional.
 FIRST = ("from", "subject", "html", "text", "body", "template_id", "variables")
-ASKED = ("Body", "Optional", "Query parameters", "Headers")  # tables of what a request may say
-RANKS = {"API": 0, "Field": 1}  # of what a search finds, the first two
+ASKED = ("Body", "Optional", "Query parameters", "Headers")  # titles of tables that describe requests
+RANKS = {"API": 0, "Field": 1}  # order of search results by kind; other kinds follow
 NULL: Schema = {"type": "null"}
 
 
 class FieldRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A field or a parameter."""
+    """A table row that describes a field or parameter."""
 
     name: str
     type: str
     needed: bool = False
-    meaning: str  # a sentence
-    more: str = ""  # the others
+    meaning: str  # first sentence of the description
+    more: str = ""  # remaining sentences
 
     @property
     def root(self) -> str:
-        """The field of the body that it is, or is in."""
+        """The top-level body field that is, or contains, this field."""
         return re.split(r"[.\[]", self.name)[0]
 
 
 class DocsHit(msgspec.Struct, frozen=True):
-    """One thing that a search found."""
+    """A search result."""
 
     kind: str
     title: str
@@ -55,7 +55,7 @@ class DocsHit(msgspec.Struct, frozen=True):
 
 
 class Docs:
-    """Every page of /docs, for one base URL. An entry of the side list is (words, URL, what stands before it)."""
+    """All pages of /docs for one base URL. An entry of the side list is (text, URL, prefix)."""
 
     def __init__(self, routes: list[Route], document: dict[str, Any]) -> None:
         self._routes = {operation_id(route): route for route in routes}
@@ -65,7 +65,7 @@ class Docs:
         self._errors = {error["code"]: error for error in error_list()}
 
     def page(self, path: str) -> str | None:
-        """Return a page; None: there is no such page."""
+        """Return the HTML of a page; None if not found."""
         match path.strip("/").split("/"):
             case ["docs"]:
                 return self.home()
@@ -140,8 +140,10 @@ class Docs:
         return self._page("missing.html", "Page not found", "")
 
     def search(self, words: str) -> list[DocsHit]:
-        """Find what has all the words: what is called so, endpoints and fields, then guides and errors that have them
-        in their name, and last what has them in its text.
+        """Return the pages and fields that contain all words.
+
+        Order: exact title first, then words in title or description, then in the text; within each, endpoints,
+        fields, then guides and errors.
         """
         wanted, name = words.lower().split(), words.lower().strip()
 
@@ -155,7 +157,7 @@ class Docs:
         ]
         return sorted(found, key=rank)[:FOUND_MAX]
 
-    # -- what pages are made of ------------------------------------------------------------------------------
+    # -- parts of pages --------------------------------------------------------------------------------------
 
     def _page(self, template: str, title: str, path: str, **values: Any) -> str:
         shared = {
@@ -224,7 +226,7 @@ class Docs:
         ]
 
     def _fields(self, schema: Schema, prefix: str) -> list[tuple[str, Schema, bool]]:
-        """Return the fields of all its forms, each followed by those of the object, or list of objects, in it."""
+        """Return (name, schema, required) of the fields of all alternatives, each followed by its nested fields."""
         found = []
         forms = schema.get("oneOf", [schema])
         for name, inner in {name: inner for form in forms for name, inner in form["properties"].items()}.items():
@@ -237,7 +239,7 @@ class Docs:
         return found
 
     def _findable(self) -> Iterator[tuple[DocsHit, str]]:
-        """Yield what can be found, with what else it is found by."""
+        """Yield every possible search result with additional text to search."""
         for id_, route in self._routes.items():
             fields = [row.name for kind in (route.body, route.answer) for row in self._rows(kind)]
             yield DocsHit("API", route.summary, route.name, f"/docs/api/{id_}"), " ".join(fields)
@@ -280,7 +282,7 @@ def _environment() -> Environment:
 
 
 def prose(text: str) -> Markup:
-    """Escape a text, with `code` in backticks."""
+    """Return a text as HTML, with backticks converted to <code>."""
     return Markup(re.sub(r"`([^`]+)`", lambda found: f"<code>{soft(Markup(found[1]))}</code>", str(escape(text))))
 
 
@@ -298,7 +300,7 @@ def _codes(route: Route) -> set[str]:
 
 
 def _errors_of(route: Route, *, shared: bool) -> Iterator[tuple[int, str, str]]:
-    """Yield status, code and meaning of its errors: those that every request can get, or its own."""
+    """Yield status, code and meaning of the route's errors: those common to all routes (`shared`), or the others."""
     for status, refusals in refusals_of(route).items():
         for refusal in refusals:
             if (refusal in (*KEYED, *EVERY)) == shared:
@@ -329,7 +331,7 @@ def _type(schema: Schema, *, null: bool = True) -> str:
 
 
 def _limits(schema: Schema) -> Iterator[str]:
-    """Yield the limits of a field in words."""
+    """Yield the limits of a field as sentences."""
     for one in schema.get("anyOf", [schema]):
         items = one.get("items", {})
         if "maxLength" in one:
@@ -348,14 +350,14 @@ def _limits(schema: Schema) -> Iterator[str]:
 
 
 def _by_need(rows: list[FieldRow]) -> tuple[list[FieldRow], list[FieldRow]]:
-    """Part them into what a reader looks for first, in that order, and what is optional."""
+    """Split rows into required and important ones, in display order, and optional ones."""
     first = [*(row.name for row in rows if row.needed and row.name == row.root), *FIRST]
     known = sorted((row for row in rows if row.root in first), key=lambda row: first.index(row.root))
     return known, [row for row in rows if row.root not in first]
 
 
 def _said(*parts: str) -> dict[str, str]:
-    """Join the parts, and part them after the first sentence; a number that is said already is not said again."""
+    """Join sentences and split the result after the first one; skip sentences whose number already occurs."""
     said = ""
     for part in parts:
         number = re.search(r"\d+(?=\W|$)", part.removeprefix("ISO 8601"))

@@ -1,4 +1,4 @@
-"""Reading what was sent: messages with recipients and timeline, verifications, lists, the caller's own team."""
+"""Read endpoints: messages with recipients and timeline, verifications, lists, and the caller's own team."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import Annotated, Any, Literal, get_args
@@ -201,7 +201,7 @@ class PlatformMe(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
-# What a caller may add, when nothing was.
+# Defaults of optional send fields that stored records omit.
 _ADDED: dict[str, Any] = {
     "tags": {},
     "metadata": {},
@@ -230,7 +230,7 @@ def read_message(channel: Channel) -> Callable[[Call], Awaitable[Response]]:
             if view.simulated:
                 simulated.add(event.recipient)
             if event.type != "ignored":
-                said[event.recipient] = event  # the last one
+                said[event.recipient] = event  # the last event wins
         recipients = [_recipient(channel, one, said.get(one.given), simulated) for one in found.recipients]
         record = shown(found.record, found.status, whole=True)
         for name, value in ADDED[channel].items():
@@ -290,10 +290,10 @@ def _found(found: SearchPage[Any], records: list[Any]) -> Response:
 
 
 def read_to(query: dict[str, str], channel: Channel | None) -> str | None:
-    """Return the address or phone of a channel, or either, in its normal form."""
+    """Return query parameter `to`, normalized; None if absent. `channel` None allows an address or a phone number."""
     if "to" not in query:
         return None
-    to = query["to"].replace(" ", "+")  # a plus that was not encoded; neither has a space
+    to = query["to"].replace(" ", "+")  # an unencoded plus; addresses and phone numbers have no spaces
     address = parse_address(to) if channel in ("email", None) else None
     if address is None and (channel == "email" or not is_phone(to)):
         wanted = {"email": "an email address", None: "an email address or a phone"}.get(channel, "a phone number")
@@ -302,7 +302,7 @@ def read_to(query: dict[str, str], channel: Channel | None) -> str | None:
 
 
 def _search(call: Call, channel: Channel | None, states: tuple[str, ...]) -> Search:
-    """Read a search of a channel's messages, or of verifications."""
+    """Parse the query parameters of a message list, or of a verification list if `channel` is None."""
     query = call.query()
     status = query.get("status")
     if status is not None and status not in states:

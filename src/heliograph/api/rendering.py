@@ -1,4 +1,4 @@
-"""POST /v1/templates/:id/render: what a template becomes with these variables, and what it would cost."""
+"""POST /v1/templates/:id/render: renders a template with given variables and returns its price."""
 
 from typing import Annotated
 
@@ -116,7 +116,7 @@ def _view(
         price=format_money(price_for(template, country) * count),
         missing=missing,
         unknown=unknown,
-        bounds=_bounds(team.templates[template.id], team, brands),  # of all its languages
+        bounds=_bounds(team.templates[template.id], team, brands),  # over all languages
     )
 
 

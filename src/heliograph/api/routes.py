@@ -1,4 +1,4 @@
-"""The whole URL space on one screen."""
+"""The table of all routes of the API."""
 
 from typing import Any
 
@@ -157,8 +157,8 @@ def _batch(prefix: str) -> dict[str, Any]:
     return {"id": f"bat_{ULID}", "data": [{"id": prefix + ULID}]}
 
 
-# The examples run on the demo as they are: emails with the key of any sandbox team, which names no sender, the others
-# with its live key. Their recipients are magic: nothing leaves the machine.
+# The examples run unchanged on `heliograph demo`: emails with the key of any sandbox team, because they name no
+# sender, the others with the demo's live key. Recipients are magic test addresses: nothing leaves the machine.
 # fmt: off
 V1 = [
     Route(method="POST", path="/v1/emails", call=sending(send_email, preview_email, weigh_email), scopes=SEND,

@@ -1,4 +1,4 @@
-"""Moving and canceling messages that wait for their time."""
+"""Rescheduling and canceling of scheduled messages."""
 
 from collections.abc import Awaitable, Callable
 

@@ -26,7 +26,7 @@ PreviewCall = Callable[[Context, Caller, Any], Awaitable[Any]]
 def sending(
     send: SendCall, preview: PreviewCall, weigh: Callable[[Caller, Any], int] | None = None
 ) -> Callable[[Call], Awaitable[Response]]:
-    """Make the endpoint that sends; `weigh` says roughly how large a preview becomes, where that can be much."""
+    """Return a send endpoint; `weigh` estimates the bytes of a dry run's response, if that can be large."""
 
     async def endpoint(call: Call) -> Response:
         context, caller, kind = call.context, call.caller, call.route.body

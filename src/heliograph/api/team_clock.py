@@ -18,7 +18,7 @@ from heliograph.web.route import answer
 
 SETTLE_S = 30.0
 LOOK_S = 0.01
-FOLLOW_S = 0.3  # until the other processes of this parent have the new time too
+FOLLOW_S = 0.3  # time until sibling processes have the new time too
 
 
 class AdvanceRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Templates as programs write and read them; what is done with them is in drafts.py."""
+"""Request and response formats of templates; drafts.py has the endpoints."""
 
 from typing import Annotated, Any, get_args
 

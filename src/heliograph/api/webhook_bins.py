@@ -1,4 +1,4 @@
-"""/bin/<team>/<token>: where the events of a webhook bin arrive. It is found by its whole address, or not at all."""
+"""/bin/<team>/<token>: receives the events of a webhook bin, which is found only by its complete URL."""
 
 import hmac
 
@@ -10,7 +10,7 @@ from heliograph.domain.refusals import NotFound
 from heliograph.web.request import Response
 from heliograph.webhooks.policy.bin import address, seen
 
-EVENT_MAX = MIB  # what came in by mail is told with its text
+EVENT_MAX = MIB  # events of inbound mail include its text
 
 
 async def receive(call: Call) -> Response:
@@ -23,4 +23,4 @@ async def receive(call: Call) -> Response:
     given = {name.decode("latin-1"): value.decode("latin-1") for name, value in call.request.headers.items()}
     secrets = call.management.webhooks.secrets_of(hooks[0])
     said = msgspec.json.encode(seen(secrets, given, body, context.clock.now() // SECOND_MS))
-    return Response(200, msgspec.json.format(said, indent=2))  # people read it
+    return Response(200, msgspec.json.format(said, indent=2))  # indented for human readers

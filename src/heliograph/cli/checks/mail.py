@@ -24,7 +24,7 @@ PROBE_S = 5.0
 TRIED_MAX = 2  # mail exchangers to try before port 25 counts as blocked
 
 
-# -- configuration ---------------------------------------------------------------------------------------
+# -- configuration -----------------------------------------------------------------------------------------
 
 
 async def name_servers(site: Site) -> list[Finding]:
@@ -92,7 +92,7 @@ def submission(site: Site) -> Iterator[Finding]:
         yield ok(f"mail is taken on {where}")
 
 
-# -- network --------------------------------------------------------------------------------
+# -- network -----------------------------------------------------------------------------------------------
 
 
 async def exchangers(site: Site) -> list[Finding]:

@@ -168,7 +168,7 @@ async def try_objects(objects: Objects) -> None:
         await objects.drop([name])
 
 
-# -- before installation ------------------------------------------------------------------------------
+# -- before installation -----------------------------------------------------------------------------------
 
 
 async def database_place(site: Site) -> list[Finding]:
